@@ -1,0 +1,441 @@
+//! The batch: messages back to back in the layout of message.rs. It is the one value that passes
+//! from a publisher's socket through the journal to a consumer's socket without being taken apart.
+
+use bytes::{BufMut, Bytes};
+use crc_fast::{CrcAlgorithm, checksum};
+
+use crate::{
+    header::{HeaderError, encode_headers},
+    limits::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, DURATION_MAX, KEY_BYTES_MAX, MESSAGE_BYTES_MAX},
+    message::{FIXED_BYTES, FLAG_DELAY, FLAG_TIME_TO_LIVE, Message, MessageView},
+};
+
+/// Why bytes are no batch, or a message does not go into one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BatchError {
+    /// A batch without a message.
+    #[error("a batch holds at least one message")]
+    Empty,
+    /// Too many messages.
+    #[error("a batch holds at most {BATCH_MESSAGES_MAX} messages, this one has more")]
+    TooMany,
+    /// Too many bytes.
+    #[error("a batch has at most {BATCH_BYTES_MAX} bytes, this one has {length}")]
+    TooLong {
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// One message is too long.
+    #[error(
+        "a message has at most {MESSAGE_BYTES_MAX} bytes, encoded; message {index} has {length}"
+    )]
+    MessageTooLong {
+        /// Which message of the batch, from 0.
+        index: usize,
+        /// Its encoded length in bytes.
+        length: usize,
+    },
+    /// A key is too long.
+    #[error("a key has at most {KEY_BYTES_MAX} bytes, that of message {index} has {length}")]
+    KeyTooLong {
+        /// Which message of the batch, from 0.
+        index: usize,
+        /// The key's length in bytes.
+        length: usize,
+    },
+    /// Headers are wrong.
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+    /// The bytes end inside a message, or a message's parts are longer than it.
+    #[error("message {index} of the batch goes beyond its end")]
+    Truncated {
+        /// Which message of the batch, from 0.
+        index: usize,
+    },
+    /// A message's checksum does not match its bytes.
+    #[error("message {index} of the batch was damaged on the way: its checksum does not match")]
+    Checksum {
+        /// Which message of the batch, from 0.
+        index: usize,
+    },
+    /// A flag that this version does not know.
+    #[error("message {index} of the batch has unknown flags {flags:#06x}")]
+    Flags {
+        /// Which message of the batch, from 0.
+        index: usize,
+        /// The flags as given.
+        flags: u16,
+    },
+    /// A delay or time to live beyond the limit.
+    #[error("message {index} of the batch asks for more than a hundred years")]
+    Duration {
+        /// Which message of the batch, from 0.
+        index: usize,
+    },
+}
+
+/// A checked batch: one or more whole messages, each of which matches its checksum.
+/// Cloning shares the bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    bytes: Bytes,
+    count: u32,
+    timed: bool,
+}
+
+impl Batch {
+    /// Checks `bytes` as they came from outside: sizes, limits, flags and checksums. Costs one
+    /// walk over the bytes (~20 ns a message and ~20 ns a KiB).
+    ///
+    /// # Errors
+    /// A [`BatchError`] that names the first message that is wrong.
+    pub fn check(bytes: Bytes) -> Result<Self, BatchError> {
+        Self::walk(bytes, true)
+    }
+
+    /// Takes `bytes` that were checked before and have been under the journal's checksum since.
+    /// Everything but the messages' own checksums is checked again.
+    ///
+    /// # Errors
+    /// A [`BatchError`] that names the first message that is wrong.
+    pub fn from_journal(bytes: Bytes) -> Result<Self, BatchError> {
+        Self::walk(bytes, false)
+    }
+
+    fn walk(bytes: Bytes, checksums: bool) -> Result<Self, BatchError> {
+        if bytes.len() > BATCH_BYTES_MAX {
+            return Err(BatchError::TooLong { length: bytes.len() });
+        }
+        let mut rest = &bytes[..];
+        let mut index = 0;
+        let mut timed = false;
+        while !rest.is_empty() {
+            if index == BATCH_MESSAGES_MAX {
+                return Err(BatchError::TooMany);
+            }
+            let size = check_message(rest, index, checksums)?;
+            timed |= rest[8] != 0;
+            rest = &rest[size..];
+            index += 1;
+        }
+        let count = u32::try_from(index).map_err(|_| BatchError::TooMany)?;
+        if count == 0 {
+            return Err(BatchError::Empty);
+        }
+        Ok(Self { bytes, count, timed })
+    }
+
+    /// The bytes, to be stored or sent as they are.
+    #[must_use]
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// How many messages, at least 1.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Whether any message has a delay or a time to live.
+    #[must_use]
+    pub fn is_timed(&self) -> bool {
+        self.timed
+    }
+
+    /// A walk over the messages.
+    #[must_use]
+    pub fn messages(&self) -> Messages<'_> {
+        Messages::of_checked(&self.bytes)
+    }
+}
+
+/// Checks the message at the start of `rest` and returns its size.
+fn check_message(rest: &[u8], index: usize, checksums: bool) -> Result<usize, BatchError> {
+    let truncated = BatchError::Truncated { index };
+    let Some(fixed) = rest.first_chunk::<FIXED_BYTES>() else { return Err(truncated) };
+    let u16_at = |at: usize| u16::from_le_bytes([fixed[at], fixed[at + 1]]);
+    let u32_at =
+        |at: usize| u32::from_le_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
+    let size = u32_at(0) as usize;
+    if size > MESSAGE_BYTES_MAX {
+        return Err(BatchError::MessageTooLong { index, length: size });
+    }
+    let flags = u16_at(8);
+    if flags & !(FLAG_DELAY | FLAG_TIME_TO_LIVE) != 0 || u16_at(14) != 0 {
+        return Err(BatchError::Flags { index, flags });
+    }
+    let key_len = usize::from(u16_at(10));
+    if key_len > KEY_BYTES_MAX {
+        return Err(BatchError::KeyTooLong { index, length: key_len });
+    }
+    let times = 8 * (usize::from(flags & 1) + usize::from(flags >> 1 & 1));
+    let least = FIXED_BYTES + times + key_len + usize::from(u16_at(12));
+    if size < least || size > rest.len() {
+        return Err(truncated);
+    }
+    let limit = DURATION_MAX.as_millis();
+    for time in rest[FIXED_BYTES..FIXED_BYTES + times].as_chunks::<8>().0 {
+        if u128::from(u64::from_le_bytes(*time)) > limit {
+            return Err(BatchError::Duration { index });
+        }
+    }
+    if checksums && message_checksum(&rest[8..size]) != u32_at(4) {
+        return Err(BatchError::Checksum { index });
+    }
+    Ok(size)
+}
+
+fn message_checksum(bytes: &[u8]) -> u32 {
+    // CRC-32C fits 32 bits; the library returns every width as u64.
+    checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+/// Walks the messages of a checked batch, or of a part of one that begins and ends between
+/// messages.
+#[derive(Clone, Debug)]
+pub struct Messages<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Messages<'a> {
+    /// `bytes` must be whole messages out of a checked [`Batch`].
+    ///
+    /// # Panics
+    /// The walk panics where `bytes` are not what they must be.
+    #[must_use]
+    pub fn of_checked(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
+
+    /// Skips `count` messages and returns how many bytes they take.
+    pub fn skip_bytes(&mut self, count: u32) -> usize {
+        let before = self.rest.len();
+        for _ in 0..count {
+            if self.next().is_none() {
+                break;
+            }
+        }
+        before - self.rest.len()
+    }
+}
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = MessageView<'a>;
+
+    fn next(&mut self) -> Option<MessageView<'a>> {
+        let size = u32::from_le_bytes(*self.rest.first_chunk()?) as usize;
+        let (message, rest) = self.rest.split_at(size);
+        self.rest = rest;
+        Some(MessageView::of_checked(message))
+    }
+}
+
+/// Gathers messages into a batch.
+#[derive(Debug, Default)]
+pub struct BatchBuilder {
+    bytes: Vec<u8>,
+    count: u32,
+    timed: bool,
+}
+
+impl BatchBuilder {
+    /// A builder without messages.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How many messages it holds.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// How many bytes they take.
+    #[must_use]
+    pub fn byte_count(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether it holds no message.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Whether a message of `encoded_len` bytes still fits.
+    #[must_use]
+    pub fn has_room_for(&self, encoded_len: usize) -> bool {
+        self.bytes.len() + encoded_len <= BATCH_BYTES_MAX
+            && (self.count as usize) < BATCH_MESSAGES_MAX
+    }
+
+    /// The length of `message`, encoded.
+    #[must_use]
+    pub fn encoded_len(message: &Message) -> usize {
+        let headers: usize = message.headers.iter().map(|h| 4 + h.name.len() + h.value.len()).sum();
+        let times = 8
+            * (usize::from(message.delay.is_some()) + usize::from(message.time_to_live.is_some()));
+        FIXED_BYTES + times + message.key.len() + headers + message.payload.len()
+    }
+
+    /// Adds a message.
+    ///
+    /// # Errors
+    /// A [`BatchError`] that says which limit the message or the batch would exceed; the builder
+    /// is then unchanged.
+    pub fn push(&mut self, message: &Message) -> Result<(), BatchError> {
+        let start = self.bytes.len();
+        let pushed = self.try_push(message, start);
+        if pushed.is_err() {
+            self.bytes.truncate(start);
+        }
+        pushed
+    }
+
+    fn try_push(&mut self, message: &Message, start: usize) -> Result<(), BatchError> {
+        let index = self.count as usize;
+        let length = Self::encoded_len(message);
+        if length > MESSAGE_BYTES_MAX {
+            return Err(BatchError::MessageTooLong { index, length });
+        }
+        if index == BATCH_MESSAGES_MAX {
+            return Err(BatchError::TooMany);
+        }
+        if start + length > BATCH_BYTES_MAX {
+            return Err(BatchError::TooLong { length: start + length });
+        }
+        let key_len = u16::try_from(message.key.len())
+            .ok()
+            .filter(|&n| usize::from(n) <= KEY_BYTES_MAX)
+            .ok_or(BatchError::KeyTooLong { index, length: message.key.len() })?;
+        let flags = FLAG_DELAY * u16::from(message.delay.is_some())
+            + FLAG_TIME_TO_LIVE * u16::from(message.time_to_live.is_some());
+        self.bytes.reserve(length);
+        self.bytes.put_bytes(0, 8);
+        self.bytes.put_u16_le(flags);
+        self.bytes.put_u16_le(key_len);
+        self.bytes.put_u32_le(0);
+        for time in [message.delay, message.time_to_live].into_iter().flatten() {
+            if time > DURATION_MAX {
+                return Err(BatchError::Duration { index });
+            }
+            self.bytes.put_u64_le(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+        }
+        self.bytes.put_slice(&message.key);
+        let headers_start = self.bytes.len();
+        encode_headers(&message.headers, &mut self.bytes)?;
+        let headers_len = u16::try_from(self.bytes.len() - headers_start).unwrap_or(u16::MAX);
+        self.bytes.put_slice(&message.payload);
+        let bytes = &mut self.bytes[start..];
+        bytes[12..14].copy_from_slice(&headers_len.to_le_bytes());
+        let size = u32::try_from(length).unwrap_or(u32::MAX);
+        bytes[..4].copy_from_slice(&size.to_le_bytes());
+        let checksum = message_checksum(&bytes[8..]);
+        bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
+        self.count += 1;
+        self.timed |= flags != 0;
+        Ok(())
+    }
+
+    /// Takes the messages out as a batch; `None` without any. The builder is empty afterwards.
+    pub fn take(&mut self) -> Option<Batch> {
+        if self.is_empty() {
+            return None;
+        }
+        let built = std::mem::take(self);
+        Some(Batch { bytes: Bytes::from(built.bytes), count: built.count, timed: built.timed })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::Header;
+
+    fn any_message() -> impl Strategy<Value = Message> {
+        let bytes = |n| proptest::collection::vec(any::<u8>(), 0..n).prop_map(Bytes::from);
+        let header = ("[a-z]{1,9}", bytes(20)).prop_map(|(name, value)| Header {
+            name,
+            kind: crate::HeaderKind::Binary,
+            value,
+        });
+        let time = || proptest::option::of((0..1u64 << 40).prop_map(Duration::from_millis));
+        (bytes(30), proptest::collection::vec(header, 0..4), bytes(300), time(), time()).prop_map(
+            |(key, headers, payload, delay, time_to_live)| Message {
+                key,
+                headers,
+                payload,
+                delay,
+                time_to_live,
+            },
+        )
+    }
+
+    fn owned(view: MessageView<'_>) -> Message {
+        Message {
+            key: Bytes::copy_from_slice(view.key()),
+            headers: view
+                .headers()
+                .map(|h| h.unwrap())
+                .map(|(name, kind, value)| Header {
+                    name: name.into(),
+                    kind,
+                    value: Bytes::copy_from_slice(value),
+                })
+                .collect(),
+            payload: Bytes::copy_from_slice(view.payload()),
+            delay: view.delay(),
+            time_to_live: view.time_to_live(),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_put_into_a_batch_comes_out_of_it(
+            messages in proptest::collection::vec(any_message(), 1..8),
+        ) {
+            let mut builder = BatchBuilder::new();
+            for message in &messages {
+                builder.push(message).unwrap();
+            }
+            let built = builder.take().unwrap();
+            let checked = Batch::check(built.bytes().clone()).unwrap();
+            prop_assert_eq!(&checked, &built);
+            prop_assert_eq!(checked.messages().map(owned).collect::<Vec<_>>(), messages);
+        }
+
+        #[test]
+        fn any_bytes_are_checked_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let _ = Batch::check(Bytes::from(bytes));
+        }
+
+        #[test]
+        fn a_flipped_bit_is_found(message in any_message(), at in any::<prop::sample::Index>(), bit in 0..8) {
+            let mut builder = BatchBuilder::new();
+            builder.push(&message).unwrap();
+            let mut bytes = builder.take().unwrap().bytes().to_vec();
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1u8 << bit;
+            prop_assert!(Batch::check(Bytes::from(bytes)).is_err());
+        }
+    }
+
+    #[test]
+    fn a_refused_message_leaves_the_builder_as_it_was() {
+        let mut builder = BatchBuilder::new();
+        builder.push(&Message::new("first")).unwrap();
+        let before = builder.byte_count();
+        let long = Message { key: vec![0; KEY_BYTES_MAX + 1].into(), ..Message::default() };
+        assert_eq!(
+            builder.push(&long),
+            Err(BatchError::KeyTooLong { index: 1, length: KEY_BYTES_MAX + 1 })
+        );
+        assert_eq!((builder.count(), builder.byte_count()), (1, before));
+    }
+}

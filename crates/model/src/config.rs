@@ -1,0 +1,192 @@
+//! What a topic and a group are told when they are created: parsed and checked once, trusted after.
+
+use std::time::Duration;
+
+use crate::{
+    limits::{
+        ATTEMPTS_MAX_DEFAULT, DURATION_MAX, LEASE_DEFAULT, LEASE_MAX, LEASE_MIN, PARTITIONS_MAX,
+    },
+    offset::Offset,
+};
+
+/// Why a configuration was refused: which field, what it said, what is allowed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} is {value}, allowed is {allowed}")]
+pub struct ConfigError {
+    /// The field's name as users write it.
+    pub field: &'static str,
+    /// Its value as given.
+    pub value: String,
+    /// What would be right.
+    pub allowed: String,
+}
+
+/// The two common settings of a topic, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TopicKind {
+    /// Kept until settled, with a group named `default`.
+    Queue,
+    /// Kept by age, bytes or for ever, and read by offset; groups are made by hand.
+    Stream,
+}
+
+/// The rule that frees old messages. Of age and bytes, the one that frees more counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// A message is freed once every group has settled it. Never freed while there is no group.
+    pub until_settled: bool,
+    /// Messages older than this are freed, settled or not.
+    pub age: Option<Duration>,
+    /// The oldest messages beyond this many bytes per partition are freed, settled or not.
+    pub bytes: Option<u64>,
+}
+
+impl Retention {
+    /// Keep each message until every group has settled it.
+    pub const UNTIL_SETTLED: Self = Self { until_settled: true, age: None, bytes: None };
+    /// Keep everything.
+    pub const FOREVER: Self = Self { until_settled: false, age: None, bytes: None };
+}
+
+/// What a topic is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TopicConfig {
+    /// How many partitions, 1 to [`PARTITIONS_MAX`]; fixed at creation.
+    pub partitions: u32,
+    /// What is kept.
+    pub retention: Retention,
+    /// Time to live of messages that name none.
+    pub time_to_live: Option<Duration>,
+}
+
+impl TopicConfig {
+    /// The settings that the short names stand for.
+    #[must_use]
+    pub fn of_kind(kind: TopicKind) -> Self {
+        let retention = match kind {
+            TopicKind::Queue => Retention::UNTIL_SETTLED,
+            TopicKind::Stream => Retention::FOREVER,
+        };
+        Self { partitions: 1, retention, time_to_live: None }
+    }
+
+    /// The short name these settings go by.
+    #[must_use]
+    pub fn kind(&self) -> TopicKind {
+        if self.retention.until_settled { TopicKind::Queue } else { TopicKind::Stream }
+    }
+
+    /// Checks every field.
+    ///
+    /// # Errors
+    /// The first field that is out of bounds.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if !(1..=PARTITIONS_MAX).contains(&self.partitions) {
+            return Err(ConfigError {
+                field: "partitions",
+                value: self.partitions.to_string(),
+                allowed: format!("1 to {PARTITIONS_MAX}"),
+            });
+        }
+        if self.retention.bytes == Some(0) {
+            return Err(ConfigError {
+                field: "retention.bytes",
+                value: "0".into(),
+                allowed: "1 or more, or none at all".into(),
+            });
+        }
+        check_duration("retention.age", self.retention.age, Duration::from_millis(1))?;
+        check_duration("time_to_live", self.time_to_live, Duration::from_millis(1))
+    }
+
+    /// The first field in which `other` differs, with both values: `(field, own, other's)`.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Option<(&'static str, String, String)> {
+        let fields = [
+            ("partitions", self.partitions.to_string(), other.partitions.to_string()),
+            ("retention", format!("{:?}", self.retention), format!("{:?}", other.retention)),
+            (
+                "time_to_live",
+                format!("{:?}", self.time_to_live),
+                format!("{:?}", other.time_to_live),
+            ),
+        ];
+        fields.into_iter().find(|(_, own, others)| own != others)
+    }
+}
+
+/// Where a new group begins in each partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StartAt {
+    /// At the oldest message kept.
+    #[default]
+    Earliest,
+    /// After the newest.
+    Latest,
+    /// At this offset, or the oldest kept if that is later.
+    Offset(Offset),
+}
+
+/// What a group is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupConfig {
+    /// How long a consumer may hold a message before it returns to the others.
+    pub lease: Duration,
+    /// After this many attempts a message goes to the dead-letter topic; at least 1.
+    pub attempts_max: u32,
+}
+
+impl Default for GroupConfig {
+    fn default() -> Self {
+        Self { lease: LEASE_DEFAULT, attempts_max: ATTEMPTS_MAX_DEFAULT }
+    }
+}
+
+impl GroupConfig {
+    /// Checks every field.
+    ///
+    /// # Errors
+    /// The first field that is out of bounds.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if !(LEASE_MIN..=LEASE_MAX).contains(&self.lease) {
+            return Err(ConfigError {
+                field: "lease",
+                value: format!("{:?}", self.lease),
+                allowed: format!("{LEASE_MIN:?} to {LEASE_MAX:?}"),
+            });
+        }
+        if self.attempts_max == 0 {
+            return Err(ConfigError {
+                field: "attempts_max",
+                value: "0".into(),
+                allowed: "1 or more".into(),
+            });
+        }
+        Ok(())
+    }
+
+    /// The first field in which `other` differs, with both values: `(field, own, other's)`.
+    #[must_use]
+    pub fn difference(&self, other: &Self) -> Option<(&'static str, String, String)> {
+        let fields = [
+            ("lease", format!("{:?}", self.lease), format!("{:?}", other.lease)),
+            ("attempts_max", self.attempts_max.to_string(), other.attempts_max.to_string()),
+        ];
+        fields.into_iter().find(|(_, own, others)| own != others)
+    }
+}
+
+fn check_duration(
+    field: &'static str,
+    value: Option<Duration>,
+    least: Duration,
+) -> Result<(), ConfigError> {
+    match value {
+        Some(duration) if !(least..=DURATION_MAX).contains(&duration) => Err(ConfigError {
+            field,
+            value: format!("{duration:?}"),
+            allowed: format!("{least:?} to 100 years"),
+        }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,28 @@
+//! The glossary as types: what every other room says when it speaks of names, places, times,
+//! limits and messages.
+//!
+//! This crate knows no socket, no file and no queue. The one byte layout it owns is the
+//! [`Batch`]: the form in which messages travel unchanged from the publisher's socket through the
+//! journal to the consumer (docs/decisions/0002-one-batch-layout.md).
+
+mod batch;
+mod config;
+mod header;
+mod id;
+pub mod limits;
+mod message;
+mod name;
+mod offset;
+mod time;
+
+pub use batch::{Batch, BatchBuilder, BatchError, Messages};
+pub use config::{ConfigError, GroupConfig, Retention, StartAt, TopicConfig, TopicKind};
+pub use header::{Header, HeaderError, HeaderKind, Headers, encode_headers};
+pub use id::{
+    Generation, GroupId, Incarnation, PartitionId, PartitionIndex, ProducerId, ProducerStamp,
+    TopicId,
+};
+pub use message::{Message, MessageView};
+pub use name::{GroupName, NameError, TopicName};
+pub use offset::{Offset, OffsetRange};
+pub use time::Timestamp;

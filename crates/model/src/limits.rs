@@ -1,0 +1,73 @@
+//! Every limit a user can run into, with its reason. A refusal that a limit causes names it.
+
+use std::time::Duration;
+
+/// Longest name of a topic or group, in bytes. Names appear in paths, metrics and URLs.
+pub const NAME_BYTES_MAX: usize = 200;
+
+/// Longest key, in bytes. A key routes; it is not a payload.
+pub const KEY_BYTES_MAX: usize = 4096;
+
+/// Longest encoded headers of one message, in bytes: the field that holds it has 16 bits.
+pub const HEADERS_BYTES_MAX: usize = 65_535;
+
+/// Longest message, encoded, in bytes. Larger things belong in an object store.
+pub const MESSAGE_BYTES_MAX: usize = 8 << 20;
+
+/// Longest batch of messages, encoded, in bytes. A batch is one journal record.
+pub const BATCH_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
+
+/// Most messages in a batch.
+pub const BATCH_MESSAGES_MAX: usize = 16_384;
+
+/// Largest body of a frame on the wire, in bytes: a full batch and its header.
+pub const FRAME_BYTES_MAX: usize = BATCH_BYTES_MAX + 4096;
+
+/// Largest body of a frame before the greeting was accepted, in bytes.
+pub const GREETING_BYTES_MAX: usize = 16 << 10;
+
+/// Most partitions of a topic.
+pub const PARTITIONS_MAX: u32 = 1024;
+
+/// Most groups of a topic. Each publish is accounted for in each of them.
+pub const GROUPS_PER_TOPIC_MAX: usize = 256;
+
+/// Most topics of a broker.
+pub const TOPICS_MAX: usize = 1_000_000;
+
+/// Most producers a partition remembers; the one that was silent longest is forgotten first.
+pub const PRODUCERS_PER_PARTITION_MAX: usize = 4096;
+
+/// Batches per producer and partition whose offsets are remembered, so that a resent batch is
+/// answered with its first offset. Also the most batches a client may have unconfirmed there.
+pub const PRODUCER_BATCHES_REMEMBERED: usize = 64;
+
+/// Most runs of messages that one settle frame may name.
+pub const SETTLE_RUNS_MAX: usize = 8192;
+
+/// Longest reason given with a dead letter, in bytes.
+pub const REASON_BYTES_MAX: usize = 1024;
+
+/// Most messages a subscription may hold unsettled.
+pub const CREDIT_MESSAGES_MAX: u32 = 1_000_000;
+
+/// Most bytes a subscription may hold unsettled.
+pub const CREDIT_BYTES_MAX: u64 = 256 << 20;
+
+/// Most subscriptions of one connection.
+pub const SUBSCRIPTIONS_PER_CONNECTION_MAX: usize = 1024;
+
+/// Longest delay, time to live, lease or retention age: a hundred years of milliseconds fit every field.
+pub const DURATION_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// Shortest lease. A shorter one would expire on the way to the consumer.
+pub const LEASE_MIN: Duration = Duration::from_millis(100);
+
+/// Longest lease: after this a message returns whatever its consumer says.
+pub const LEASE_MAX: Duration = Duration::from_secs(12 * 3600);
+
+/// Lease of a group that names none.
+pub const LEASE_DEFAULT: Duration = Duration::from_secs(30);
+
+/// Attempts after which a group that names no number gives a message to the dead-letter topic.
+pub const ATTEMPTS_MAX_DEFAULT: u32 = 20;

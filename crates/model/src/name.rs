@@ -1,0 +1,157 @@
+//! Names that users give: checked once at the rim, then trusted.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use crate::limits::NAME_BYTES_MAX;
+
+/// Why a name was refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// The name is empty.
+    #[error("a name has at least 1 character")]
+    Empty,
+    /// The name is too long.
+    #[error("a name has at most {NAME_BYTES_MAX} characters, this one has {length}")]
+    TooLong {
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// A character is not allowed.
+    #[error(
+        "{character:?} at byte {position} of {name:?}: a name is made of a-z A-Z 0-9 _ - and ."
+    )]
+    Character {
+        /// The name as given.
+        name: String,
+        /// The character.
+        character: char,
+        /// Where it stands, in bytes.
+        position: usize,
+    },
+    /// A dot stands first, last or beside another.
+    #[error("{name:?}: dots separate parts of a name, and no part may be empty")]
+    EmptyPart {
+        /// The name as given.
+        name: String,
+    },
+}
+
+fn check(name: &str) -> Result<(), NameError> {
+    if name.is_empty() {
+        return Err(NameError::Empty);
+    }
+    if name.len() > NAME_BYTES_MAX {
+        return Err(NameError::TooLong { length: name.len() });
+    }
+    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if let Some((position, character)) = name.char_indices().find(|&(_, c)| !allowed(c)) {
+        return Err(NameError::Character { name: name.into(), character, position });
+    }
+    if name.split('.').any(str::is_empty) {
+        return Err(NameError::EmptyPart { name: name.into() });
+    }
+    Ok(())
+}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $type:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $type(Arc<str>);
+
+        impl $type {
+            /// The name as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $type {
+            type Err = NameError;
+
+            fn from_str(name: &str) -> Result<Self, NameError> {
+                check(name)?;
+                Ok(Self(name.into()))
+            }
+        }
+
+        impl fmt::Display for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+name! {
+    /// A topic's name: 1 to [`NAME_BYTES_MAX`] of `a-z A-Z 0-9 _ - .`, where dots separate parts
+    /// that are not empty (`orders.eu.created`). Cheap to clone.
+    TopicName
+}
+
+name! {
+    /// A group's name, of the same form as a topic's. Cheap to clone.
+    GroupName
+}
+
+impl TopicName {
+    /// The name of the topic that takes this one's dead letters.
+    ///
+    /// # Errors
+    /// [`NameError::TooLong`] when the longer name exceeds the limit.
+    pub fn dead_letter_topic(&self) -> Result<Self, NameError> {
+        format!("{}.{DEAD_LETTER_PART}", self.0).parse()
+    }
+
+    /// Whether this topic takes the dead letters of another.
+    #[must_use]
+    pub fn is_dead_letter_topic(&self) -> bool {
+        self.0.strip_suffix(DEAD_LETTER_PART).is_some_and(|rest| rest.ends_with('.'))
+    }
+}
+
+const DEAD_LETTER_PART: &str = "dead-letter";
+
+impl GroupName {
+    /// The group that every queue has: `default`.
+    #[must_use]
+    pub fn default_group() -> Self {
+        Self("default".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_made_of_parts_separated_by_dots() {
+        for name in ["a", "orders.eu.created", "A-b_9", &"x".repeat(NAME_BYTES_MAX)] {
+            assert_eq!(name.parse::<TopicName>().unwrap().as_str(), name);
+        }
+        for name in
+            ["", ".", "a.", ".a", "a..b", "a b", "a/b", "ä", &"x".repeat(NAME_BYTES_MAX + 1)]
+        {
+            assert!(name.parse::<TopicName>().is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_refused_name_says_where_it_is_wrong() {
+        let error = "orders eu".parse::<TopicName>().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "' ' at byte 6 of \"orders eu\": a name is made of a-z A-Z 0-9 _ - and ."
+        );
+    }
+
+    #[test]
+    fn a_dead_letter_topic_is_known_by_its_last_part() {
+        let orders: TopicName = "orders".parse().unwrap();
+        let dead = orders.dead_letter_topic().unwrap();
+        assert_eq!(dead.as_str(), "orders.dead-letter");
+        assert!(dead.is_dead_letter_topic() && !orders.is_dead_letter_topic());
+        assert!(!"x-dead-letter".parse::<TopicName>().unwrap().is_dead_letter_topic());
+    }
+}
