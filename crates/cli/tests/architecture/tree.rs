@@ -1,0 +1,47 @@
+//! The repository as a tree of files. Knows where it lies and what a Rust file is.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The folder that holds the workspace.
+pub fn root() -> PathBuf {
+    let cli = Path::new(env!("CARGO_MANIFEST_DIR"));
+    cli.ancestors().nth(2).expect("crates/cli lies two folders below the root").to_owned()
+}
+
+/// The text at `path`.
+pub fn read(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// All Rust files below `folder`, build outputs left out, in order.
+pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = fs::read_dir(&folder) else { continue };
+        for entry in entries {
+            let path = entry.expect("a folder entry is readable").path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if path.is_dir() && name != "target" && !name.starts_with('.') {
+                folders.push(path);
+            } else if path.is_file() && name.ends_with(".rs") {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// All Rust files of the repository, the fuzz targets with them.
+pub fn workspace_rust_files() -> Vec<PathBuf> {
+    let files: Vec<_> = ["crates", "sim", "bench", "fuzz"]
+        .iter()
+        .flat_map(|folder| rust_files(&root().join(folder)))
+        .collect();
+    assert!(files.len() > 20, "the walk over the workspace found only {} files", files.len());
+    files
+}

@@ -1,0 +1,113 @@
+//! The walls between crates: the dependency table of ARCHITECTURE.md against Cargo's own view,
+//! and the bans below the waterline. Knows no file's contents but those pages'.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    process::Command,
+};
+
+use serde_json::Value;
+
+use crate::tree::{read, root};
+
+/// Crates in which time, randomness and disk are arguments.
+const BELOW_THE_WATERLINE: [&str; 5] = ["model", "protocol", "journal", "engine", "shard"];
+
+/// What the `clippy.toml` of each of them must ban.
+const BANNED: [&str; 6] = [
+    "std::time::Instant::now",
+    "std::time::SystemTime::now",
+    "std::fs::File::open",
+    "std::fs::File::create",
+    "std::fs::OpenOptions",
+    "std::collections::HashMap",
+];
+
+/// Who names whom.
+pub type Graph = BTreeMap<String, BTreeSet<String>>;
+
+/// The rows of the table under `## Dependency table`: crate -> crates it depends on.
+fn dependency_table(page: &str) -> Graph {
+    page.lines()
+        .skip_while(|line| line.trim() != "## Dependency table")
+        .skip(1)
+        .take_while(|line| !line.starts_with('#'))
+        .filter(|line| line.starts_with('|'))
+        .skip(2) // the table's heading and the line below it
+        .map(|row| {
+            let cells: Vec<_> = row.trim_matches('|').split('|').map(str::trim).collect();
+            let [name, edges, ..] = cells[..] else { panic!("not a row of two cells: {row}") };
+            let edges = edges.split(',').map(|edge| edge.trim().trim_matches('`'));
+            let edges = edges.filter(|edge| !["", "-"].contains(edge)).map(str::to_owned);
+            (name.trim_matches('`').to_owned(), edges.collect())
+        })
+        .collect()
+}
+
+/// The normal dependencies among the workspace's crates, as Cargo sees them.
+fn cargo_graph() -> Graph {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
+    let short = |name: String| match name.strip_prefix("sennit-") {
+        Some(short) => short.to_owned(),
+        None => "cli".to_owned(),
+    };
+    let packages = list(&metadata["packages"]);
+    let members: BTreeSet<_> = packages.iter().map(name).collect();
+    packages
+        .iter()
+        .map(|package| {
+            let edges = list(&package["dependencies"])
+                .iter()
+                .filter(|dependency| dependency["kind"].is_null())
+                .map(name)
+                .filter(|dependency| members.contains(dependency))
+                .map(short)
+                .collect();
+            (short(name(package)), edges)
+        })
+        .collect()
+}
+
+#[test]
+fn a_dependency_table_is_read_row_by_row() {
+    let page = "# Page\n| x | y |\n|---|---|\n| no | no |\n\n## Dependency table\nWords.\n\n\
+        | crate | may depend on | never knows |\n|---|---|---|\n| `model` | - | files |\n\
+        | cli | `client`, model | |\n\n## Next\n| no | no |\n";
+    let table = dependency_table(page);
+    let names: Vec<_> = table.iter().map(|(name, edges)| (name.as_str(), edges.len())).collect();
+    assert_eq!(names, [("cli", 2), ("model", 0)]);
+    assert!(table["cli"].contains("client") && table["cli"].contains("model"));
+}
+
+#[test]
+fn the_walls_are_where_the_map_says() {
+    let table = dependency_table(&read(&root().join("ARCHITECTURE.md")));
+    let cargo = cargo_graph();
+    let crates = |graph: &Graph| graph.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(crates(&table), crates(&cargo), "ARCHITECTURE.md (left) against Cargo (right)");
+    for (name, edges) in &cargo {
+        assert_eq!(&table[name], edges, "{name}: ARCHITECTURE.md (left) against Cargo (right)");
+    }
+}
+
+#[test]
+fn time_randomness_and_disk_are_banned_below_the_waterline() {
+    for name in BELOW_THE_WATERLINE {
+        let bans = read(&root().join("crates").join(name).join("clippy.toml"));
+        for banned in BANNED {
+            let entry = format!("path = \"{banned}\"");
+            let found = bans.lines().any(|line| {
+                line.trim_start().contains(&entry) && !line.trim_start().starts_with('#')
+            });
+            assert!(found, "crates/{name}/clippy.toml does not ban {banned}");
+        }
+    }
+}
