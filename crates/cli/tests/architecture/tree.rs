@@ -1,9 +1,12 @@
-//! The repository as a tree of files. Knows where it lies and what a Rust file is.
+//! The repository as a tree of files, and as Cargo describes it. Knows no rule.
 
 use std::{
     fs,
     path::{Path, PathBuf},
+    process::Command,
 };
+
+use serde_json::Value;
 
 /// The folder that holds the workspace.
 pub fn root() -> PathBuf {
@@ -44,4 +47,15 @@ pub fn workspace_rust_files() -> Vec<PathBuf> {
         .collect();
     assert!(files.len() > 20, "the walk over the workspace found only {} files", files.len());
     files
+}
+
+/// The workspace's packages and their direct dependencies.
+pub fn cargo_metadata() -> Value {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("cargo prints JSON")
 }

@@ -1,14 +1,11 @@
 //! The walls between crates: the dependency table of ARCHITECTURE.md against Cargo's own view,
 //! and the bans below the waterline. Knows no file's contents but those pages'.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    process::Command,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use crate::tree::{read, root};
+use crate::tree::{cargo_metadata, read, root};
 
 /// Crates in which time, randomness and disk are arguments.
 const BELOW_THE_WATERLINE: [&str; 5] = ["model", "protocol", "journal", "engine", "shard"];
@@ -46,13 +43,7 @@ fn dependency_table(page: &str) -> Graph {
 
 /// The normal dependencies among the workspace's crates, as Cargo sees them.
 fn cargo_graph() -> Graph {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
-        .current_dir(root())
-        .output()
-        .expect("cargo runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metadata: Value = serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
+    let metadata = cargo_metadata();
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_owned();
     let short = |name: String| match name.strip_prefix("sennit-") {
@@ -95,6 +86,27 @@ fn the_walls_are_where_the_map_says() {
     assert_eq!(crates(&table), crates(&cargo), "ARCHITECTURE.md (left) against Cargo (right)");
     for (name, edges) in &cargo {
         assert_eq!(&table[name], edges, "{name}: ARCHITECTURE.md (left) against Cargo (right)");
+    }
+}
+
+#[test]
+fn every_guest_is_named_with_its_job() {
+    let page = read(&root().join("docs/decisions/0005-dependencies.md"));
+    let metadata = cargo_metadata();
+    let packages = metadata["packages"].as_array().expect("Cargo lists packages");
+    let guests: BTreeSet<_> = packages
+        .iter()
+        .flat_map(|package| package["dependencies"].as_array().expect("a list"))
+        .filter_map(|dependency| dependency["name"].as_str())
+        .filter(|name| !name.starts_with("sennit"))
+        .collect();
+    assert!(guests.len() > 5, "Cargo names only {guests:?}");
+    for guest in guests {
+        let named = page
+            .lines()
+            .filter_map(|line| line.strip_prefix('|')?.split('|').next())
+            .any(|cell| cell.contains(&format!("`{guest}`")));
+        assert!(named, "docs/decisions/0005-dependencies.md has no row for {guest}");
     }
 }
 
