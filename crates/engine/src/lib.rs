@@ -1,1 +1,40 @@
-//! (being built)
+//! What topics, groups, leases and producers *mean*. Commands go in, records and effects come
+//! out; time, the journal and the batches are arguments. It knows no disk, no network, no clock.
+//!
+//! In reading order: a [`Command`] is decided (`decide`, `catalogue`), what is decided is a
+//! [`Record`], records are applied (`engine`) to partitions and groups (`partition`, `group`), and
+//! what is to be done in the world leaves as an [`Effect`] (`deliver`, `timers`).
+
+mod catalogue;
+mod codec;
+mod command;
+mod dead_letter;
+mod decide;
+mod deliver;
+mod effect;
+mod engine;
+mod group;
+mod log;
+mod partition;
+mod producer;
+mod record;
+mod refusal;
+mod runs;
+mod snapshot;
+mod timers;
+mod wheel;
+
+pub use catalogue::{Catalogue, CatalogueGroup, Topic};
+pub use command::{
+    CatalogueCommand, Command, Credit, DeadLetters, DeliveryRun, GroupSetting, Origin,
+    PartitionCommand, Publish, SessionId, Settle, Subscribe, Verdict,
+};
+pub use dead_letter::{
+    HEADER_APPENDED_AT_MS, HEADER_ATTEMPTS, HEADER_FAILED_AT_MS, HEADER_REASON,
+    HEADER_SOURCE_GROUP, HEADER_SOURCE_OFFSET, HEADER_SOURCE_PARTITION, HEADER_SOURCE_TOPIC,
+};
+pub use effect::{Confirmed, Delivery, Effect, GroupDescription, PartitionDescription, Settled};
+pub use engine::{Engine, Journal, Outbox, Payloads};
+pub use log::Place;
+pub use record::{Outcome, RECORD_KIND_END, Record, RecordError, TopicCreated};
+pub use refusal::Refusal;

@@ -6,7 +6,10 @@ use crc_fast::{CrcAlgorithm, checksum};
 
 use crate::{
     header::{HeaderError, encode_headers},
-    limits::{BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, DURATION_MAX, KEY_BYTES_MAX, MESSAGE_BYTES_MAX},
+    limits::{
+        BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, BROKER_HEADERS_BYTES_MAX, DURATION_MAX,
+        HEADERS_BYTES_MAX, KEY_BYTES_MAX, MESSAGE_BYTES_MAX,
+    },
     message::{FIXED_BYTES, FLAG_DELAY, FLAG_TIME_TO_LIVE, Message, MessageView},
 };
 
@@ -84,13 +87,22 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Checks `bytes` as they came from outside: sizes, limits, flags and checksums. Costs one
+    /// Checks `bytes` as a publisher sent them: sizes, limits, flags and checksums. Costs one
     /// walk over the bytes (~20 ns a message and ~20 ns a KiB).
     ///
     /// # Errors
     /// A [`BatchError`] that names the first message that is wrong.
     pub fn check(bytes: Bytes) -> Result<Self, BatchError> {
-        Self::walk(bytes, true)
+        Self::walk(bytes, true, 0)
+    }
+
+    /// Checks `bytes` as the broker delivered them: like [`Batch::check`], but each message may
+    /// carry headers that the broker added.
+    ///
+    /// # Errors
+    /// A [`BatchError`] that names the first message that is wrong.
+    pub fn check_delivered(bytes: Bytes) -> Result<Self, BatchError> {
+        Self::walk(bytes, true, BROKER_HEADERS_BYTES_MAX)
     }
 
     /// Takes `bytes` that were checked before and have been under the journal's checksum since.
@@ -99,11 +111,11 @@ impl Batch {
     /// # Errors
     /// A [`BatchError`] that names the first message that is wrong.
     pub fn from_journal(bytes: Bytes) -> Result<Self, BatchError> {
-        Self::walk(bytes, false)
+        Self::walk(bytes, false, BROKER_HEADERS_BYTES_MAX)
     }
 
-    fn walk(bytes: Bytes, checksums: bool) -> Result<Self, BatchError> {
-        if bytes.len() > BATCH_BYTES_MAX {
+    fn walk(bytes: Bytes, checksums: bool, extra: usize) -> Result<Self, BatchError> {
+        if bytes.len() > BATCH_BYTES_MAX + extra {
             return Err(BatchError::TooLong { length: bytes.len() });
         }
         let mut rest = &bytes[..];
@@ -113,7 +125,7 @@ impl Batch {
             if index == BATCH_MESSAGES_MAX {
                 return Err(BatchError::TooMany);
             }
-            let size = check_message(rest, index, checksums)?;
+            let size = check_message(rest, index, checksums, extra)?;
             timed |= rest[8] != 0;
             rest = &rest[size..];
             index += 1;
@@ -151,14 +163,19 @@ impl Batch {
 }
 
 /// Checks the message at the start of `rest` and returns its size.
-fn check_message(rest: &[u8], index: usize, checksums: bool) -> Result<usize, BatchError> {
+fn check_message(
+    rest: &[u8],
+    index: usize,
+    checksums: bool,
+    extra: usize,
+) -> Result<usize, BatchError> {
     let truncated = BatchError::Truncated { index };
     let Some(fixed) = rest.first_chunk::<FIXED_BYTES>() else { return Err(truncated) };
     let u16_at = |at: usize| u16::from_le_bytes([fixed[at], fixed[at + 1]]);
     let u32_at =
         |at: usize| u32::from_le_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
     let size = u32_at(0) as usize;
-    if size > MESSAGE_BYTES_MAX {
+    if size > MESSAGE_BYTES_MAX + extra {
         return Err(BatchError::MessageTooLong { index, length: size });
     }
     let flags = u16_at(8);
@@ -169,8 +186,12 @@ fn check_message(rest: &[u8], index: usize, checksums: bool) -> Result<usize, Ba
     if key_len > KEY_BYTES_MAX {
         return Err(BatchError::KeyTooLong { index, length: key_len });
     }
+    let headers_len = usize::from(u16_at(12));
+    if headers_len > HEADERS_BYTES_MAX + extra {
+        return Err(HeaderError::TooLong { length: headers_len }.into());
+    }
     let times = 8 * (usize::from(flags & 1) + usize::from(flags >> 1 & 1));
-    let least = FIXED_BYTES + times + key_len + usize::from(u16_at(12));
+    let least = FIXED_BYTES + times + key_len + headers_len;
     if size < least || size > rest.len() {
         return Err(truncated);
     }
@@ -237,6 +258,8 @@ pub struct BatchBuilder {
     bytes: Vec<u8>,
     count: u32,
     timed: bool,
+    /// How much longer headers, messages and the batch may be than a publisher's.
+    extra: usize,
 }
 
 impl BatchBuilder {
@@ -244,6 +267,12 @@ impl BatchBuilder {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A builder whose messages may carry headers that the broker adds.
+    #[must_use]
+    pub fn for_broker() -> Self {
+        Self { extra: BROKER_HEADERS_BYTES_MAX, ..Self::default() }
     }
 
     /// How many messages it holds.
@@ -297,13 +326,13 @@ impl BatchBuilder {
     fn try_push(&mut self, message: &Message, start: usize) -> Result<(), BatchError> {
         let index = self.count as usize;
         let length = Self::encoded_len(message);
-        if length > MESSAGE_BYTES_MAX {
+        if length > MESSAGE_BYTES_MAX + self.extra {
             return Err(BatchError::MessageTooLong { index, length });
         }
         if index == BATCH_MESSAGES_MAX {
             return Err(BatchError::TooMany);
         }
-        if start + length > BATCH_BYTES_MAX {
+        if start + length > BATCH_BYTES_MAX + self.extra {
             return Err(BatchError::TooLong { length: start + length });
         }
         let key_len = u16::try_from(message.key.len())
@@ -326,7 +355,11 @@ impl BatchBuilder {
         self.bytes.put_slice(&message.key);
         let headers_start = self.bytes.len();
         encode_headers(&message.headers, &mut self.bytes)?;
-        let headers_len = u16::try_from(self.bytes.len() - headers_start).unwrap_or(u16::MAX);
+        let length_of_headers = self.bytes.len() - headers_start;
+        if length_of_headers > HEADERS_BYTES_MAX + self.extra {
+            return Err(HeaderError::TooLong { length: length_of_headers }.into());
+        }
+        let headers_len = u16::try_from(length_of_headers).unwrap_or(u16::MAX);
         self.bytes.put_slice(&message.payload);
         let bytes = &mut self.bytes[start..];
         bytes[12..14].copy_from_slice(&headers_len.to_le_bytes());
@@ -344,7 +377,7 @@ impl BatchBuilder {
         if self.is_empty() {
             return None;
         }
-        let built = std::mem::take(self);
+        let built = std::mem::replace(self, Self { extra: self.extra, ..Self::default() });
         Some(Batch { bytes: Bytes::from(built.bytes), count: built.count, timed: built.timed })
     }
 }

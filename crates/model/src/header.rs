@@ -4,7 +4,7 @@
 
 use bytes::{BufMut, Bytes};
 
-use crate::limits::HEADERS_BYTES_MAX;
+use crate::limits::{BROKER_HEADERS_BYTES_MAX, HEADERS_BYTES_MAX};
 
 /// What a header's value is. The bytes are the same; the kind tells other protocols how to show
 /// them.
@@ -79,7 +79,8 @@ pub enum HeaderError {
     },
 }
 
-/// Appends `headers`, encoded, to `out`.
+/// Appends `headers`, encoded, to `out`. They may take [`BROKER_HEADERS_BYTES_MAX`] more than a
+/// publisher's may.
 ///
 /// # Errors
 /// [`HeaderError::NameLength`] or [`HeaderError::TooLong`]; `out` is then left with what was
@@ -100,7 +101,7 @@ pub fn encode_headers(headers: &[Header], out: &mut Vec<u8>) -> Result<(), Heade
         out.put_slice(&header.value);
     }
     let length = out.len() - start;
-    if length > HEADERS_BYTES_MAX {
+    if length > HEADERS_BYTES_MAX + BROKER_HEADERS_BYTES_MAX {
         return Err(HeaderError::TooLong { length });
     }
     Ok(())

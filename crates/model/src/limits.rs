@@ -8,8 +8,13 @@ pub const NAME_BYTES_MAX: usize = 200;
 /// Longest key, in bytes. A key routes; it is not a payload.
 pub const KEY_BYTES_MAX: usize = 4096;
 
-/// Longest encoded headers of one message, in bytes: the field that holds it has 16 bits.
-pub const HEADERS_BYTES_MAX: usize = 65_535;
+/// Longest encoded headers of one message as published, in bytes: the field that holds the length
+/// has 16 bits, and the broker may add its own.
+pub const HEADERS_BYTES_MAX: usize = 65_535 - BROKER_HEADERS_BYTES_MAX;
+
+/// Longest headers that the broker adds to a message, in bytes: those of a dead letter. A message
+/// and a batch may be longer by this when they are delivered than when they were published.
+pub const BROKER_HEADERS_BYTES_MAX: usize = 2048;
 
 /// Longest message, encoded, in bytes. Larger things belong in an object store.
 pub const MESSAGE_BYTES_MAX: usize = 8 << 20;

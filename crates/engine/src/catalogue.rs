@@ -1,0 +1,298 @@
+//! Which topics and groups there are. One shard leads the catalogue; it knows names and settings,
+//! never messages.
+
+use std::collections::BTreeMap;
+
+use hashbrown::HashMap;
+use sennit_model::{
+    GroupConfig, GroupId, GroupName, Incarnation, Retention, StartAt, TopicConfig, TopicId,
+    TopicKind, TopicName, limits,
+};
+
+use crate::{
+    command::{CatalogueCommand, DeadLetters, GroupSetting},
+    record::{Record, TopicCreated},
+    refusal::Refusal,
+};
+
+/// A group as the catalogue knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CatalogueGroup {
+    /// Its name.
+    pub name: GroupName,
+    /// What its partitions must know.
+    pub setting: GroupSetting,
+}
+
+/// A topic as the catalogue knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topic {
+    /// Its number, name, incarnation, settings and place.
+    pub created: TopicCreated,
+    /// The topic that takes its dead letters, once there is one.
+    pub dead_letter: Option<TopicId>,
+    /// Its groups, by number.
+    pub groups: Vec<CatalogueGroup>,
+}
+
+impl Topic {
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> TopicId {
+        self.created.topic
+    }
+
+    /// Its settings.
+    #[must_use]
+    pub fn config(&self) -> &TopicConfig {
+        &self.created.config
+    }
+
+    /// The group of this name.
+    #[must_use]
+    pub fn group(&self, name: &GroupName) -> Option<&CatalogueGroup> {
+        self.groups.iter().find(|group| group.name == *name)
+    }
+
+    /// Where the dead letters of its partitions go.
+    #[must_use]
+    pub fn dead_letters(&self) -> DeadLetters {
+        match self.dead_letter {
+            _ if self.created.name.is_dead_letter_topic() => DeadLetters::Stay,
+            Some(topic) => DeadLetters::To(topic),
+            None => DeadLetters::NotYet,
+        }
+    }
+
+    /// What each of its partitions must know of its groups.
+    #[must_use]
+    pub fn group_settings(&self) -> Vec<GroupSetting> {
+        self.groups.iter().map(|group| group.setting).collect()
+    }
+}
+
+/// What a decided catalogue command comes to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Decision {
+    /// To be appended and applied; empty when all is as asked already.
+    pub(crate) records: Vec<Record>,
+    pub(crate) topic: TopicId,
+    pub(crate) group: Option<GroupId>,
+}
+
+/// Which topics and groups there are.
+#[derive(Debug, Default)]
+pub struct Catalogue {
+    topics: BTreeMap<TopicId, Topic>,
+    by_name: HashMap<TopicName, TopicId, foldhash::fast::FixedState>,
+    next_topic: u32,
+    next_group: u32,
+}
+
+impl Catalogue {
+    /// The topic of this number.
+    #[must_use]
+    pub fn topic(&self, id: TopicId) -> Option<&Topic> {
+        self.topics.get(&id)
+    }
+
+    /// The topic of this name.
+    #[must_use]
+    pub fn topic_named(&self, name: &TopicName) -> Option<&Topic> {
+        self.topics.get(self.by_name.get(name)?)
+    }
+
+    /// All topics, by number: in the order in which they were created.
+    pub fn topics(&self) -> impl ExactSizeIterator<Item = &Topic> {
+        self.topics.values()
+    }
+
+    /// Which numbers the next topic and group get.
+    pub(crate) fn next_ids(&self) -> (u32, u32) {
+        (self.next_topic, self.next_group)
+    }
+
+    pub(crate) fn restore(&mut self, topics: Vec<Topic>, next_ids: (u32, u32)) {
+        (self.next_topic, self.next_group) = next_ids;
+        for topic in topics {
+            self.by_name.insert(topic.created.name.clone(), topic.id());
+            self.topics.insert(topic.id(), topic);
+        }
+    }
+
+    fn existing(&self, id: TopicId) -> Result<&Topic, Refusal> {
+        self.topics.get(&id).ok_or(Refusal::UnknownTopic)
+    }
+
+    pub(crate) fn decide(&self, command: CatalogueCommand) -> Result<Decision, Refusal> {
+        match command {
+            CatalogueCommand::CreateTopic { name, config, incarnation } => {
+                self.create_topic(name, config, incarnation)
+            }
+            CatalogueCommand::CreateDeadLetterTopic { source, incarnation } => {
+                self.create_dead_letter_topic(source, incarnation)
+            }
+            CatalogueCommand::AlterTopic { topic, config } => self.alter_topic(topic, config),
+            CatalogueCommand::DeleteTopic { topic } => {
+                self.existing(topic)?;
+                let records = vec![Record::TopicDeleted { topic }];
+                Ok(Decision { records, topic, group: None })
+            }
+            CatalogueCommand::CreateGroup { topic, name, config, start } => {
+                self.create_group(topic, &name, config, start)
+            }
+            CatalogueCommand::DeleteGroup { topic, group } => {
+                let known = self.existing(topic)?.groups.iter().any(|g| g.setting.id == group);
+                if !known {
+                    return Err(Refusal::UnknownGroup);
+                }
+                let records = vec![Record::GroupDeleted { topic, group }];
+                Ok(Decision { records, topic, group: Some(group) })
+            }
+        }
+    }
+
+    fn create_topic(
+        &self,
+        name: TopicName,
+        config: TopicConfig,
+        incarnation: Incarnation,
+    ) -> Result<Decision, Refusal> {
+        config.check()?;
+        if let Some(topic) = self.topic_named(&name) {
+            return match topic.config().difference(&config) {
+                None => Ok(Decision { records: Vec::new(), topic: topic.id(), group: None }),
+                Some((field, existing, asked)) => {
+                    Err(Refusal::SettingsDiffer { name: name.to_string(), field, existing, asked })
+                }
+            };
+        }
+        let home = TopicId(self.next_topic);
+        self.new_topic(name, config, incarnation, home)
+    }
+
+    fn create_dead_letter_topic(
+        &self,
+        source: TopicId,
+        incarnation: Incarnation,
+    ) -> Result<Decision, Refusal> {
+        let source = self.existing(source)?;
+        if let Some(topic) = source.dead_letter {
+            return Ok(Decision { records: Vec::new(), topic, group: None });
+        }
+        let config = TopicConfig {
+            retention: Retention::UNTIL_SETTLED,
+            time_to_live: None,
+            ..*source.config()
+        };
+        let name = source.created.name.dead_letter_topic()?;
+        self.new_topic(name, config, incarnation, source.id())
+    }
+
+    /// A new topic; a queue has its default group from the start.
+    fn new_topic(
+        &self,
+        name: TopicName,
+        config: TopicConfig,
+        incarnation: Incarnation,
+        home: TopicId,
+    ) -> Result<Decision, Refusal> {
+        if self.topics.len() >= limits::TOPICS_MAX {
+            return Err(Refusal::topics_max());
+        }
+        let topic = TopicId(self.next_topic);
+        let created = TopicCreated { topic, name, incarnation, config, home };
+        let mut records = vec![Record::TopicCreated(created)];
+        if config.kind() == TopicKind::Queue {
+            let setting = GroupSetting {
+                id: GroupId(self.next_group),
+                config: GroupConfig::default(),
+                start: StartAt::Earliest,
+            };
+            let name = GroupName::default_group();
+            records.push(Record::GroupCreated { topic, name, setting });
+        }
+        Ok(Decision { records, topic, group: None })
+    }
+
+    fn alter_topic(&self, topic: TopicId, config: TopicConfig) -> Result<Decision, Refusal> {
+        config.check()?;
+        let existing = self.existing(topic)?.config();
+        if existing.partitions != config.partitions {
+            return Err(Refusal::SettingFixed { field: "partitions" });
+        }
+        let same = *existing == config;
+        let records = if same { Vec::new() } else { vec![Record::TopicAltered { topic, config }] };
+        Ok(Decision { records, topic, group: None })
+    }
+
+    fn create_group(
+        &self,
+        topic: TopicId,
+        name: &GroupName,
+        config: GroupConfig,
+        start: StartAt,
+    ) -> Result<Decision, Refusal> {
+        config.check()?;
+        let existing = self.existing(topic)?;
+        if let Some(group) = existing.group(name) {
+            return match group.setting.config.difference(&config) {
+                None => Ok(Decision { records: Vec::new(), topic, group: Some(group.setting.id) }),
+                Some((field, existing, asked)) => {
+                    Err(Refusal::SettingsDiffer { name: name.to_string(), field, existing, asked })
+                }
+            };
+        }
+        if existing.groups.len() >= limits::GROUPS_PER_TOPIC_MAX {
+            return Err(Refusal::groups_max());
+        }
+        let setting = GroupSetting { id: GroupId(self.next_group), config, start };
+        let records = vec![Record::GroupCreated { topic, name: name.clone(), setting }];
+        Ok(Decision { records, topic, group: Some(setting.id) })
+    }
+
+    /// Applies a record; those that are not the catalogue's change nothing.
+    pub(crate) fn apply(&mut self, record: &Record) {
+        match record {
+            Record::TopicCreated(created) => {
+                let topic = created.topic;
+                self.next_topic = self.next_topic.max(topic.0 + 1);
+                self.by_name.insert(created.name.clone(), topic);
+                if created.home != topic
+                    && let Some(source) = self.topics.get_mut(&created.home)
+                {
+                    source.dead_letter = Some(topic);
+                }
+                let groups = Vec::new();
+                let entry = Topic { created: created.clone(), dead_letter: None, groups };
+                self.topics.insert(topic, entry);
+            }
+            Record::TopicAltered { topic, config } => {
+                if let Some(topic) = self.topics.get_mut(topic) {
+                    topic.created.config = *config;
+                }
+            }
+            Record::TopicDeleted { topic } => self.delete(*topic),
+            Record::GroupCreated { topic, name, setting } => {
+                self.next_group = self.next_group.max(setting.id.0 + 1);
+                if let Some(topic) = self.topics.get_mut(topic) {
+                    topic.groups.push(CatalogueGroup { name: name.clone(), setting: *setting });
+                }
+            }
+            Record::GroupDeleted { topic, group } => {
+                if let Some(topic) = self.topics.get_mut(topic) {
+                    topic.groups.retain(|held| held.setting.id != *group);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn delete(&mut self, topic: TopicId) {
+        let Some(gone) = self.topics.remove(&topic) else { return };
+        self.by_name.remove(&gone.created.name);
+        if let Some(source) = self.topics.get_mut(&gone.created.home) {
+            source.dead_letter = None;
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! How the fields of records and snapshots are laid out in bytes: little-endian numbers, text and
+//! lists with their count before them. One place, so that both sides agree.
+
+use std::time::Duration;
+
+use bytes::{Buf, BufMut, Bytes};
+use sennit_model::{
+    Batch, GroupConfig, GroupId, GroupName, Offset, OffsetRange, PartitionId, PartitionIndex,
+    ProducerId, ProducerStamp, Retention, StartAt, TopicConfig, TopicId, TopicName,
+};
+
+use crate::{
+    command::{DeadLetters, GroupSetting},
+    record::{RecordError, checked, start_at_parts},
+};
+
+/// Appends fields.
+pub(crate) struct Writer<'a>(pub(crate) &'a mut Vec<u8>);
+
+impl Writer<'_> {
+    pub(crate) fn u8(&mut self, value: u8) -> &mut Self {
+        self.0.put_u8(value);
+        self
+    }
+
+    pub(crate) fn u32(&mut self, value: u32) -> &mut Self {
+        self.0.put_u32_le(value);
+        self
+    }
+
+    pub(crate) fn u64(&mut self, value: u64) -> &mut Self {
+        self.0.put_u64_le(value);
+        self
+    }
+
+    /// A list's length; its elements follow.
+    pub(crate) fn count(&mut self, count: usize) -> &mut Self {
+        self.u32(u32::try_from(count).expect("lists are limited far below 2^32"))
+    }
+
+    pub(crate) fn text(&mut self, text: &str) -> &mut Self {
+        self.count(text.len());
+        self.0.put_slice(text.as_bytes());
+        self
+    }
+
+    pub(crate) fn partition(&mut self, id: PartitionId) -> &mut Self {
+        self.u32(id.topic.0).u32(id.index.0)
+    }
+
+    pub(crate) fn range(&mut self, range: OffsetRange) -> &mut Self {
+        self.u64(range.start.0).u64(range.end.0)
+    }
+
+    fn duration(&mut self, duration: Duration) -> &mut Self {
+        self.u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// 0 stands for none: no setting that is optional may be 0.
+    fn optional_duration(&mut self, duration: Option<Duration>) -> &mut Self {
+        self.duration(duration.unwrap_or_default())
+    }
+
+    pub(crate) fn topic_config(&mut self, config: &TopicConfig) -> &mut Self {
+        let Retention { until_settled, age, bytes } = config.retention;
+        self.u32(config.partitions).u8(u8::from(until_settled)).optional_duration(age);
+        self.u64(bytes.unwrap_or(0)).optional_duration(config.time_to_live)
+    }
+
+    pub(crate) fn group_setting(&mut self, setting: &GroupSetting) -> &mut Self {
+        let (tag, offset) = start_at_parts(setting.start);
+        self.u32(setting.id.0).duration(setting.config.lease).u32(setting.config.attempts_max);
+        self.u8(tag).u64(offset)
+    }
+
+    pub(crate) fn dead_letters(&mut self, dead_letters: DeadLetters) -> &mut Self {
+        match dead_letters {
+            DeadLetters::NotYet => self.u8(0).u32(0),
+            DeadLetters::To(topic) => self.u8(1).u32(topic.0),
+            DeadLetters::Stay => self.u8(2).u32(0),
+        }
+    }
+}
+
+/// Takes fields off the front; every field may be missing or wrong.
+pub(crate) struct Reader {
+    pub(crate) kind: u8,
+    pub(crate) rest: Bytes,
+}
+
+impl Reader {
+    pub(crate) fn field(&self, field: &'static str, value: impl Into<u64>) -> RecordError {
+        RecordError::Field { kind: self.kind, field, value: value.into() }
+    }
+
+    fn length(&self) -> RecordError {
+        RecordError::Length { kind: self.kind }
+    }
+
+    pub(crate) fn u8(&mut self) -> Result<u8, RecordError> {
+        self.rest.try_get_u8().map_err(|_| self.length())
+    }
+
+    pub(crate) fn u32(&mut self) -> Result<u32, RecordError> {
+        self.rest.try_get_u32_le().map_err(|_| self.length())
+    }
+
+    pub(crate) fn u64(&mut self) -> Result<u64, RecordError> {
+        self.rest.try_get_u64_le().map_err(|_| self.length())
+    }
+
+    pub(crate) fn flag(&mut self, field: &'static str) -> Result<bool, RecordError> {
+        match self.u8()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            value => Err(self.field(field, value)),
+        }
+    }
+
+    /// A list; memory is taken as its elements arrive, not by its stated length.
+    pub(crate) fn list<T>(
+        &mut self,
+        mut element: impl FnMut(&mut Self) -> Result<T, RecordError>,
+    ) -> Result<Vec<T>, RecordError> {
+        let count = self.u32()?;
+        let mut list = Vec::new();
+        for _ in 0..count {
+            if !self.rest.has_remaining() {
+                return Err(self.length());
+            }
+            list.push(element(self)?);
+        }
+        Ok(list)
+    }
+
+    pub(crate) fn text(&mut self) -> Result<String, RecordError> {
+        let length = self.u32()? as usize;
+        if length > self.rest.len() {
+            return Err(self.length());
+        }
+        let text = self.rest.split_to(length);
+        String::from_utf8(text.to_vec()).map_err(|_| RecordError::Text { kind: self.kind })
+    }
+
+    pub(crate) fn topic_name(&mut self) -> Result<TopicName, RecordError> {
+        let kind = self.kind;
+        self.text()?.parse().map_err(|error| RecordError::Name { kind, error })
+    }
+
+    pub(crate) fn group_name(&mut self) -> Result<GroupName, RecordError> {
+        let kind = self.kind;
+        self.text()?.parse().map_err(|error| RecordError::Name { kind, error })
+    }
+
+    pub(crate) fn partition(&mut self) -> Result<PartitionId, RecordError> {
+        Ok(PartitionId { topic: TopicId(self.u32()?), index: PartitionIndex(self.u32()?) })
+    }
+
+    pub(crate) fn range(&mut self) -> Result<OffsetRange, RecordError> {
+        let (start, end) = (self.u64()?, self.u64()?);
+        if start >= end {
+            return Err(self.field("end of a range", end));
+        }
+        Ok(OffsetRange { start: Offset(start), end: Offset(end) })
+    }
+
+    pub(crate) fn producer(&mut self) -> Result<ProducerStamp, RecordError> {
+        let (id, first_sequence) = (ProducerId(self.u64()?), self.u64()?);
+        let epoch = self.u32()?;
+        self.u32()?;
+        Ok(ProducerStamp { id, epoch, first_sequence })
+    }
+
+    fn duration(&mut self) -> Result<Duration, RecordError> {
+        self.u64().map(Duration::from_millis)
+    }
+
+    fn optional_duration(&mut self) -> Result<Option<Duration>, RecordError> {
+        self.duration().map(|duration| (!duration.is_zero()).then_some(duration))
+    }
+
+    pub(crate) fn topic_config(&mut self) -> Result<TopicConfig, RecordError> {
+        let partitions = self.u32()?;
+        let until_settled = self.flag("until_settled")?;
+        let age = self.optional_duration()?;
+        let bytes = Some(self.u64()?).filter(|&bytes| bytes != 0);
+        let time_to_live = self.optional_duration()?;
+        let retention = Retention { until_settled, age, bytes };
+        let config = TopicConfig { partitions, retention, time_to_live };
+        config.check().map_err(|error| RecordError::Config { kind: self.kind, error })?;
+        Ok(config)
+    }
+
+    pub(crate) fn group_setting(&mut self) -> Result<GroupSetting, RecordError> {
+        let id = GroupId(self.u32()?);
+        let config = GroupConfig { lease: self.duration()?, attempts_max: self.u32()? };
+        let (tag, offset) = (self.u8()?, self.u64()?);
+        let start = match tag {
+            1 => StartAt::Earliest,
+            2 => StartAt::Latest,
+            3 => StartAt::Offset(Offset(offset)),
+            tag => return Err(self.field("start", tag)),
+        };
+        Ok(GroupSetting { id, config: checked(config, self.kind)?, start })
+    }
+
+    pub(crate) fn dead_letters(&mut self) -> Result<DeadLetters, RecordError> {
+        let (tag, topic) = (self.u8()?, TopicId(self.u32()?));
+        match tag {
+            0 => Ok(DeadLetters::NotYet),
+            1 => Ok(DeadLetters::To(topic)),
+            2 => Ok(DeadLetters::Stay),
+            tag => Err(self.field("dead letters", tag)),
+        }
+    }
+
+    /// The batch that is the rest of the body, and the length of what came before it.
+    pub(crate) fn batch(&mut self, body_len: usize) -> Result<(Batch, usize), RecordError> {
+        let head = body_len - self.rest.len();
+        let bytes = std::mem::take(&mut self.rest);
+        let batch = Batch::from_journal(bytes)
+            .map_err(|error| RecordError::Batch { kind: self.kind, error })?;
+        Ok((batch, head))
+    }
+}

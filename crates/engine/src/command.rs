@@ -1,0 +1,247 @@
+//! What a shard is asked to do. A command has been admitted: its names are parsed and its batch is
+//! checked; whether it may be done is for `decide` to say.
+
+use std::time::Duration;
+
+use sennit_model::{
+    Batch, Generation, GroupConfig, GroupId, GroupName, Incarnation, Offset, PartitionId,
+    ProducerStamp, StartAt, TopicConfig, TopicId, TopicName,
+};
+
+/// Who speaks. Given by the server to each connection, and not used twice while it runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+/// Where a reply goes: the session and the number it gave its request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Origin {
+    /// Who asked.
+    pub session: SessionId,
+    /// The request's number, as the session counts them.
+    pub request: u64,
+}
+
+/// How much a subscription may hold unsettled. A window, not a sum: a later one replaces it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Credit {
+    /// Messages.
+    pub messages: u32,
+    /// Bytes, of encoded messages. One message is always allowed, however large.
+    pub bytes: u64,
+}
+
+/// A command to a shard.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Append a batch to a partition.
+    Publish(Publish),
+    /// Settle or extend deliveries of a group.
+    Settle(Settle),
+    /// Take part in a group.
+    Subscribe(Subscribe),
+    /// Replace a subscription's window.
+    SetCredit {
+        /// Whose.
+        session: SessionId,
+        /// Which subscription, as the session counts them.
+        subscription: u32,
+        /// The partition it was made on.
+        partition: PartitionId,
+        /// The group it was made on.
+        group: GroupId,
+        /// The new window.
+        credit: Credit,
+    },
+    /// End a subscription; what it holds returns at once.
+    Unsubscribe {
+        /// Whose.
+        session: SessionId,
+        /// Which subscription, as the session counts them.
+        subscription: u32,
+        /// The partition it was made on.
+        partition: PartitionId,
+        /// The group it was made on.
+        group: GroupId,
+    },
+    /// A connection is gone. What its subscriptions hold returns after `grace`; until then a
+    /// settle that names it is still good, from whatever connection.
+    EndSession {
+        /// Whose.
+        session: SessionId,
+        /// How long to wait for it to come back; zero when it said goodbye.
+        grace: Duration,
+    },
+    /// Change or ask the catalogue; only the shard that leads it is asked.
+    Catalogue(Origin, CatalogueCommand),
+    /// Change a partition; only the shard that owns it is asked.
+    Partition(Origin, PartitionId, PartitionCommand),
+}
+
+/// Append a batch to a partition.
+#[derive(Clone, Debug)]
+pub struct Publish {
+    /// Who asks; a refusal carries the request, a confirm carries the sequence.
+    pub origin: Origin,
+    /// Where to.
+    pub partition: PartitionId,
+    /// Who publishes, and the sequence of the first message. With producer id 0 the sequence is
+    /// only repeated in the confirm.
+    pub producer: ProducerStamp,
+    /// The messages.
+    pub batch: Batch,
+}
+
+/// Deliveries of one partition and group that share an attempt: `count` offsets from `first`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeliveryRun {
+    /// The first offset.
+    pub first: Offset,
+    /// How many.
+    pub count: u32,
+    /// Their attempt, from 1.
+    pub attempt: u32,
+    /// The generation of the shard that delivered them.
+    pub generation: Generation,
+}
+
+/// What a consumer says of its deliveries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Done.
+    Ack,
+    /// Failed; ready again now.
+    Retry,
+    /// Failed; ready again after this long.
+    RetryAfter(Duration),
+    /// Failed for good: to the dead-letter topic, with the reason.
+    DeadLetter {
+        /// At most [`sennit_model::limits::REASON_BYTES_MAX`] bytes.
+        reason: String,
+    },
+    /// Still at work: the lease now ends this long from now.
+    Extend(Duration),
+}
+
+/// Settle or extend deliveries.
+#[derive(Clone, Debug)]
+pub struct Settle {
+    /// Who asks.
+    pub origin: Origin,
+    /// The partition they are of.
+    pub partition: PartitionId,
+    /// The group they were delivered to.
+    pub group: GroupId,
+    /// What is said of them.
+    pub verdict: Verdict,
+    /// Which.
+    pub runs: Vec<DeliveryRun>,
+    /// Whether to answer once the settlement is committed. Without it only stale runs are answered.
+    pub confirm: bool,
+}
+
+/// Take part in a group of one partition.
+#[derive(Clone, Copy, Debug)]
+pub struct Subscribe {
+    /// Who asks.
+    pub origin: Origin,
+    /// The subscription's number, as the session counts them.
+    pub subscription: u32,
+    /// Of which partition.
+    pub partition: PartitionId,
+    /// In which group.
+    pub group: GroupId,
+    /// The window.
+    pub credit: Credit,
+}
+
+/// Changes to the catalogue: which topics and groups there are.
+#[derive(Clone, Debug)]
+pub enum CatalogueCommand {
+    /// Create a topic, or find it if it has the same settings.
+    CreateTopic {
+        /// Its name.
+        name: TopicName,
+        /// Its settings.
+        config: TopicConfig,
+        /// A random number, drawn by the asker.
+        incarnation: Incarnation,
+    },
+    /// Create (or find) the topic that takes the dead letters of another, placed beside it.
+    CreateDeadLetterTopic {
+        /// The topic whose dead letters it takes.
+        source: TopicId,
+        /// A random number, drawn by the asker.
+        incarnation: Incarnation,
+    },
+    /// Give a topic other settings; its partitions stay as they are.
+    AlterTopic {
+        /// Which.
+        topic: TopicId,
+        /// The new settings.
+        config: TopicConfig,
+    },
+    /// Forget a topic and its groups.
+    DeleteTopic {
+        /// Which.
+        topic: TopicId,
+    },
+    /// Create a group, or find it if it has the same settings.
+    CreateGroup {
+        /// Of which topic.
+        topic: TopicId,
+        /// Its name.
+        name: GroupName,
+        /// Its settings.
+        config: GroupConfig,
+        /// Where it begins.
+        start: StartAt,
+    },
+    /// Forget a group.
+    DeleteGroup {
+        /// Of which topic.
+        topic: TopicId,
+        /// Which.
+        group: GroupId,
+    },
+}
+
+/// A group as a partition must know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupSetting {
+    /// Its number.
+    pub id: GroupId,
+    /// Its settings.
+    pub config: GroupConfig,
+    /// Where it begins in a partition that has not seen it yet.
+    pub start: StartAt,
+}
+
+/// Where the dead letters of a partition go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeadLetters {
+    /// To a topic that does not exist yet; it is created when there is one.
+    #[default]
+    NotYet,
+    /// To the partition of the same number of this topic.
+    To(TopicId),
+    /// Nowhere: the partition holds dead letters itself, and what fails there stays there.
+    Stay,
+}
+
+/// Changes to one partition and questions to it. Each may be sent again: what is already so stays so.
+#[derive(Clone, Debug)]
+pub enum PartitionCommand {
+    /// Be there, with these settings and exactly these groups.
+    Open {
+        /// The topic's settings.
+        config: TopicConfig,
+        /// Its groups.
+        groups: Vec<GroupSetting>,
+        /// Where its dead letters go.
+        dead_letters: DeadLetters,
+    },
+    /// Be gone, with all messages.
+    Drop,
+    /// Say how you are.
+    Describe,
+}

@@ -1,0 +1,294 @@
+//! What commands come to: publish, settle, subscribe. Here a command may be refused; a record that
+//! leaves here will be applied.
+
+use std::time::Duration;
+
+use sennit_model::{
+    GroupId, OffsetRange, PartitionId, Timestamp,
+    limits::{CREDIT_BYTES_MAX, CREDIT_MESSAGES_MAX, LEASE_MAX, LEASE_MIN, REASON_BYTES_MAX},
+};
+
+use crate::{
+    command::{Credit, DeliveryRun, Publish, SessionId, Settle, Subscribe, Verdict},
+    effect::{Confirmed, Effect, Settled},
+    engine::{Engine, Journal, Outbox, Timer, stir},
+    group::{Group, Holder, range},
+    producer::Admission,
+    record::{Outcome, Record},
+    refusal::Refusal,
+};
+
+impl Engine {
+    pub(crate) fn publish(
+        &mut self,
+        publish: Publish,
+        now: Timestamp,
+        journal: &mut impl Journal,
+        out: &mut Outbox,
+    ) {
+        let Publish { origin, partition: id, producer, batch } = publish;
+        let Some(partition) = self.partitions.get(&id) else {
+            return out.refuse(origin, Refusal::UnknownTopic);
+        };
+        let count = batch.count();
+        let admission = match partition.producers.admit(producer, count) {
+            Ok(admission) => admission,
+            Err(refusal) => return out.refuse(origin, refusal),
+        };
+        let (first_offset, duplicate) = match admission {
+            Admission::Duplicate(first) => (first, true),
+            Admission::New => {
+                let first = sennit_model::Offset(partition.log.end());
+                let record =
+                    Record::Appended { partition: id, first, appended_at: now, producer, batch };
+                self.commit(&record, journal);
+                (Some(first), false)
+            }
+        };
+        out.after_commit.push(Effect::Confirmed(Confirmed {
+            session: origin.session,
+            partition: id,
+            producer: producer.id,
+            first_sequence: producer.first_sequence,
+            count,
+            first_offset,
+            duplicate,
+        }));
+    }
+
+    pub(crate) fn settle(
+        &mut self,
+        settle: Settle,
+        now: Timestamp,
+        journal: &mut impl Journal,
+        out: &mut Outbox,
+    ) {
+        let Settle { origin, partition: id, group: group_id, verdict, runs, confirm } = settle;
+        let Some(partition) = self.partitions.get_mut(&id) else {
+            return out.refuse(origin, Refusal::UnknownTopic);
+        };
+        let visible = partition.visible;
+        let Some(group) = partition.group(group_id) else {
+            return out.refuse(origin, Refusal::UnknownGroup);
+        };
+        let is_ack = verdict == Verdict::Ack;
+        let mut valid = Vec::new();
+        let mut stale = Vec::new();
+        for run in runs {
+            let fits = Standing::of(group, run, self.generation, visible);
+            valid.extend(fits.leased.iter().map(|&(start, end)| (start, end, run.attempt)));
+            if is_ack {
+                valid.extend(fits.returned.iter().map(|&(start, end)| (start, end, run.attempt)));
+            } else {
+                stale.extend(fits.returned.iter().map(|&part| part_of(run, part)));
+            }
+            stale.extend(fits.stale.iter().map(|&part| part_of(run, part)));
+        }
+        let applied = valid.iter().map(|(start, end, _)| end - start).sum();
+        let failed = |due, dead, reason| {
+            let runs = valid.iter().map(|&(start, end, tries)| (range(start, end), tries));
+            let runs = runs.collect();
+            let group = group_id;
+            Record::Failed { partition: id, group, failed_at: now, due, dead, reason, runs }
+        };
+        let record = match verdict {
+            _ if valid.is_empty() => None,
+            Verdict::Ack => Some(Record::Settled {
+                partition: id,
+                group: group_id,
+                outcome: Outcome::Acked,
+                ranges: merged(&valid),
+            }),
+            Verdict::Retry => Some(failed(now, false, "retried by the consumer".to_owned())),
+            Verdict::RetryAfter(delay) => {
+                Some(failed(now.plus(delay), false, "retried by the consumer".to_owned()))
+            }
+            Verdict::DeadLetter { mut reason } => {
+                reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
+                Some(failed(now, true, reason))
+            }
+            Verdict::Extend(span) => {
+                let deadline = now.plus(span.clamp(LEASE_MIN, LEASE_MAX));
+                for (start, end, _) in valid {
+                    group.extend_leases(start, end, deadline, &mut self.wheel);
+                }
+                None
+            }
+        };
+        if let Some(record) = record {
+            self.commit(&record, journal);
+        }
+        let settled = Effect::Settled(Settled { origin, partition: id, applied, stale });
+        match &settled {
+            _ if confirm => out.after_commit.push(settled),
+            Effect::Settled(Settled { stale, .. }) if !stale.is_empty() => out.now.push(settled),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn subscribe(&mut self, subscribe: Subscribe, out: &mut Outbox) {
+        let Subscribe { origin, subscription, partition: id, group, credit } = subscribe;
+        let Some(partition) = self.partitions.get_mut(&id) else {
+            return out.refuse(origin, Refusal::UnknownTopic);
+        };
+        let Some(group) = partition.group(group) else {
+            return out.refuse(origin, Refusal::UnknownGroup);
+        };
+        let place = (id, group.id());
+        group.join(Holder { session: origin.session, subscription }, bounded(credit));
+        let held = self.sessions.entry(origin.session).or_default();
+        if !held.contains(&place) {
+            held.push(place);
+        }
+        stir(&mut self.stirred, partition);
+        out.now.push(Effect::Subscribed { origin, subscription, partition: id });
+    }
+
+    pub(crate) fn set_credit(
+        &mut self,
+        session: SessionId,
+        subscription: u32,
+        (id, group): (PartitionId, GroupId),
+        credit: Credit,
+    ) {
+        let Some(partition) = self.partitions.get_mut(&id) else { return };
+        let Some(group) = partition.group(group) else { return };
+        let holder = Holder { session, subscription };
+        if group.members.iter().any(|member| member.holder == holder) {
+            group.join(holder, bounded(credit));
+            stir(&mut self.stirred, partition);
+        }
+    }
+
+    /// Ends a subscription on purpose: what it holds is ready again at once, and the attempt does
+    /// not count, because nobody has tried.
+    pub(crate) fn unsubscribe(
+        &mut self,
+        session: SessionId,
+        subscription: u32,
+        (id, group_id): (PartitionId, GroupId),
+    ) {
+        let Some(partition) = self.partitions.get_mut(&id) else { return };
+        let Some(group) = partition.group(group_id) else { return };
+        let holder = Holder { session, subscription };
+        group.leave(holder);
+        for (start, end, attempt) in group.leases_of(|held| held == holder) {
+            group.end_leases(start, end, &mut self.wheel);
+            group.ready.insert(start, end, attempt - 1);
+        }
+        stir(&mut self.stirred, partition);
+    }
+
+    /// Ends all subscriptions of a session. What they hold returns after `grace`; with none, the
+    /// session left on purpose.
+    pub(crate) fn end_session(&mut self, session: SessionId, grace: Duration, now: Timestamp) {
+        let Some(held) = self.sessions.get(&session) else { return };
+        for (id, group) in held.clone() {
+            let Some(partition) = self.partitions.get_mut(&id) else { continue };
+            let Some(group) = partition.group(group) else { continue };
+            group.members.retain(|member| member.holder.session != session);
+            if grace.is_zero() {
+                for (start, end, attempt) in group.leases_of(|held| held.session == session) {
+                    group.end_leases(start, end, &mut self.wheel);
+                    group.ready.insert(start, end, attempt - 1);
+                }
+            }
+            stir(&mut self.stirred, partition);
+        }
+        if grace.is_zero() {
+            self.sessions.remove(&session);
+        } else {
+            self.wheel.set(now.plus(grace), Timer::Grace { session });
+        }
+    }
+}
+
+/// What a settled run is to a group, part by part. Parts that are settled already are in none.
+#[derive(Default)]
+struct Standing {
+    /// Held under this very attempt.
+    leased: Vec<(u64, u64)>,
+    /// Held under this very attempt until the lease ended, and not delivered since.
+    returned: Vec<(u64, u64)>,
+    /// Delivered again since, or never delivered.
+    stale: Vec<(u64, u64)>,
+}
+
+impl Standing {
+    fn of(
+        group: &Group,
+        run: DeliveryRun,
+        generation: sennit_model::Generation,
+        visible: u64,
+    ) -> Self {
+        let mut standing = Self::default();
+        let (start, end) = (run.first.0, run.first.0.saturating_add(u64::from(run.count)));
+        if end > visible {
+            standing.stale.push((start.max(visible), end));
+        }
+        let current = run.generation == generation;
+        for (start, end) in group.settled.gaps(start, end.min(visible)) {
+            let mut at = start;
+            for (from, to, lease) in group.leased_within(start, end) {
+                standing.unleased(group, run, current, at, from);
+                if current && lease.attempt == run.attempt {
+                    standing.leased.push((from, to));
+                } else {
+                    standing.stale.push((from, to));
+                }
+                at = to;
+            }
+            standing.unleased(group, run, current, at, end);
+        }
+        standing
+    }
+
+    /// A part that nobody holds. A delivery of an earlier generation is good: nobody has had the
+    /// message since. One of this generation must be the last attempt.
+    fn unleased(&mut self, group: &Group, run: DeliveryRun, current: bool, start: u64, end: u64) {
+        if start >= end {
+            return;
+        }
+        if !current && run.generation.0 != 0 {
+            self.returned.push((start, end));
+            return;
+        }
+        let ready = group.ready.within(start, end).into_iter();
+        let waiting = group.waiting.within(start, end).into_iter();
+        let dying = group.dying.within(start, end).into_iter();
+        let tried = ready
+            .chain(waiting.map(|(from, to, held)| (from, to, held.attempts)))
+            .chain(dying.map(|(from, to, held)| (from, to, held.attempts)));
+        for (from, to, attempts) in tried {
+            if attempts == run.attempt && attempts > 0 {
+                self.returned.push((from, to));
+            } else {
+                self.stale.push((from, to));
+            }
+        }
+    }
+}
+
+fn part_of(run: DeliveryRun, (start, end): (u64, u64)) -> DeliveryRun {
+    let count = u32::try_from(end - start).unwrap_or(u32::MAX);
+    DeliveryRun { first: sennit_model::Offset(start), count, ..run }
+}
+
+/// Ranges in the given order, with neighbours made one.
+fn merged(parts: &[(u64, u64, u32)]) -> Vec<OffsetRange> {
+    let mut ranges: Vec<OffsetRange> = Vec::new();
+    for &(start, end, _) in parts {
+        match ranges.last_mut() {
+            Some(last) if last.end.0 == start => last.end.0 = end,
+            _ => ranges.push(range(start, end)),
+        }
+    }
+    ranges
+}
+
+fn bounded(credit: Credit) -> Credit {
+    Credit {
+        messages: credit.messages.min(CREDIT_MESSAGES_MAX),
+        bytes: credit.bytes.min(CREDIT_BYTES_MAX),
+    }
+}

@@ -1,0 +1,201 @@
+//! Who gets what: ready messages go to the members of a group in turn, as far as their credit and
+//! the batches at hand reach. A lease is not a record; it lives in memory.
+
+use sennit_model::{Generation, GroupId, Messages, Offset, OffsetRange, PartitionId, Timestamp};
+
+use crate::{
+    command::DeadLetters,
+    effect::{Delivery, Effect},
+    engine::{Engine, Journal, Outbox, Payloads, Timer},
+    group::{Group, range},
+    log::{Entry, Log},
+    runs::Runs,
+    wheel::Wheel,
+};
+
+/// Most messages a member gets in one turn while others wait for theirs.
+const TURN_MESSAGES: u64 = 256;
+
+impl Engine {
+    /// Delivers what can be delivered and moves dead letters, in every partition where something
+    /// has changed. Called after each turn; costs nothing where nothing has changed.
+    pub fn deliver(
+        &mut self,
+        now: Timestamp,
+        journal: &mut impl Journal,
+        payloads: &mut impl Payloads,
+        out: &mut Outbox,
+    ) {
+        // Moving a dead letter stirs its target; that one is looked at in the next round.
+        let mut stirred = std::mem::take(&mut self.stirred);
+        for id in stirred.drain(..) {
+            let Some(partition) = self.partitions.get_mut(&id) else { continue };
+            partition.stirred = false;
+            let mut expired: Vec<(GroupId, Vec<OffsetRange>)> = Vec::new();
+            let mut any_dying = false;
+            for group in &mut partition.groups {
+                any_dying |= !group.dying.is_empty();
+                let mut turn = Turn {
+                    id,
+                    log: &partition.log,
+                    expiries: &partition.expiries,
+                    generation: self.generation,
+                    now,
+                    wheel: &mut self.wheel,
+                    expired: Vec::new(),
+                };
+                turn.deliver(group, payloads, out);
+                if !turn.expired.is_empty() {
+                    expired.push((group.id(), turn.expired));
+                }
+            }
+            for (group, ranges) in expired {
+                self.expire(id, group, ranges, journal);
+            }
+            if any_dying {
+                self.bury(id, now, journal, payloads, out);
+            }
+        }
+        if self.stirred.is_empty() {
+            self.stirred = stirred;
+        }
+    }
+
+    /// Whether some partition has changed since it was last looked at.
+    #[must_use]
+    pub fn is_stirred(&self) -> bool {
+        !self.stirred.is_empty()
+    }
+
+    fn bury(
+        &mut self,
+        id: PartitionId,
+        now: Timestamp,
+        journal: &mut impl Journal,
+        payloads: &mut impl Payloads,
+        out: &mut Outbox,
+    ) {
+        let Some(partition) = self.partitions.get_mut(&id) else { return };
+        let target = match partition.dead_letters {
+            DeadLetters::To(topic) => PartitionId { topic, ..id },
+            DeadLetters::NotYet => {
+                if !std::mem::replace(&mut partition.dead_letter_topic_asked, true) {
+                    out.now.push(Effect::DeadLetterTopicNeeded { source: id.topic });
+                }
+                return;
+            }
+            DeadLetters::Stay => return,
+        };
+        let groups: Vec<GroupId> = partition.groups.iter().map(Group::id).collect();
+        for group in groups {
+            let mut hint = None;
+            let place = (id, group);
+            while let Some(record) = self.next_burial(place, target, &mut hint, now, payloads) {
+                self.commit(&record, journal);
+            }
+        }
+    }
+}
+
+/// One round over a group of one partition.
+struct Turn<'a> {
+    id: PartitionId,
+    log: &'a Log,
+    expiries: &'a Runs<Timestamp>,
+    generation: Generation,
+    now: Timestamp,
+    wheel: &'a mut Wheel<Timer>,
+    expired: Vec<OffsetRange>,
+}
+
+impl Turn<'_> {
+    fn deliver(&mut self, group: &mut Group, payloads: &mut impl Payloads, out: &mut Outbox) {
+        while let Some((start, end, &attempts)) = group.ready.first() {
+            let Some(index) = group.next_member() else { return };
+            let end = match self.alive(start, end) {
+                Ok(end) => end,
+                Err(expired_end) => {
+                    group.ready.remove(start, expired_end);
+                    // Held by nobody and in no state until the record that follows is applied.
+                    self.expired.push(range(start, expired_end));
+                    continue;
+                }
+            };
+            let entry = self.log.find(start).expect("ready messages are kept");
+            let Some(batch) = payloads.batch(self.id, entry.place) else { return };
+            let end = end.min(entry.end());
+            let many = group.members.len() > 1;
+            let member = &group.members[index];
+            let room = member.room_messages().min(if many { TURN_MESSAGES } else { u64::MAX });
+            let room_bytes = member.credit.bytes.saturating_sub(member.held_bytes);
+            let from = byte_of(group.place_hint, entry, &batch, start);
+            let wanted = (end - start).min(room);
+            let (count, length) = cut(&batch[from..], (start, wanted), entry, room_bytes);
+            let until = start + count;
+            let bytes = length as u64;
+            let holder = member.holder;
+            let attempt = attempts + 1;
+            let member = &mut group.members[index];
+            member.held_messages += count;
+            member.held_bytes += bytes;
+            group.lease((start, until), (attempt, bytes), holder, self.now, self.wheel);
+            group.place_hint = (until < entry.end()).then_some((until, from + length));
+            out.now.push(Effect::Deliver(Delivery {
+                session: holder.session,
+                subscription: holder.subscription,
+                partition: self.id,
+                first: Offset(start),
+                count: u32::try_from(count).expect("not more than the batch holds"),
+                attempt,
+                generation: self.generation,
+                appended_at: entry.appended_at,
+                messages: batch.slice(from..from + length),
+            }));
+        }
+    }
+
+    /// How far from `start` the messages are alive, or else how far they are expired.
+    fn alive(&self, start: u64, end: u64) -> Result<u64, u64> {
+        if self.expiries.is_empty() {
+            return Ok(end);
+        }
+        for (from, to, expiry) in self.expiries.within(start, end) {
+            if expiry <= self.now {
+                return if from == start { Err(to) } else { Ok(from) };
+            }
+        }
+        Ok(end)
+    }
+}
+
+/// The byte of its batch at which the message at `offset` begins.
+pub(crate) fn byte_of(
+    hint: Option<(u64, usize)>,
+    entry: &Entry,
+    batch: &[u8],
+    offset: u64,
+) -> usize {
+    match hint {
+        _ if offset == entry.first => 0,
+        Some((at, byte)) if at == offset => byte,
+        _ => {
+            let before = u32::try_from(offset - entry.first).expect("within the batch");
+            Messages::of_checked(batch).skip_bytes(before)
+        }
+    }
+}
+
+/// How many of the `wanted` messages at the front of `rest` go within `room_bytes`, at least one,
+/// and how many bytes they take. The message that reaches the window is still given.
+fn cut(rest: &[u8], (start, wanted): (u64, u64), entry: &Entry, room_bytes: u64) -> (u64, usize) {
+    if start + wanted == entry.end() && rest.len() as u64 <= room_bytes {
+        return (wanted, rest.len());
+    }
+    let mut messages = Messages::of_checked(rest);
+    let (mut count, mut length) = (0, 0);
+    while count < wanted && (count == 0 || (length as u64) < room_bytes) {
+        length += messages.skip_bytes(1);
+        count += 1;
+    }
+    (count, length)
+}

@@ -1,0 +1,159 @@
+//! What is to be done in the world once a command is decided. Effects that promise something wait
+//! for the commit of the records they stand on; the shard holds them back.
+
+use bytes::Bytes;
+use sennit_model::{Generation, GroupId, Offset, PartitionId, ProducerId, Timestamp, TopicId};
+
+use crate::{
+    command::{DeliveryRun, Origin, SessionId},
+    refusal::Refusal,
+};
+
+/// Something to be done in the world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Tell a publisher that a batch is committed.
+    Confirmed(Confirmed),
+    /// Tell a consumer that its settlement is committed, or that parts of it were stale.
+    Settled(Settled),
+    /// Tell a consumer that its subscription has begun.
+    Subscribed {
+        /// Who asked.
+        origin: Origin,
+        /// The subscription's number.
+        subscription: u32,
+        /// Of which partition.
+        partition: PartitionId,
+    },
+    /// Hand messages to a consumer.
+    Deliver(Delivery),
+    /// Tell a consumer that its subscription has ended because the topic or group is gone.
+    SubscriptionEnded {
+        /// Whose.
+        session: SessionId,
+        /// Which.
+        subscription: u32,
+        /// Of which partition.
+        partition: PartitionId,
+    },
+    /// Tell the asker that its change is committed. `topic` and `group` say what it was about.
+    Done {
+        /// Who asked.
+        origin: Origin,
+        /// The topic.
+        topic: TopicId,
+        /// The group, where it was about one.
+        group: Option<GroupId>,
+        /// Whether something was created that was not there before.
+        created: bool,
+    },
+    /// Tell the asker how a partition is.
+    Described {
+        /// Who asked.
+        origin: Origin,
+        /// The answer.
+        description: PartitionDescription,
+    },
+    /// Tell the asker that its command was refused.
+    Refused {
+        /// Who asked.
+        origin: Origin,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// Have the catalogue create the dead-letter topic of `source`, and open its partition here.
+    DeadLetterTopicNeeded {
+        /// The topic whose messages wait for it.
+        source: TopicId,
+    },
+}
+
+/// A batch is committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Confirmed {
+    /// Who published.
+    pub session: SessionId,
+    /// Where to.
+    pub partition: PartitionId,
+    /// Under which producer id.
+    pub producer: ProducerId,
+    /// The sequence of the batch's first message.
+    pub first_sequence: u64,
+    /// How many messages.
+    pub count: u32,
+    /// The first message's offset; the others follow. `None` for a duplicate so old that its
+    /// offset is forgotten.
+    pub first_offset: Option<Offset>,
+    /// Whether the batch had been appended before.
+    pub duplicate: bool,
+}
+
+/// A settlement is committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// Who asked.
+    pub origin: Origin,
+    /// Of which partition.
+    pub partition: PartitionId,
+    /// How many messages it applied to.
+    pub applied: u64,
+    /// The runs it did not apply to: settled already, or delivered again since.
+    pub stale: Vec<DeliveryRun>,
+}
+
+/// Messages of one batch for one consumer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// For whom.
+    pub session: SessionId,
+    /// The subscription's number, as the session counts them.
+    pub subscription: u32,
+    /// Of which partition.
+    pub partition: PartitionId,
+    /// The first message's offset; the others follow.
+    pub first: Offset,
+    /// How many.
+    pub count: u32,
+    /// Which attempt this is for each of them.
+    pub attempt: u32,
+    /// The generation of the shard that delivers.
+    pub generation: Generation,
+    /// When they were appended.
+    pub appended_at: Timestamp,
+    /// The messages, in the layout of [`sennit_model::Batch`].
+    pub messages: Bytes,
+}
+
+/// How a partition is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartitionDescription {
+    /// The oldest offset kept.
+    pub start: Offset,
+    /// The offset the next message will get.
+    pub end: Offset,
+    /// Bytes of the batches kept.
+    pub bytes: u64,
+    /// When the oldest message kept was appended.
+    pub oldest_appended_at: Option<Timestamp>,
+    /// Its groups.
+    pub groups: Vec<GroupDescription>,
+}
+
+/// How a group is doing in one partition. All counts are of messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupDescription {
+    /// Which group.
+    pub group: GroupId,
+    /// Waiting for a consumer.
+    pub ready: u64,
+    /// Held by consumers.
+    pub leased: u64,
+    /// Waiting for their due time.
+    pub delayed: u64,
+    /// On their way to the dead-letter topic.
+    pub dying: u64,
+    /// All offsets before this one are settled.
+    pub settled_before: Offset,
+    /// How many subscriptions take part.
+    pub consumers: u32,
+}

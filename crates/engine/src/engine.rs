@@ -1,0 +1,422 @@
+//! The state of one shard, and the order in which it changes: a command is decided, what it
+//! decides is appended to the journal as records, and records are applied. Replay after a crash
+//! applies the same records and comes to the same state.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use hashbrown::HashMap;
+use sennit_model::{Generation, GroupId, Offset, OffsetRange, PartitionId, Timestamp};
+
+use crate::{
+    catalogue::Catalogue,
+    command::{Command, DeadLetters, Origin, PartitionCommand, SessionId},
+    effect::Effect,
+    group::Group,
+    log::Place,
+    partition::Partition,
+    record::{Outcome, Record},
+    refusal::Refusal,
+    wheel::Wheel,
+};
+
+/// Where records go. The journal's writer is one; a test's list is another.
+pub trait Journal {
+    /// Appends a record, and says the position of its batch (of its end, without one).
+    fn append(&mut self, record: &Record) -> u64;
+}
+
+/// Where batches come from: memory, or a disk that takes its time.
+pub trait Payloads {
+    /// The batch at `place`, in the layout of [`sennit_model::Batch`]; `None` if it has to be
+    /// fetched first. Whoever answers `None` calls [`Engine::fetched`] for that partition once the
+    /// batch is there.
+    fn batch(&mut self, partition: PartitionId, place: Place) -> Option<Bytes>;
+}
+
+/// What a turn of the engine comes to.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    /// To be done at once.
+    pub now: Vec<Effect>,
+    /// To be done once every record appended so far is committed.
+    pub after_commit: Vec<Effect>,
+}
+
+impl Outbox {
+    pub(crate) fn refuse(&mut self, origin: Origin, refusal: Refusal) {
+        self.now.push(Effect::Refused { origin, refusal });
+    }
+}
+
+/// What waits for a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timer {
+    /// A lease may have ended; it is found by its last offset.
+    Lease { partition: PartitionId, group: GroupId, last: Offset },
+    /// Messages that failed may be ready again.
+    Retry { partition: PartitionId, group: GroupId, range: OffsetRange },
+    /// Messages whose publisher asked for a delay may be ready.
+    Due { partition: PartitionId, range: OffsetRange },
+    /// The time to live of messages may be over.
+    Expiry { partition: PartitionId, range: OffsetRange },
+    /// The oldest messages of a partition may be older than they may get.
+    Age { partition: PartitionId },
+    /// A session that was cut off has not come back.
+    Grace { session: SessionId },
+}
+
+pub(crate) type Partitions = HashMap<PartitionId, Partition, foldhash::fast::FixedState>;
+
+/// The state of one shard.
+#[derive(Debug)]
+pub struct Engine {
+    pub(crate) generation: Generation,
+    pub(crate) catalogue: Catalogue,
+    pub(crate) partitions: Partitions,
+    /// The groups each session takes part in, by subscription.
+    pub(crate) sessions:
+        HashMap<SessionId, Vec<(PartitionId, GroupId)>, foldhash::fast::FixedState>,
+    pub(crate) wheel: Wheel<Timer>,
+    pub(crate) fired: Vec<Timer>,
+    /// Appended but not yet committed: `(position, partition, end)`, in the journal's order.
+    pub(crate) uncommitted: VecDeque<(u64, PartitionId, u64)>,
+    /// Partitions that may have something to deliver or to bury.
+    pub(crate) stirred: Vec<PartitionId>,
+    pub(crate) freed: Vec<Place>,
+}
+
+impl Engine {
+    /// The state of a shard that has seen nothing, in its `generation`th life. Timers count from
+    /// `now`.
+    #[must_use]
+    pub fn new(generation: Generation, now: Timestamp) -> Self {
+        Self {
+            generation,
+            catalogue: Catalogue::default(),
+            partitions: HashMap::default(),
+            sessions: HashMap::default(),
+            wheel: Wheel::new(now),
+            fired: Vec::new(),
+            uncommitted: VecDeque::new(),
+            stirred: Vec::new(),
+            freed: Vec::new(),
+        }
+    }
+
+    /// Which topics and groups there are; empty at a shard that does not lead the catalogue.
+    #[must_use]
+    pub fn catalogue(&self) -> &Catalogue {
+        &self.catalogue
+    }
+
+    /// The partitions that live here, in no order.
+    pub fn partition_ids(&self) -> impl Iterator<Item = PartitionId> {
+        self.partitions.keys().copied()
+    }
+
+    /// The places of all batches that are kept.
+    pub fn places(&self) -> impl Iterator<Item = Place> {
+        self.partitions.values().flat_map(|p| p.log.entries().map(|entry| entry.place))
+    }
+
+    /// Takes the places of the batches that were freed since the last call.
+    pub fn take_freed(&mut self) -> std::vec::Drain<'_, Place> {
+        self.freed.drain(..)
+    }
+
+    /// When [`Engine::advance`] has something to do next, if nothing else happens.
+    #[must_use]
+    pub fn next_timer(&self) -> Option<Timestamp> {
+        self.wheel.next_due()
+    }
+
+    /// Does a command: decides it, appends and applies what was decided.
+    pub fn handle(
+        &mut self,
+        command: Command,
+        now: Timestamp,
+        journal: &mut impl Journal,
+        out: &mut Outbox,
+    ) {
+        match command {
+            Command::Publish(publish) => self.publish(publish, now, journal, out),
+            Command::Settle(settle) => self.settle(settle, now, journal, out),
+            Command::Subscribe(subscribe) => self.subscribe(subscribe, out),
+            Command::SetCredit { session, subscription, partition, group, credit } => {
+                self.set_credit(session, subscription, (partition, group), credit);
+            }
+            Command::Unsubscribe { session, subscription, partition, group } => {
+                self.unsubscribe(session, subscription, (partition, group));
+            }
+            Command::EndSession { session, grace } => self.end_session(session, grace, now),
+            Command::Catalogue(origin, command) => match self.catalogue.decide(command) {
+                Ok(decision) => {
+                    let created = !decision.records.is_empty();
+                    for record in decision.records {
+                        self.commit(&record, journal);
+                    }
+                    let (topic, group) = (decision.topic, decision.group);
+                    out.after_commit.push(Effect::Done { origin, topic, group, created });
+                }
+                Err(refusal) => out.refuse(origin, refusal),
+            },
+            Command::Partition(origin, id, command) => {
+                self.change_partition(origin, id, command, journal, out);
+            }
+        }
+    }
+
+    /// Appends a record and applies it.
+    pub(crate) fn commit(&mut self, record: &Record, journal: &mut impl Journal) {
+        let position = journal.append(record);
+        self.apply(record, position);
+    }
+
+    /// All records appended before `position` are committed: their messages may be delivered.
+    pub fn committed(&mut self, position: u64) {
+        while let Some(&(appended, partition, end)) = self.uncommitted.front()
+            && appended < position
+        {
+            self.uncommitted.pop_front();
+            if let Some(partition) = self.partitions.get_mut(&partition) {
+                partition.show(end);
+                stir(&mut self.stirred, partition);
+            }
+        }
+    }
+
+    /// A batch of this partition that had to be fetched is there.
+    pub fn fetched(&mut self, partition: PartitionId) {
+        if let Some(partition) = self.partitions.get_mut(&partition) {
+            stir(&mut self.stirred, partition);
+        }
+    }
+
+    /// Applies a record that lies in the journal, its batch at `position`. Never fails: what could
+    /// be refused was refused before the record was written.
+    pub fn apply(&mut self, record: &Record, position: u64) {
+        self.catalogue.apply(record);
+        let wheel = &mut self.wheel;
+        match record {
+            Record::PartitionOpened { partition: id, config, dead_letters, groups } => {
+                let partition =
+                    self.partitions.entry(*id).or_insert_with(|| Partition::new(*id, *config));
+                partition.config = *config;
+                partition.dead_letters = *dead_letters;
+                let gone = partition.set_groups(groups, wheel);
+                partition.retain(&mut self.freed, wheel);
+                if let (Some(age), Some(oldest)) = (config.retention.age, partition.log.oldest()) {
+                    wheel.set(oldest.appended_at.plus(age), Timer::Age { partition: *id });
+                }
+                stir(&mut self.stirred, partition);
+                forget_members(&mut self.sessions, *id, &gone);
+            }
+            Record::PartitionDropped { partition: id } => {
+                let Some(mut partition) = self.partitions.remove(id) else { return };
+                self.freed.extend(partition.log.entries().map(|entry| entry.place));
+                for group in &mut partition.groups {
+                    group.end_leases(0, u64::MAX, wheel);
+                }
+                forget_members(&mut self.sessions, *id, &partition.groups);
+            }
+            Record::Appended { partition: id, first: _, appended_at, producer, batch } => {
+                let Some(partition) = self.partitions.get_mut(id) else { return };
+                let place = place_of(batch.bytes(), position);
+                partition.append(batch, *appended_at, *producer, place, wheel);
+                partition.retain(&mut self.freed, wheel);
+                self.uncommitted.push_back((position, *id, partition.log.end()));
+            }
+            Record::Settled { partition: id, group, outcome: _, ranges } => {
+                let Some(partition) = self.partitions.get_mut(id) else { return };
+                let Some(group) = partition.group(*group) else { return };
+                for range in ranges {
+                    group.settle(range.start.0, range.end.0, wheel);
+                }
+                partition.retain(&mut self.freed, wheel);
+                stir(&mut self.stirred, partition);
+            }
+            Record::Failed { .. } => self.apply_failed(record),
+            Record::Buried { source, group, offset, target, first: _, appended_at, batch } => {
+                if let Some(partition) = self.partitions.get_mut(source)
+                    && let Some(group) = partition.group(*group)
+                {
+                    group.settle(offset.0, offset.0 + 1, wheel);
+                    partition.retain(&mut self.freed, wheel);
+                }
+                let Some(partition) = self.partitions.get_mut(target) else { return };
+                let place = place_of(batch.bytes(), position);
+                let nobody = sennit_model::ProducerStamp::default();
+                partition.append(batch, *appended_at, nobody, place, wheel);
+                partition.retain(&mut self.freed, wheel);
+                self.uncommitted.push_back((position, *target, partition.log.end()));
+            }
+            Record::Trimmed { partition: id, start } => {
+                let Some(partition) = self.partitions.get_mut(id) else { return };
+                partition.trim(start.0, &mut self.freed, wheel);
+            }
+            Record::TopicCreated(_)
+            | Record::TopicAltered { .. }
+            | Record::TopicDeleted { .. }
+            | Record::GroupCreated { .. }
+            | Record::GroupDeleted { .. } => {}
+        }
+    }
+
+    fn apply_failed(&mut self, record: &Record) {
+        let Record::Failed { partition: id, group, failed_at, due, dead, reason, runs } = record
+        else {
+            return;
+        };
+        let wheel = &mut self.wheel;
+        let Some(partition) = self.partitions.get_mut(id) else { return };
+        let stays = partition.dead_letters == DeadLetters::Stay;
+        let Some(index) = partition.groups.iter().position(|held| held.id() == *group) else {
+            return;
+        };
+        for (range, _) in runs {
+            // In a replay the timer has not fired that made the message ready.
+            partition.end_delays(range.start.0, range.end.0, *failed_at);
+        }
+        let held = &mut partition.groups[index];
+        for (range, attempts) in runs {
+            for (start, end) in held.take_unsettled(range.start.0, range.end.0, wheel) {
+                // What has outlived its time while it was leased is not tried again.
+                let over = partition.expiries.within(start, end);
+                let over = over.into_iter().filter(|(_, _, expiry)| expiry <= failed_at);
+                let mut rest = vec![(start, end)];
+                for (from, to, _) in over {
+                    held.settle(from, to, wheel);
+                    rest = held.settled.gaps(start, end);
+                }
+                for (start, end) in rest {
+                    held.fail(
+                        (start, end),
+                        *attempts,
+                        (*failed_at, *due),
+                        (*dead, stays),
+                        reason,
+                        wheel,
+                    );
+                }
+            }
+        }
+        partition.retain(&mut self.freed, wheel);
+        stir(&mut self.stirred, partition);
+    }
+
+    fn change_partition(
+        &mut self,
+        origin: Origin,
+        id: PartitionId,
+        command: PartitionCommand,
+        journal: &mut impl Journal,
+        out: &mut Outbox,
+    ) {
+        let created = !self.partitions.contains_key(&id);
+        let record = match command {
+            PartitionCommand::Open { config, groups, dead_letters } => {
+                let is_so = self.partitions.get(&id).is_some_and(|held| {
+                    held.config == config
+                        && held.dead_letters == dead_letters
+                        && held.groups.iter().map(|group| group.setting).eq(groups.iter().copied())
+                });
+                if is_so {
+                    let topic = id.topic;
+                    out.after_commit.push(Effect::Done { origin, topic, group: None, created });
+                    return;
+                }
+                Record::PartitionOpened { partition: id, config, dead_letters, groups }
+            }
+            PartitionCommand::Drop if created => {
+                return out.refuse(origin, Refusal::UnknownTopic);
+            }
+            PartitionCommand::Drop => Record::PartitionDropped { partition: id },
+            PartitionCommand::Describe => {
+                match self.partitions.get(&id) {
+                    Some(partition) => out
+                        .now
+                        .push(Effect::Described { origin, description: partition.describe() }),
+                    None => out.refuse(origin, Refusal::UnknownTopic),
+                }
+                return;
+            }
+        };
+        self.tell_ended(&record, out);
+        self.commit(&record, journal);
+        let topic = id.topic;
+        out.after_commit.push(Effect::Done { origin, topic, group: None, created });
+    }
+
+    /// Tells the subscriptions that this record will end.
+    fn tell_ended(&self, record: &Record, out: &mut Outbox) {
+        let (id, kept): (_, &[_]) = match record {
+            Record::PartitionOpened { partition, groups, .. } => (partition, groups),
+            Record::PartitionDropped { partition } => (partition, &[]),
+            _ => return,
+        };
+        let Some(partition) = self.partitions.get(id) else { return };
+        for group in &partition.groups {
+            if kept.iter().any(|setting| setting.id == group.id()) {
+                continue;
+            }
+            out.now.extend(group.members.iter().map(|member| Effect::SubscriptionEnded {
+                session: member.holder.session,
+                subscription: member.holder.subscription,
+                partition: *id,
+            }));
+        }
+    }
+
+    /// Settles messages whose time is over.
+    pub(crate) fn expire(
+        &mut self,
+        partition: PartitionId,
+        group: GroupId,
+        ranges: Vec<OffsetRange>,
+        journal: &mut impl Journal,
+    ) {
+        if !ranges.is_empty() {
+            let outcome = Outcome::Expired;
+            self.commit(&Record::Settled { partition, group, outcome, ranges }, journal);
+        }
+    }
+
+    /// Asserts what holds between turns. Costs a walk over everything; for tests and the
+    /// simulator.
+    #[cfg(any(test, debug_assertions))]
+    pub fn check(&self) {
+        for partition in self.partitions.values() {
+            for group in &partition.groups {
+                group.check(partition.visible, &partition.delays);
+            }
+        }
+    }
+}
+
+fn place_of(batch: &Bytes, position: u64) -> Place {
+    let bytes = u32::try_from(batch.len()).expect("a batch is limited far below 4 GiB");
+    Place { position, bytes }
+}
+
+/// Puts a partition on the list of those that may have something to deliver.
+pub(crate) fn stir(stirred: &mut Vec<PartitionId>, partition: &mut Partition) {
+    if !partition.stirred {
+        partition.stirred = true;
+        stirred.push(partition.id);
+    }
+}
+
+fn forget_members(
+    sessions: &mut HashMap<SessionId, Vec<(PartitionId, GroupId)>, foldhash::fast::FixedState>,
+    partition: PartitionId,
+    gone: &[Group],
+) {
+    for group in gone {
+        for member in &group.members {
+            if let Some(held) = sessions.get_mut(&member.holder.session) {
+                held.retain(|place| *place != (partition, group.id()));
+            }
+        }
+    }
+}

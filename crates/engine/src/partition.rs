@@ -1,0 +1,219 @@
+//! One partition: its log, its producers, its groups, and the messages that wait for a time.
+
+use sennit_model::{
+    Batch, GroupId, Offset, PartitionId, ProducerStamp, StartAt, Timestamp, TopicConfig,
+};
+
+use crate::{
+    command::{DeadLetters, GroupSetting},
+    effect::PartitionDescription,
+    engine::Timer,
+    group::{Group, range},
+    log::{Entry, Log, Place},
+    producer::Producers,
+    runs::Runs,
+    wheel::Wheel,
+};
+
+/// One partition.
+#[derive(Debug)]
+pub(crate) struct Partition {
+    pub(crate) id: PartitionId,
+    pub(crate) config: TopicConfig,
+    pub(crate) dead_letters: DeadLetters,
+    pub(crate) log: Log,
+    /// Offsets below this are committed and may be delivered.
+    pub(crate) visible: u64,
+    pub(crate) producers: Producers,
+    /// Sorted by id.
+    pub(crate) groups: Vec<Group>,
+    /// Messages whose publisher asked for a delay that is not over: when it is.
+    pub(crate) delays: Runs<Timestamp>,
+    /// Messages with a time to live: when it is over. Kept until the log drops them.
+    pub(crate) expiries: Runs<Timestamp>,
+    /// Whether the dead-letter topic has been asked for since the start.
+    pub(crate) dead_letter_topic_asked: bool,
+    /// Whether it is in the engine's list of partitions that may have something to deliver.
+    pub(crate) stirred: bool,
+}
+
+impl Partition {
+    pub(crate) fn new(id: PartitionId, config: TopicConfig) -> Self {
+        Self {
+            id,
+            config,
+            dead_letters: DeadLetters::NotYet,
+            log: Log::default(),
+            visible: 0,
+            producers: Producers::default(),
+            groups: Vec::new(),
+            delays: Runs::default(),
+            expiries: Runs::default(),
+            dead_letter_topic_asked: false,
+            stirred: false,
+        }
+    }
+
+    pub(crate) fn group(&mut self, id: GroupId) -> Option<&mut Group> {
+        let index = self.groups.binary_search_by_key(&id, Group::id).ok()?;
+        Some(&mut self.groups[index])
+    }
+
+    /// Has exactly these groups from now on; returns the subscriptions of those that are gone.
+    pub(crate) fn set_groups(
+        &mut self,
+        settings: &[GroupSetting],
+        wheel: &mut Wheel<Timer>,
+    ) -> Vec<Group> {
+        let is_kept = |group: &mut Group| settings.iter().any(|s| s.id == group.id());
+        let mut gone: Vec<Group> = self.groups.extract_if(.., |group| !is_kept(group)).collect();
+        for group in &mut gone {
+            group.end_leases(0, u64::MAX, wheel);
+        }
+        for &setting in settings {
+            if let Some(group) = self.group(setting.id) {
+                group.setting = setting;
+                continue;
+            }
+            let start = match setting.start {
+                StartAt::Earliest => self.log.start(),
+                StartAt::Latest => self.log.end(),
+                StartAt::Offset(offset) => offset.0.clamp(self.log.start(), self.log.end()),
+            };
+            let mut group = Group::new(self.id, setting, start);
+            group.appear(start, self.visible, &self.delays);
+            let index = self.groups.partition_point(|held| held.id() < setting.id);
+            self.groups.insert(index, group);
+        }
+        gone
+    }
+
+    /// Adds a batch at the end.
+    pub(crate) fn append(
+        &mut self,
+        batch: &Batch,
+        appended_at: Timestamp,
+        producer: ProducerStamp,
+        place: Place,
+        wheel: &mut Wheel<Timer>,
+    ) {
+        let first = self.log.end();
+        self.log.push(Entry { first, count: batch.count(), place, appended_at });
+        self.producers.appended(producer, batch.count(), Offset(first));
+        if batch.is_timed() || self.config.time_to_live.is_some() {
+            self.note_times(batch, first, appended_at, wheel);
+        }
+        if let Some(age) = self.config.retention.age
+            && self.log.start() == first
+        {
+            wheel.set(appended_at.plus(age), Timer::Age { partition: self.id });
+        }
+    }
+
+    fn note_times(
+        &mut self,
+        batch: &Batch,
+        first: u64,
+        appended_at: Timestamp,
+        wheel: &mut Wheel<Timer>,
+    ) {
+        let (mut delayed, mut living) = (Runs::default(), Runs::default());
+        for (offset, message) in (first..).zip(batch.messages()) {
+            if let Some(delay) = message.delay() {
+                delayed.insert(offset, offset + 1, appended_at.plus(delay));
+            }
+            if let Some(span) = message.time_to_live().or(self.config.time_to_live) {
+                living.insert(offset, offset + 1, appended_at.plus(span));
+            }
+        }
+        for (start, end, &due) in delayed.iter() {
+            self.delays.insert(start, end, due);
+            wheel.set(due, Timer::Due { partition: self.id, range: range(start, end) });
+        }
+        for (start, end, &due) in living.iter() {
+            self.expiries.insert(start, end, due);
+            wheel.set(due, Timer::Expiry { partition: self.id, range: range(start, end) });
+        }
+    }
+
+    /// Offsets below `end` are committed: what is not delayed becomes ready.
+    pub(crate) fn show(&mut self, end: u64) {
+        let from = std::mem::replace(&mut self.visible, end);
+        for group in &mut self.groups {
+            group.appear(from, end, &self.delays);
+        }
+    }
+
+    /// The delays of `start..end` are over that are due by `now`: the messages are ready.
+    pub(crate) fn end_delays(&mut self, start: u64, end: u64, now: Timestamp) {
+        for (start, end, due) in self.delays.within(start, end) {
+            if due > now {
+                continue;
+            }
+            self.delays.remove(start, end);
+            // What is not committed yet appears when it is.
+            let end = end.min(self.visible);
+            for group in &mut self.groups {
+                for (from, to) in group.settled.gaps(start, end) {
+                    group.ready.insert(from, to, 0);
+                }
+            }
+        }
+    }
+
+    /// Drops the oldest batches while `drops` says so, and appends their places to `freed`.
+    /// Groups are through with what is dropped.
+    fn drop_while(
+        &mut self,
+        freed: &mut Vec<Place>,
+        wheel: &mut Wheel<Timer>,
+        drops: impl Fn(&Entry, u64) -> bool,
+    ) {
+        let before = self.log.start();
+        while self.log.oldest().is_some_and(|entry| drops(entry, self.log.bytes())) {
+            freed.extend(self.log.pop().map(|entry| entry.place));
+        }
+        let start = self.log.start();
+        if start == before {
+            return;
+        }
+        for group in &mut self.groups {
+            if group.settled.floor() < start {
+                group.settle(group.settled.floor(), start, wheel);
+            }
+        }
+        self.delays.remove(before, start);
+        self.expiries.remove(before, start);
+    }
+
+    /// Frees what the retention rules that need no clock free: settled by all groups, and too many
+    /// bytes. Runs after every record that may matter to them, so replay frees the same.
+    pub(crate) fn retain(&mut self, freed: &mut Vec<Place>, wheel: &mut Wheel<Timer>) {
+        let retention = self.config.retention;
+        if let Some(limit) = retention.bytes
+            && self.log.bytes() > limit
+        {
+            self.drop_while(freed, wheel, |_, bytes| bytes > limit);
+        }
+        if retention.until_settled {
+            let floor = self.groups.iter().map(|group| group.settled.floor()).min();
+            let floor = floor.unwrap_or(0);
+            self.drop_while(freed, wheel, |entry, _| entry.end() <= floor);
+        }
+    }
+
+    /// Frees everything below `start`, which lies between two batches.
+    pub(crate) fn trim(&mut self, start: u64, freed: &mut Vec<Place>, wheel: &mut Wheel<Timer>) {
+        self.drop_while(freed, wheel, |entry, _| entry.end() <= start);
+    }
+
+    pub(crate) fn describe(&self) -> PartitionDescription {
+        PartitionDescription {
+            start: Offset(self.log.start()),
+            end: Offset(self.log.end()),
+            bytes: self.log.bytes(),
+            oldest_appended_at: self.log.oldest().map(|entry| entry.appended_at),
+            groups: self.groups.iter().map(|g| g.describe(self.visible, &self.delays)).collect(),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What a partition remembers of its producers, so that a batch sent twice is appended once.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use hashbrown::HashMap;
+use sennit_model::{
+    Offset, ProducerId, ProducerStamp,
+    limits::{PRODUCER_BATCHES_REMEMBERED, PRODUCERS_PER_PARTITION_MAX},
+};
+
+use crate::refusal::Refusal;
+
+/// What a batch is to the producer's history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// The next one.
+    New,
+    /// One that was appended before, at this offset if it is still remembered.
+    Duplicate(Option<Offset>),
+}
+
+/// A batch that was appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AppendedBatch {
+    pub(crate) first_sequence: u64,
+    pub(crate) count: u32,
+    pub(crate) first: Offset,
+}
+
+/// One producer's history in one partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Producer {
+    pub(crate) epoch: u32,
+    pub(crate) next_sequence: u64,
+    /// The end of its latest batch: who was silent longest is forgotten first.
+    pub(crate) last_end: u64,
+    pub(crate) recent: VecDeque<AppendedBatch>,
+}
+
+/// All producers a partition remembers, at most [`PRODUCERS_PER_PARTITION_MAX`].
+#[derive(Debug, Default)]
+pub(crate) struct Producers {
+    known: HashMap<ProducerId, Producer, foldhash::fast::FixedState>,
+    by_last_end: BTreeMap<u64, ProducerId>,
+}
+
+impl Producers {
+    /// Judges a batch of `count` messages. Producer id 0 is always new.
+    pub(crate) fn admit(&self, stamp: ProducerStamp, count: u32) -> Result<Admission, Refusal> {
+        let ProducerStamp { id, epoch, first_sequence: given } = stamp;
+        if id == ProducerId(0) {
+            return Ok(Admission::New);
+        }
+        let (expected, recent) = match self.known.get(&id) {
+            Some(known) if epoch < known.epoch => {
+                return Err(Refusal::ProducerFenced { current: known.epoch, given: epoch });
+            }
+            Some(known) if epoch == known.epoch => (known.next_sequence, Some(&known.recent)),
+            _ => (0, None),
+        };
+        if given == expected {
+            return Ok(Admission::New);
+        }
+        if given > expected {
+            return Err(Refusal::SequenceGap { expected, given });
+        }
+        if given + u64::from(count) > expected {
+            return Err(Refusal::SequenceOverlap { expected, given, count });
+        }
+        let holder = recent.into_iter().flatten().find(|batch| {
+            batch.first_sequence <= given
+                && given + u64::from(count) <= batch.first_sequence + u64::from(batch.count)
+        });
+        Ok(Admission::Duplicate(holder.map(|batch| batch.first.plus(given - batch.first_sequence))))
+    }
+
+    /// Remembers a batch that was appended at `first`.
+    pub(crate) fn appended(&mut self, stamp: ProducerStamp, count: u32, first: Offset) {
+        let ProducerStamp { id, epoch, first_sequence } = stamp;
+        if id == ProducerId(0) {
+            return;
+        }
+        let last_end = first.plus(u64::from(count)).0;
+        let fresh = || Producer { epoch, next_sequence: 0, last_end, recent: VecDeque::new() };
+        let producer = self.known.entry(id).or_insert_with(fresh);
+        self.by_last_end.remove(&producer.last_end);
+        self.by_last_end.insert(last_end, id);
+        if producer.epoch != epoch {
+            *producer = fresh();
+        }
+        producer.last_end = last_end;
+        producer.next_sequence = first_sequence + u64::from(count);
+        if producer.recent.len() == PRODUCER_BATCHES_REMEMBERED {
+            producer.recent.pop_front();
+        }
+        producer.recent.push_back(AppendedBatch { first_sequence, count, first });
+        if self.known.len() > PRODUCERS_PER_PARTITION_MAX
+            && let Some((_, silent)) = self.by_last_end.pop_first()
+        {
+            self.known.remove(&silent);
+        }
+    }
+
+    /// Every producer, by id, for a snapshot.
+    pub(crate) fn sorted(&self) -> Vec<(ProducerId, &Producer)> {
+        let mut all: Vec<_> = self.known.iter().map(|(&id, producer)| (id, producer)).collect();
+        all.sort_unstable_by_key(|(id, _)| *id);
+        all
+    }
+
+    /// Puts back a producer out of a snapshot.
+    pub(crate) fn restore(&mut self, id: ProducerId, producer: Producer) {
+        self.by_last_end.insert(producer.last_end, id);
+        self.known.insert(id, producer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stamp(epoch: u32, first_sequence: u64) -> ProducerStamp {
+        ProducerStamp { id: ProducerId(5), epoch, first_sequence }
+    }
+
+    #[test]
+    fn a_batch_sent_again_is_a_duplicate_at_its_first_offset() {
+        let mut producers = Producers::default();
+        producers.appended(stamp(0, 0), 10, Offset(100));
+        producers.appended(stamp(0, 10), 5, Offset(200));
+        assert_eq!(producers.admit(stamp(0, 0), 10), Ok(Admission::Duplicate(Some(Offset(100)))));
+        assert_eq!(producers.admit(stamp(0, 12), 2), Ok(Admission::Duplicate(Some(Offset(202)))));
+        assert_eq!(producers.admit(stamp(0, 15), 1), Ok(Admission::New));
+    }
+
+    #[test]
+    fn a_gap_and_a_lower_epoch_are_refused() {
+        let mut producers = Producers::default();
+        assert_eq!(
+            producers.admit(stamp(0, 3), 1),
+            Err(Refusal::SequenceGap { expected: 0, given: 3 })
+        );
+        producers.appended(stamp(2, 0), 4, Offset(0));
+        assert_eq!(
+            producers.admit(stamp(1, 4), 1),
+            Err(Refusal::ProducerFenced { current: 2, given: 1 })
+        );
+        assert_eq!(producers.admit(stamp(3, 0), 1), Ok(Admission::New));
+        assert_eq!(
+            producers.admit(stamp(2, 3), 2),
+            Err(Refusal::SequenceOverlap { expected: 4, given: 3, count: 2 })
+        );
+    }
+
+    #[test]
+    fn the_producer_silent_longest_is_forgotten_first() {
+        let mut producers = Producers::default();
+        for id in 1..=PRODUCERS_PER_PARTITION_MAX as u64 + 1 {
+            let stamp = ProducerStamp { id: ProducerId(id), epoch: 0, first_sequence: 0 };
+            producers.appended(stamp, 1, Offset(id));
+        }
+        assert_eq!(producers.known.len(), PRODUCERS_PER_PARTITION_MAX);
+        assert!(!producers.known.contains_key(&ProducerId(1)));
+    }
+}

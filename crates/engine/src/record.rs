@@ -1,0 +1,542 @@
+//! Decided facts, as the journal keeps them. A kind's number and layout never change once
+//! released; a new fact gets a new kind.
+//!
+//! A record is encoded as a head and, for those that carry messages, the batch behind it as it
+//! came: the batch is written once and read from where it lies.
+
+use bytes::{Buf, Bytes};
+use sennit_model::{
+    Batch, BatchError, ConfigError, GroupConfig, GroupId, GroupName, Incarnation, NameError,
+    Offset, OffsetRange, PartitionId, ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId,
+    TopicName,
+};
+
+use crate::{
+    codec::{Reader, Writer},
+    command::{DeadLetters, GroupSetting},
+};
+
+/// One decided fact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// The catalogue has a new topic.
+    TopicCreated(TopicCreated),
+    /// A topic has other settings.
+    TopicAltered {
+        /// Which.
+        topic: TopicId,
+        /// Its settings now.
+        config: TopicConfig,
+    },
+    /// A topic is gone, and its groups.
+    TopicDeleted {
+        /// Which.
+        topic: TopicId,
+    },
+    /// A topic has a new group.
+    GroupCreated {
+        /// Which topic.
+        topic: TopicId,
+        /// The group's name.
+        name: GroupName,
+        /// What its partitions must know.
+        setting: GroupSetting,
+    },
+    /// A group is gone.
+    GroupDeleted {
+        /// Of which topic.
+        topic: TopicId,
+        /// Which.
+        group: GroupId,
+    },
+    /// A partition is there, with these settings and exactly these groups.
+    PartitionOpened {
+        /// Which.
+        partition: PartitionId,
+        /// The topic's settings.
+        config: TopicConfig,
+        /// Where its dead letters go.
+        dead_letters: DeadLetters,
+        /// Its groups.
+        groups: Vec<GroupSetting>,
+    },
+    /// A partition is gone.
+    PartitionDropped {
+        /// Which.
+        partition: PartitionId,
+    },
+    /// Messages were published.
+    Appended {
+        /// Where.
+        partition: PartitionId,
+        /// The first message's offset.
+        first: Offset,
+        /// When.
+        appended_at: Timestamp,
+        /// By whom.
+        producer: ProducerStamp,
+        /// The messages.
+        batch: Batch,
+    },
+    /// A group is through with messages.
+    Settled {
+        /// Of which partition.
+        partition: PartitionId,
+        /// Which group.
+        group: GroupId,
+        /// Why.
+        outcome: Outcome,
+        /// Which messages.
+        ranges: Vec<OffsetRange>,
+    },
+    /// Attempts at messages have failed.
+    Failed {
+        /// Of which partition.
+        partition: PartitionId,
+        /// In which group.
+        group: GroupId,
+        /// When.
+        failed_at: Timestamp,
+        /// When they are ready again.
+        due: Timestamp,
+        /// Whether they are to go to the dead-letter topic whatever their attempts.
+        dead: bool,
+        /// Why, in the consumer's or the broker's words.
+        reason: String,
+        /// Which messages, with the attempts made so far.
+        runs: Vec<(OffsetRange, u32)>,
+    },
+    /// A message was moved to the dead-letter topic: settled here and appended there.
+    Buried {
+        /// From where.
+        source: PartitionId,
+        /// For which group.
+        group: GroupId,
+        /// Which message.
+        offset: Offset,
+        /// To where.
+        target: PartitionId,
+        /// Its offset there.
+        first: Offset,
+        /// When.
+        appended_at: Timestamp,
+        /// The dead letter.
+        batch: Batch,
+    },
+    /// Retention freed the oldest messages.
+    Trimmed {
+        /// Of which partition.
+        partition: PartitionId,
+        /// The oldest offset kept.
+        start: Offset,
+    },
+}
+
+/// A topic as the catalogue has it from the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicCreated {
+    /// Its number.
+    pub topic: TopicId,
+    /// Its name.
+    pub name: TopicName,
+    /// What tells it from others of the same name at other times.
+    pub incarnation: Incarnation,
+    /// Its settings.
+    pub config: TopicConfig,
+    /// The topic beside whose partitions its own are placed: its source for a dead-letter topic,
+    /// otherwise itself.
+    pub home: TopicId,
+}
+
+/// Why a group is through with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// A consumer has acked it.
+    Acked,
+    /// Its time to live is over.
+    Expired,
+}
+
+/// Why bytes are no record.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordError {
+    /// The kind is unknown: the journal was written by a newer program.
+    #[error("record kind {kind} is not known to this version")]
+    Kind {
+        /// The kind.
+        kind: u8,
+    },
+    /// The bytes end too early or too late.
+    #[error("a record of kind {kind} does not end where its fields end")]
+    Length {
+        /// The kind.
+        kind: u8,
+    },
+    /// A field has a value that it cannot have.
+    #[error("{field} of a record of kind {kind} cannot be {value}")]
+    Field {
+        /// The kind.
+        kind: u8,
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+    },
+    /// A name is not one.
+    #[error("a record of kind {kind}: {error}")]
+    Name {
+        /// The kind.
+        kind: u8,
+        /// What is wrong with it.
+        error: NameError,
+    },
+    /// Text is not UTF-8.
+    #[error("text in a record of kind {kind} is not UTF-8")]
+    Text {
+        /// The kind.
+        kind: u8,
+    },
+    /// The settings are out of bounds.
+    #[error("a record of kind {kind}: {error}")]
+    Config {
+        /// The kind.
+        kind: u8,
+        /// What is wrong with them.
+        error: ConfigError,
+    },
+    /// The batch is not one.
+    #[error("a record of kind {kind}: {error}")]
+    Batch {
+        /// The kind.
+        kind: u8,
+        /// What is wrong with it.
+        error: BatchError,
+    },
+}
+
+const TOPIC_CREATED: u8 = 1;
+const TOPIC_ALTERED: u8 = 2;
+const TOPIC_DELETED: u8 = 3;
+const GROUP_CREATED: u8 = 4;
+const GROUP_DELETED: u8 = 5;
+const PARTITION_OPENED: u8 = 16;
+const PARTITION_DROPPED: u8 = 17;
+const APPENDED: u8 = 18;
+const SETTLED: u8 = 19;
+const FAILED: u8 = 20;
+const BURIED: u8 = 21;
+const TRIMMED: u8 = 22;
+
+/// The engine's records have kinds below this; the rest are the shard's own.
+pub const RECORD_KIND_END: u8 = 128;
+
+impl Record {
+    /// The kind's number.
+    #[must_use]
+    pub fn kind(&self) -> u8 {
+        match self {
+            Self::TopicCreated { .. } => TOPIC_CREATED,
+            Self::TopicAltered { .. } => TOPIC_ALTERED,
+            Self::TopicDeleted { .. } => TOPIC_DELETED,
+            Self::GroupCreated { .. } => GROUP_CREATED,
+            Self::GroupDeleted { .. } => GROUP_DELETED,
+            Self::PartitionOpened { .. } => PARTITION_OPENED,
+            Self::PartitionDropped { .. } => PARTITION_DROPPED,
+            Self::Appended { .. } => APPENDED,
+            Self::Settled { .. } => SETTLED,
+            Self::Failed { .. } => FAILED,
+            Self::Buried { .. } => BURIED,
+            Self::Trimmed { .. } => TRIMMED,
+        }
+    }
+
+    /// The batch behind the head, for records that carry one.
+    #[must_use]
+    pub fn batch(&self) -> Option<&Batch> {
+        match self {
+            Self::Appended { batch, .. } | Self::Buried { batch, .. } => Some(batch),
+            _ => None,
+        }
+    }
+
+    /// Appends the head to `out`. The record's body is the head and then the bytes of
+    /// [`Record::batch`].
+    pub fn encode_head(&self, out: &mut Vec<u8>) {
+        let mut w = Writer(out);
+        match self {
+            Self::TopicCreated(t) => {
+                w.u32(t.topic.0).text(t.name.as_str()).u64(t.incarnation.0).topic_config(&t.config);
+                w.u32(t.home.0);
+            }
+            Self::TopicAltered { topic, config } => {
+                w.u32(topic.0).topic_config(config);
+            }
+            Self::TopicDeleted { topic } => {
+                w.u32(topic.0);
+            }
+            Self::GroupCreated { topic, name, setting } => {
+                w.u32(topic.0).text(name.as_str()).group_setting(setting);
+            }
+            Self::GroupDeleted { topic, group } => {
+                w.u32(topic.0).u32(group.0);
+            }
+            Self::PartitionOpened { partition, config, dead_letters, groups } => {
+                w.partition(*partition).topic_config(config).dead_letters(*dead_letters);
+                w.count(groups.len());
+                for setting in groups {
+                    w.group_setting(setting);
+                }
+            }
+            Self::PartitionDropped { partition } => {
+                w.partition(*partition);
+            }
+            Self::Appended { partition, first, appended_at, producer, batch: _ } => {
+                w.partition(*partition).u64(first.0).u64(appended_at.0).u64(producer.id.0);
+                w.u64(producer.first_sequence).u32(producer.epoch).u32(0);
+            }
+            Self::Settled { partition, group, outcome, ranges } => {
+                w.partition(*partition).u32(group.0).u8(match outcome {
+                    Outcome::Acked => 1,
+                    Outcome::Expired => 2,
+                });
+                w.count(ranges.len());
+                for range in ranges {
+                    w.range(*range);
+                }
+            }
+            Self::Failed { partition, group, failed_at, due, dead, reason, runs } => {
+                w.partition(*partition).u32(group.0).u64(failed_at.0).u64(due.0);
+                w.u8(u8::from(*dead)).text(reason).count(runs.len());
+                for (range, attempts) in runs {
+                    w.range(*range).u32(*attempts);
+                }
+            }
+            Self::Buried { source, group, offset, target, first, appended_at, batch: _ } => {
+                w.partition(*source).u32(group.0).u64(offset.0).partition(*target);
+                w.u64(first.0).u64(appended_at.0);
+            }
+            Self::Trimmed { partition, start } => {
+                w.partition(*partition).u64(start.0);
+            }
+        }
+    }
+
+    /// Decodes a body, and says how long its head was: the batch lies behind it.
+    ///
+    /// # Errors
+    /// A [`RecordError`] that says what cannot be.
+    pub fn decode(kind: u8, body: Bytes) -> Result<(Self, usize), RecordError> {
+        let length = body.len();
+        let mut r = Reader { kind, rest: body };
+        let record = match kind {
+            TOPIC_CREATED => Self::TopicCreated(TopicCreated {
+                topic: TopicId(r.u32()?),
+                name: r.topic_name()?,
+                incarnation: Incarnation(r.u64()?),
+                config: r.topic_config()?,
+                home: TopicId(r.u32()?),
+            }),
+            TOPIC_ALTERED => {
+                Self::TopicAltered { topic: TopicId(r.u32()?), config: r.topic_config()? }
+            }
+            TOPIC_DELETED => Self::TopicDeleted { topic: TopicId(r.u32()?) },
+            GROUP_CREATED => Self::GroupCreated {
+                topic: TopicId(r.u32()?),
+                name: r.group_name()?,
+                setting: r.group_setting()?,
+            },
+            GROUP_DELETED => {
+                Self::GroupDeleted { topic: TopicId(r.u32()?), group: GroupId(r.u32()?) }
+            }
+            PARTITION_OPENED => Self::PartitionOpened {
+                partition: r.partition()?,
+                config: r.topic_config()?,
+                dead_letters: r.dead_letters()?,
+                groups: r.list(Reader::group_setting)?,
+            },
+            PARTITION_DROPPED => Self::PartitionDropped { partition: r.partition()? },
+            APPENDED => {
+                let partition = r.partition()?;
+                let (first, appended_at) = (Offset(r.u64()?), Timestamp(r.u64()?));
+                let producer = r.producer()?;
+                let (batch, head) = r.batch(length)?;
+                return Ok((
+                    Self::Appended { partition, first, appended_at, producer, batch },
+                    head,
+                ));
+            }
+            SETTLED => Self::Settled {
+                partition: r.partition()?,
+                group: GroupId(r.u32()?),
+                outcome: match r.u8()? {
+                    1 => Outcome::Acked,
+                    2 => Outcome::Expired,
+                    value => return Err(r.field("outcome", value)),
+                },
+                ranges: r.list(Reader::range)?,
+            },
+            FAILED => Self::Failed {
+                partition: r.partition()?,
+                group: GroupId(r.u32()?),
+                failed_at: Timestamp(r.u64()?),
+                due: Timestamp(r.u64()?),
+                dead: r.flag("dead")?,
+                reason: r.text()?,
+                runs: r.list(|r| Ok((r.range()?, r.u32()?)))?,
+            },
+            BURIED => {
+                let (source, group) = (r.partition()?, GroupId(r.u32()?));
+                let (offset, target) = (Offset(r.u64()?), r.partition()?);
+                let (first, appended_at) = (Offset(r.u64()?), Timestamp(r.u64()?));
+                let (batch, head) = r.batch(length)?;
+                return Ok((
+                    Self::Buried { source, group, offset, target, first, appended_at, batch },
+                    head,
+                ));
+            }
+            TRIMMED => Self::Trimmed { partition: r.partition()?, start: Offset(r.u64()?) },
+            kind => return Err(RecordError::Kind { kind }),
+        };
+        if r.rest.has_remaining() {
+            return Err(RecordError::Length { kind });
+        }
+        Ok((record, length))
+    }
+}
+
+/// Where a group begins, as a record says it: `(tag, offset)`.
+pub(crate) fn start_at_parts(start: StartAt) -> (u8, u64) {
+    match start {
+        StartAt::Earliest => (1, 0),
+        StartAt::Latest => (2, 0),
+        StartAt::Offset(offset) => (3, offset.0),
+    }
+}
+
+/// A group's settings as records and snapshots say them.
+pub(crate) fn checked(config: GroupConfig, kind: u8) -> Result<GroupConfig, RecordError> {
+    config.check().map_err(|error| RecordError::Config { kind, error })?;
+    Ok(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+    use sennit_model::{BatchBuilder, Message, ProducerId, Retention};
+
+    use super::*;
+
+    fn body(record: &Record) -> (Bytes, usize) {
+        let mut head = Vec::new();
+        record.encode_head(&mut head);
+        let head_len = head.len();
+        head.extend(record.batch().iter().flat_map(|batch| batch.bytes().iter()));
+        (head.into(), head_len)
+    }
+
+    fn examples() -> Vec<Record> {
+        let partition = PartitionId { topic: TopicId(7), index: sennit_model::PartitionIndex(2) };
+        let config = TopicConfig {
+            partitions: 3,
+            retention: Retention {
+                until_settled: true,
+                age: Some(Duration::from_secs(60)),
+                bytes: Some(1 << 30),
+            },
+            time_to_live: Some(Duration::from_millis(1500)),
+        };
+        let setting = GroupSetting {
+            id: GroupId(4),
+            config: GroupConfig::default(),
+            start: StartAt::Offset(Offset(9)),
+        };
+        let mut builder = BatchBuilder::new();
+        builder.push(&Message::new("hello")).unwrap();
+        let batch = builder.take().unwrap();
+        let range = OffsetRange::new(Offset(5), 3);
+        vec![
+            Record::TopicCreated(TopicCreated {
+                topic: TopicId(7),
+                name: "orders".parse().unwrap(),
+                incarnation: Incarnation(99),
+                config,
+                home: TopicId(7),
+            }),
+            Record::TopicAltered { topic: TopicId(7), config },
+            Record::TopicDeleted { topic: TopicId(7) },
+            Record::GroupCreated { topic: TopicId(7), name: "billing".parse().unwrap(), setting },
+            Record::GroupDeleted { topic: TopicId(7), group: GroupId(4) },
+            Record::PartitionOpened {
+                partition,
+                config: TopicConfig::of_kind(sennit_model::TopicKind::Stream),
+                dead_letters: DeadLetters::To(TopicId(8)),
+                groups: vec![setting],
+            },
+            Record::PartitionDropped { partition },
+            Record::Appended {
+                partition,
+                first: Offset(1 << 40),
+                appended_at: Timestamp(77),
+                producer: ProducerStamp { id: ProducerId(3), epoch: 1, first_sequence: 12 },
+                batch: batch.clone(),
+            },
+            Record::Settled {
+                partition,
+                group: GroupId(4),
+                outcome: Outcome::Expired,
+                ranges: vec![range],
+            },
+            Record::Failed {
+                partition,
+                group: GroupId(4),
+                failed_at: Timestamp(5),
+                due: Timestamp(6),
+                dead: true,
+                reason: "no such customer".into(),
+                runs: vec![(range, 2)],
+            },
+            Record::Buried {
+                source: partition,
+                group: GroupId(4),
+                offset: Offset(5),
+                target: partition,
+                first: Offset(0),
+                appended_at: Timestamp(8),
+                batch,
+            },
+            Record::Trimmed { partition, start: Offset(6) },
+        ]
+    }
+
+    #[test]
+    fn a_record_comes_back_as_it_was_written() {
+        for record in examples() {
+            let (bytes, head_len) = body(&record);
+            assert_eq!(Record::decode(record.kind(), bytes), Ok((record, head_len)));
+        }
+    }
+
+    #[test]
+    fn a_record_that_ends_early_or_late_is_refused() {
+        for record in examples() {
+            let (bytes, _) = body(&record);
+            for length in 0..bytes.len() {
+                assert!(Record::decode(record.kind(), bytes.slice(..length)).is_err());
+            }
+            let longer = [&bytes[..], b"x"].concat();
+            assert!(Record::decode(record.kind(), longer.into()).is_err());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_decoded_without_panic(
+            kind in 0..40u8,
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let _ = Record::decode(kind, bytes.into());
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Why a command was refused. A refusal changes nothing.
+
+use sennit_model::{ConfigError, NameError, limits};
+
+/// Why a command was refused: what was wrong, and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// There is no such topic, or no such partition of it.
+    #[error("there is no such topic")]
+    UnknownTopic,
+    /// The topic has no such group.
+    #[error("the topic has no such group")]
+    UnknownGroup,
+    /// A topic or group of that name exists with other settings.
+    #[error("{name} exists with {field} {existing}, not {asked}")]
+    SettingsDiffer {
+        /// The topic's or group's name.
+        name: String,
+        /// The field that differs.
+        field: &'static str,
+        /// Its value now.
+        existing: String,
+        /// The value asked for.
+        asked: String,
+    },
+    /// A setting that cannot change after creation.
+    #[error("{field} cannot be changed after creation")]
+    SettingFixed {
+        /// The field.
+        field: &'static str,
+    },
+    /// A setting is out of bounds.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A name is not one.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// A batch skips sequences: the messages before it never arrived.
+    #[error("the next sequence of this producer here is {expected}, the batch begins with {given}")]
+    SequenceGap {
+        /// The sequence that would be accepted.
+        expected: u64,
+        /// The sequence given.
+        given: u64,
+    },
+    /// A producer of the same id and a higher epoch has published.
+    #[error("this producer was fenced: epoch {current} has published, this one is {given}")]
+    ProducerFenced {
+        /// The epoch in force.
+        current: u32,
+        /// The epoch given.
+        given: u32,
+    },
+    /// A resent batch does not match what was appended under its sequence.
+    #[error(
+        "the batch straddles what was already appended: the next sequence is {expected}, it holds {given} and {count} more"
+    )]
+    SequenceOverlap {
+        /// The sequence that would be accepted.
+        expected: u64,
+        /// The first sequence given.
+        given: u64,
+        /// How many messages the batch holds.
+        count: u32,
+    },
+    /// A number has reached its limit.
+    #[error("limit reached: {limit} is {value}")]
+    Limit {
+        /// The limit's name as documented.
+        limit: &'static str,
+        /// Its value.
+        value: u64,
+    },
+    /// The disk is full; acks, deletes and reads go on.
+    #[error(
+        "the disk is full: nothing is published until space returns; acks, deletes and reads go on"
+    )]
+    StorageFull,
+    /// The journal failed before it said whether the command was committed.
+    #[error("the journal failed: whether this was committed is known after the broker restarts")]
+    OutcomeUnknown,
+}
+
+impl Refusal {
+    /// The topic limit, reached.
+    #[must_use]
+    pub fn topics_max() -> Self {
+        Self::Limit { limit: "TOPICS_MAX", value: limits::TOPICS_MAX as u64 }
+    }
+
+    /// The limit on groups per topic, reached.
+    #[must_use]
+    pub fn groups_max() -> Self {
+        Self::Limit { limit: "GROUPS_PER_TOPIC_MAX", value: limits::GROUPS_PER_TOPIC_MAX as u64 }
+    }
+}

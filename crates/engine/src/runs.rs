@@ -1,0 +1,242 @@
+//! Sets of offsets kept as runs: what a group knows of its messages is a handful of these, so a
+//! million messages in the same state cost as much as one.
+
+use std::collections::BTreeMap;
+
+/// A map from offsets to values, kept as disjoint half-open runs of offsets with an equal value.
+/// Neighbours with equal values are one run. Every operation costs O(log runs + runs touched).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Runs<V> {
+    runs: BTreeMap<u64, (u64, V)>,
+    count: u64,
+}
+
+impl<V> Default for Runs<V> {
+    fn default() -> Self {
+        Self { runs: BTreeMap::new(), count: 0 }
+    }
+}
+
+impl<V: Clone + PartialEq> Runs<V> {
+    /// How many offsets are inside.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Whether no offset is inside.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The first run: `(start, end, value)`.
+    pub(crate) fn first(&self) -> Option<(u64, u64, &V)> {
+        self.runs.first_key_value().map(|(&start, (end, value))| (start, *end, value))
+    }
+
+    /// All runs in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64, &V)> {
+        self.runs.iter().map(|(&start, (end, value))| (start, *end, value))
+    }
+
+    /// The run that holds `offset`.
+    pub(crate) fn run_of(&self, offset: u64) -> Option<(u64, u64, &V)> {
+        let (&start, (end, value)) = self.runs.range(..=offset).next_back()?;
+        (offset < *end).then_some((start, *end, value))
+    }
+
+    /// The parts of `start..end` that are inside, with their values.
+    pub(crate) fn within(&self, start: u64, end: u64) -> Vec<(u64, u64, V)> {
+        if start >= end {
+            return Vec::new();
+        }
+        let first = self.run_of(start).map_or(start, |run| run.0);
+        self.runs
+            .range(first..end)
+            .map(|(&from, (to, value))| (from.max(start), (*to).min(end), value.clone()))
+            .collect()
+    }
+
+    /// The parts of `start..end` that are not inside.
+    pub(crate) fn gaps(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let mut gaps = Vec::new();
+        let mut at = start;
+        for (from, to, _) in self.within(start, end) {
+            if at < from {
+                gaps.push((at, from));
+            }
+            at = to;
+        }
+        if at < end {
+            gaps.push((at, end));
+        }
+        gaps
+    }
+
+    /// Gives every offset of `start..end` this value, whatever it had.
+    pub(crate) fn insert(&mut self, mut start: u64, mut end: u64, value: V) {
+        if start >= end {
+            return;
+        }
+        if let Some(mut last) = self.runs.last_entry() {
+            // The usual case: the run goes on where the last one ends.
+            if *last.key() < start && last.get().0 == start && last.get().1 == value {
+                last.get_mut().0 = end;
+                self.count += end - start;
+                return;
+            }
+        }
+        self.remove(start, end);
+        self.count += end - start;
+        if let Some((&before, (to, held))) = self.runs.range(..start).next_back()
+            && *to == start
+            && *held == value
+        {
+            start = before;
+        }
+        if let Some((to, held)) = self.runs.get(&end)
+            && *held == value
+        {
+            let to = *to;
+            self.runs.remove(&end);
+            end = to;
+        }
+        self.runs.insert(start, (end, value));
+    }
+
+    /// Takes every offset of `start..end` out and returns the parts that were inside.
+    pub(crate) fn remove(&mut self, start: u64, end: u64) -> Vec<(u64, u64, V)> {
+        let removed = self.within(start, end);
+        for (from, to, value) in &removed {
+            self.count -= to - from;
+            let Some((run, (run_end, _))) =
+                self.runs.range(..=from).next_back().map(|(&run, held)| (run, held.clone()))
+            else {
+                continue;
+            };
+            self.runs.remove(&run);
+            if run < *from {
+                self.runs.insert(run, (*from, value.clone()));
+            }
+            if *to < run_end {
+                self.runs.insert(*to, (run_end, value.clone()));
+            }
+        }
+        removed
+    }
+}
+
+/// The offsets a group is through with: all below a floor, and runs above it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SettledSet {
+    floor: u64,
+    above: Runs<()>,
+}
+
+impl SettledSet {
+    /// A set of all offsets below `floor`.
+    pub(crate) fn below(floor: u64) -> Self {
+        Self { floor, above: Runs::default() }
+    }
+
+    /// All offsets below this one are inside, and this one is not.
+    pub(crate) fn floor(&self) -> u64 {
+        self.floor
+    }
+
+    /// How many offsets are inside.
+    pub(crate) fn count(&self) -> u64 {
+        self.floor + self.above.count()
+    }
+
+    /// The runs above the floor.
+    pub(crate) fn above(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.above.iter().map(|(start, end, ())| (start, end))
+    }
+
+    /// Adds every offset of `start..end`.
+    pub(crate) fn insert(&mut self, start: u64, end: u64) {
+        if end <= self.floor {
+            return;
+        }
+        if start <= self.floor && self.above.is_empty() {
+            self.floor = end;
+            return;
+        }
+        self.above.insert(start.max(self.floor), end, ());
+        if let Some((from, to, ())) = self.above.first()
+            && from <= self.floor
+        {
+            self.floor = to;
+            self.above.remove(from, to);
+        }
+    }
+
+    /// The parts of `start..end` that are not inside.
+    pub(crate) fn gaps(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        self.above.gaps(start.max(self.floor), end)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn runs_say_the_same_as_a_plain_map(
+            steps in proptest::collection::vec((0..60u64, 0..20u64, proptest::option::of(0..3u8)), 1..60),
+            ask in (0..60u64, 0..30u64),
+        ) {
+            let mut runs = Runs::default();
+            let mut twin = BTreeMap::new();
+            for (start, length, value) in steps {
+                let end = start + length;
+                match value {
+                    Some(value) => {
+                        runs.insert(start, end, value);
+                        twin.extend((start..end).map(|offset| (offset, value)));
+                    }
+                    None => {
+                        let removed = runs.remove(start, end);
+                        let flat: Vec<_> =
+                            removed.iter().flat_map(|&(a, b, v)| (a..b).map(move |o| (o, v))).collect();
+                        let expected: Vec<_> =
+                            (start..end).filter_map(|o| twin.remove(&o).map(|v| (o, v))).collect();
+                        prop_assert_eq!(flat, expected);
+                    }
+                }
+                prop_assert_eq!(runs.count(), twin.len() as u64);
+                let listed: Vec<_> = runs.iter().collect();
+                for pair in listed.windows(2) {
+                    prop_assert!(pair[0].1 < pair[1].0 || (pair[0].1 == pair[1].0 && pair[0].2 != pair[1].2));
+                }
+                let flat: BTreeMap<_, _> =
+                    listed.iter().flat_map(|&(a, b, v)| (a..b).map(move |o| (o, *v))).collect();
+                prop_assert_eq!(&flat, &twin);
+            }
+            let (start, end) = (ask.0, ask.0 + ask.1);
+            let gaps: Vec<_> = runs.gaps(start, end).into_iter().flat_map(|(a, b)| a..b).collect();
+            let expected: Vec<_> = (start..end).filter(|o| !twin.contains_key(o)).collect();
+            prop_assert_eq!(gaps, expected);
+        }
+
+        #[test]
+        fn a_settled_set_says_the_same_as_a_plain_set(
+            steps in proptest::collection::vec((0..60u64, 0..20u64), 1..60),
+        ) {
+            let mut settled = SettledSet::default();
+            let mut twin = std::collections::BTreeSet::new();
+            for (start, length) in steps {
+                settled.insert(start, start + length);
+                twin.extend(start..start + length);
+                let floor = (0..).find(|o| !twin.contains(o)).unwrap();
+                prop_assert_eq!(settled.floor(), floor);
+                prop_assert_eq!(settled.count(), twin.len() as u64);
+                let gaps: Vec<_> = settled.gaps(0, 90).into_iter().flat_map(|(a, b)| a..b).collect();
+                prop_assert_eq!(gaps, (0..90).filter(|o| !twin.contains(o)).collect::<Vec<_>>());
+            }
+        }
+    }
+}

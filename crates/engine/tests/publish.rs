@@ -1,0 +1,214 @@
+//! Publishing: order, confirms, idempotence, delays, time to live, retention, groups.
+
+mod world;
+
+use std::time::Duration;
+
+use sennit_engine::{Confirmed, DeadLetters, Effect, GroupSetting, Refusal};
+use sennit_model::{
+    GroupConfig, GroupId, Message, Offset, ProducerId, ProducerStamp, Retention, StartAt,
+    TopicConfig, TopicKind,
+};
+use world::{ALICE, BOB, GROUP, ORDERS, World, queue, run};
+
+fn confirms(world: &mut World) -> Vec<Confirmed> {
+    std::mem::take(&mut world.effects)
+        .into_iter()
+        .filter_map(|effect| match effect {
+            Effect::Confirmed(confirmed) => Some(confirmed),
+            _ => None,
+        })
+        .collect()
+}
+
+fn stamp(first_sequence: u64) -> ProducerStamp {
+    ProducerStamp { id: ProducerId(77), epoch: 0, first_sequence }
+}
+
+#[test]
+fn a_batch_sent_twice_is_appended_once_and_answered_with_its_offset() {
+    let mut world = World::new();
+    let messages = [Message::new("a"), Message::new("b")];
+    world.publish_as(stamp(0), &messages);
+    world.publish_as(stamp(0), &messages);
+    let answers: Vec<_> = confirms(&mut world)
+        .iter()
+        .map(|c| (c.first_sequence, c.count, c.first_offset, c.duplicate))
+        .collect();
+    let first = Some(Offset(0));
+    assert_eq!(answers, [(0, 2, first, false), (0, 2, first, true)]);
+    assert_eq!(world.describe(ORDERS).end, Offset(2));
+}
+
+#[test]
+fn a_batch_that_skips_sequences_is_refused_with_the_one_expected() {
+    let mut world = World::new();
+    world.publish_as(stamp(4), &[Message::new("a")]);
+    assert_eq!(world.refusals(), [Refusal::SequenceGap { expected: 0, given: 4 }]);
+}
+
+#[test]
+fn duplicates_are_known_after_a_restart() {
+    let mut world = World::new();
+    world.publish_as(stamp(0), &[Message::new("a")]);
+    world.engine = world.replayed();
+    world.effects.clear();
+    world.publish_as(stamp(0), &[Message::new("a")]);
+    assert!(confirms(&mut world)[0].duplicate);
+}
+
+#[test]
+fn an_unknown_partition_is_refused() {
+    let mut world = World::empty();
+    world.publish_texts(&["a"]);
+    assert_eq!(world.refusals(), [Refusal::UnknownTopic]);
+}
+
+#[test]
+fn a_delayed_message_is_ready_when_its_time_has_come_and_not_before() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 9);
+    let later = Message { delay: Some(Duration::from_secs(10)), ..Message::new("later") };
+    world.publish(&[Message::new("a"), later, Message::new("b")]);
+    assert_eq!(world.delivered(), [(0, 1, "a".to_owned()), (2, 1, "b".to_owned())]);
+    world.pass(Duration::from_millis(9_999));
+    assert_eq!(world.delivered(), []);
+    world.pass(Duration::from_millis(1));
+    assert_eq!(world.delivered(), [(1, 1, "later".to_owned())]);
+}
+
+#[test]
+fn a_message_that_nobody_leased_in_time_is_settled_as_expired() {
+    let mut world = World::new();
+    let short = Message { time_to_live: Some(Duration::from_secs(5)), ..Message::new("short") };
+    world.publish(&[short, Message::new("long")]);
+    world.pass(Duration::from_secs(5));
+    world.subscribe(ALICE, 9);
+    assert_eq!(world.delivered(), [(1, 1, "long".to_owned())]);
+    assert_eq!(world.group().settled_before, Offset(1));
+}
+
+#[test]
+fn a_leased_message_does_not_expire_under_its_consumer_but_does_when_it_returns() {
+    let config = TopicConfig { time_to_live: Some(Duration::from_secs(5)), ..queue() };
+    let mut world = World::with(config, GroupConfig::default());
+    world.subscribe(ALICE, 9);
+    world.publish_texts(&["a", "b"]);
+    world.delivered();
+    world.pass(Duration::from_secs(6));
+    assert_eq!(world.ack(run(0, 1, 1)).applied, 1);
+    world.pass(Duration::from_secs(30));
+    assert_eq!(world.delivered(), []);
+    assert_eq!(world.group().settled_before, Offset(2));
+}
+
+#[test]
+fn a_stream_keeps_what_its_bytes_allow_and_a_group_goes_on_behind_it() {
+    let retention = Retention { bytes: Some(60), ..Retention::FOREVER };
+    let config = TopicConfig { retention, ..TopicConfig::of_kind(TopicKind::Stream) };
+    let mut world = World::with(config, GroupConfig::default());
+    for text in ["0123456789", "0123456789", "0123456789", "0123456789"] {
+        world.publish_texts(&[text]);
+    }
+    assert_eq!(world.describe(ORDERS).start, Offset(2));
+    world.subscribe(ALICE, 9);
+    assert_eq!(world.delivered().len(), 2);
+}
+
+#[test]
+fn messages_older_than_their_age_are_freed() {
+    let retention = Retention { age: Some(Duration::from_secs(60)), ..Retention::FOREVER };
+    let config = TopicConfig { retention, ..TopicConfig::of_kind(TopicKind::Stream) };
+    let mut world = World::with(config, GroupConfig::default());
+    world.publish_texts(&["a"]);
+    world.pass(Duration::from_secs(30));
+    world.publish_texts(&["b"]);
+    world.pass(Duration::from_secs(30));
+    assert_eq!(world.describe(ORDERS).start, Offset(1));
+    world.pass(Duration::from_secs(30));
+    assert_eq!(world.describe(ORDERS).start, Offset(2));
+}
+
+#[test]
+fn a_message_is_kept_until_every_group_has_settled_it() {
+    let mut world = World::new();
+    let other =
+        GroupSetting { id: GroupId(1), config: GroupConfig::default(), start: StartAt::Earliest };
+    let group = world::setting(GroupConfig::default());
+    world.open(ORDERS, queue(), vec![group, other], DeadLetters::NotYet);
+    world.subscribe(ALICE, 9);
+    world.publish_texts(&["a"]);
+    world.ack(run(0, 1, 1));
+    assert_eq!(world.describe(ORDERS).start, Offset(0));
+    world.open(ORDERS, queue(), vec![group], DeadLetters::NotYet);
+    assert_eq!(world.describe(ORDERS).start, Offset(1));
+}
+
+#[test]
+fn a_new_group_begins_where_it_is_told() {
+    for (start, expected) in [
+        (StartAt::Earliest, vec![0, 1, 2]),
+        (StartAt::Latest, vec![]),
+        (StartAt::Offset(Offset(2)), vec![2]),
+        (StartAt::Offset(Offset(99)), vec![]),
+    ] {
+        let stream = TopicConfig::of_kind(TopicKind::Stream);
+        let mut world = World::with(stream, GroupConfig::default());
+        world.open(ORDERS, stream, vec![], DeadLetters::NotYet);
+        world.publish_texts(&["a", "b", "c"]);
+        let group = GroupSetting { start, ..world::setting(GroupConfig::default()) };
+        world.open(ORDERS, stream, vec![group], DeadLetters::NotYet);
+        world.subscribe(ALICE, 9);
+        let offsets: Vec<_> = world.delivered().iter().map(|d| d.0).collect();
+        assert_eq!(offsets, expected, "{start:?}");
+    }
+}
+
+#[test]
+fn nothing_is_delivered_before_it_is_committed() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 9);
+    let publish = sennit_engine::Publish {
+        origin: world.origin(BOB),
+        partition: ORDERS,
+        producer: ProducerStamp::default(),
+        batch: world::batch(&[Message::new("a")]),
+    };
+    let mut out = sennit_engine::Outbox::default();
+    let command = sennit_engine::Command::Publish(publish);
+    world.engine.handle(command, world.now, &mut world.journal, &mut out);
+    let mut payloads = world::Memory::default();
+    world.engine.deliver(world.now, &mut world.journal, &mut payloads, &mut out);
+    assert!(out.now.is_empty() && out.after_commit.len() == 1);
+    world.finish(out);
+    assert_eq!(world.delivered().len(), 1);
+}
+
+#[test]
+fn a_batch_that_has_to_be_fetched_is_delivered_once_it_is_there() {
+    let mut world = World::new();
+    world.journal.absent = true;
+    world.subscribe(ALICE, 9);
+    world.publish_texts(&["a"]);
+    assert_eq!(world.delivered(), []);
+    world.journal.absent = false;
+    world.engine.fetched(ORDERS);
+    world.finish(sennit_engine::Outbox::default());
+    assert_eq!(world.delivered().len(), 1);
+}
+
+#[test]
+fn a_dropped_partition_ends_its_subscriptions_and_frees_its_bytes() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 1);
+    world.publish_texts(&["a", "b"]);
+    world.effects.clear();
+    let origin = world.origin(BOB);
+    let drop = sennit_engine::PartitionCommand::Drop;
+    world.do_now(sennit_engine::Command::Partition(origin, ORDERS, drop));
+    let ended = Effect::SubscriptionEnded { session: ALICE, subscription: 7, partition: ORDERS };
+    assert_eq!(world.effects[0], ended);
+    assert_eq!(world.engine.take_freed().count(), 1);
+    assert_eq!(world.engine.next_timer(), None);
+    let _ = GROUP;
+}

@@ -1,0 +1,257 @@
+//! Leases and their ends: ack, retry, dead letters, extend, and what is stale.
+
+mod world;
+
+use std::time::Duration;
+
+use sennit_engine::{Command, DeliveryRun, HEADER_REASON, SessionId, Verdict};
+use sennit_model::{Generation, GroupConfig, HeaderKind, Messages};
+use world::{ALICE, BOB, DEAD, GROUP, ORDERS, World, queue, run};
+
+fn texts(delivered: &[(u64, u32, String)]) -> Vec<(u64, u32)> {
+    delivered.iter().map(|(offset, attempt, _)| (*offset, *attempt)).collect()
+}
+
+#[test]
+fn a_published_message_is_delivered_once_and_acked_for_good() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 10);
+    world.publish_texts(&["a", "b"]);
+    assert_eq!(world.delivered(), [(0, 1, "a".to_owned()), (1, 1, "b".to_owned())]);
+    assert_eq!(world.ack(run(0, 2, 1)).applied, 2);
+    world.pass(Duration::from_secs(3600));
+    assert_eq!(world.delivered(), []);
+    let description = world.describe(ORDERS);
+    assert_eq!((description.start.0, description.end.0, description.bytes), (2, 2, 0));
+}
+
+#[test]
+fn a_second_ack_changes_nothing() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 10);
+    world.publish_texts(&["a"]);
+    world.ack(run(0, 1, 1));
+    let again = world.ack(run(0, 1, 1));
+    assert_eq!((again.applied, again.stale.len()), (0, 0));
+}
+
+#[test]
+fn messages_go_to_one_consumer_each() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 1);
+    world.subscribe(BOB, 1);
+    world.publish_texts(&["a", "b", "c"]);
+    let sessions: Vec<SessionId> = world.deliveries().iter().map(|d| d.session).collect();
+    assert_eq!(sessions, [ALICE, BOB]);
+    assert_eq!(world.group().ready, 1);
+}
+
+#[test]
+fn credit_is_a_window_in_messages_that_an_ack_opens() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 2);
+    world.publish_texts(&["a", "b", "c", "d"]);
+    assert_eq!(texts(&world.delivered()), [(0, 1), (1, 1)]);
+    world.ack(run(0, 1, 1));
+    assert_eq!(texts(&world.delivered()), [(2, 1)]);
+}
+
+#[test]
+fn the_message_that_reaches_the_window_of_bytes_is_the_last() {
+    let mut world = World::new();
+    let credit = sennit_engine::Credit { messages: 100, bytes: 40 };
+    world.subscribe_to(ORDERS, ALICE, credit);
+    world.publish_texts(&["0123456789", "0123456789", "0123456789"]);
+    assert_eq!(texts(&world.delivered()), [(0, 1), (1, 1)]);
+    world.ack(run(0, 2, 1));
+    assert_eq!(texts(&world.delivered()), [(2, 1)]);
+}
+
+#[test]
+fn a_retried_message_comes_back_first_with_the_next_attempt() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 2);
+    world.publish_texts(&["a", "b", "c"]);
+    world.delivered();
+    world.settle(Verdict::Retry, vec![run(0, 1, 1)]);
+    assert_eq!(texts(&world.delivered()), [(0, 2)]);
+}
+
+#[test]
+fn a_message_retried_later_waits_for_its_time() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 9);
+    world.publish_texts(&["a"]);
+    world.delivered();
+    world.settle(Verdict::RetryAfter(Duration::from_secs(60)), vec![run(0, 1, 1)]);
+    world.pass(Duration::from_millis(59_999));
+    assert_eq!(world.delivered(), []);
+    assert_eq!(world.group().delayed, 1);
+    world.pass(Duration::from_millis(1));
+    assert_eq!(texts(&world.delivered()), [(0, 2)]);
+}
+
+#[test]
+fn a_lease_that_ends_returns_just_its_messages() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 9);
+    world.publish_texts(&["a", "b"]);
+    world.delivered();
+    world.settle(Verdict::Extend(Duration::from_secs(100)), vec![run(1, 1, 1)]);
+    world.pass(Duration::from_secs(30));
+    assert_eq!(texts(&world.delivered()), [(0, 2)]);
+    world.pass(Duration::from_secs(29));
+    assert_eq!(world.delivered(), []);
+    world.pass(Duration::from_secs(41));
+    assert_eq!(texts(&world.delivered()), [(0, 3), (1, 2)]);
+}
+
+#[test]
+fn the_settle_of_an_older_attempt_is_stale() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 9);
+    world.publish_texts(&["a", "b"]);
+    world.pass(Duration::from_secs(30));
+    assert_eq!(texts(&world.delivered()), [(0, 1), (1, 1), (0, 2), (1, 2)]);
+    for verdict in [Verdict::Ack, Verdict::Retry, Verdict::Extend(Duration::from_secs(1))] {
+        let settled = world.settle(verdict, vec![run(0, 2, 1)]);
+        assert_eq!((settled.applied, settled.stale), (0, vec![run(0, 2, 1)]));
+    }
+    assert_eq!(world.ack(run(0, 2, 2)).applied, 2);
+}
+
+#[test]
+fn an_ack_after_the_lease_ended_counts_while_nobody_else_has_the_message() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 9);
+    world.publish_texts(&["a"]);
+    world.do_now(Command::EndSession { session: ALICE, grace: Duration::from_secs(1) });
+    world.pass(Duration::from_secs(31));
+    assert_eq!(world.group().ready, 1);
+    assert_eq!(world.ack(run(0, 1, 1)).applied, 1);
+    assert_eq!(world.group().ready, 0);
+}
+
+#[test]
+fn offsets_that_were_never_delivered_are_stale() {
+    let mut world = World::new();
+    world.publish_texts(&["a"]);
+    let settled = world.settle(Verdict::Ack, vec![run(0, 1, 1), run(5, 2, 1), run(u64::MAX, 9, 1)]);
+    assert_eq!((settled.applied, settled.stale.len()), (0, 3));
+}
+
+#[test]
+fn a_delivery_of_an_earlier_generation_counts_unless_someone_has_the_message() {
+    let mut world = World::new();
+    world.publish_texts(&["a", "b"]);
+    let old = |first| DeliveryRun { generation: Generation(9), ..run(first, 1, 1) };
+    assert_eq!(world.ack(old(0)).applied, 1);
+    world.subscribe(ALICE, 9);
+    assert_eq!(texts(&world.delivered()), [(1, 1)]);
+    assert_eq!(world.ack(old(1)).stale, [old(1)]);
+}
+
+#[test]
+fn a_consumer_that_is_cut_off_keeps_its_messages_for_the_grace() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 9);
+    world.publish_texts(&["a"]);
+    world.delivered();
+    world.subscribe(BOB, 9);
+    world.do_now(Command::EndSession { session: ALICE, grace: Duration::from_secs(5) });
+    world.pass(Duration::from_millis(4_999));
+    assert_eq!(world.delivered(), []);
+    world.pass(Duration::from_millis(1));
+    assert_eq!(texts(&world.delivered()), [(0, 2)]);
+}
+
+#[test]
+fn a_consumer_that_leaves_on_purpose_gives_its_messages_back_untried() {
+    for leave in [
+        Command::Unsubscribe { session: ALICE, subscription: 7, partition: ORDERS, group: GROUP },
+        Command::EndSession { session: ALICE, grace: Duration::ZERO },
+    ] {
+        let mut world = World::new();
+        world.subscribe(ALICE, 9);
+        world.publish_texts(&["a"]);
+        world.delivered();
+        world.subscribe(BOB, 9);
+        world.do_now(leave);
+        assert_eq!(texts(&world.delivered()), [(0, 1)]);
+    }
+}
+
+#[test]
+fn after_the_last_attempt_a_message_goes_to_the_dead_letter_topic_with_the_reason() {
+    let group = GroupConfig { attempts_max: 2, ..GroupConfig::default() };
+    let mut world = World::with(queue(), group);
+    world.subscribe(ALICE, 9);
+    world.publish_texts(&["poison", "fine"]);
+    world.settle(Verdict::Retry, vec![run(0, 1, 1)]);
+    world.settle(Verdict::Retry, vec![run(0, 1, 2)]);
+    assert_eq!(texts(&world.delivered()), [(0, 1), (1, 1), (0, 2)]);
+    world.ack(run(1, 1, 1));
+    assert_eq!(world.describe(ORDERS).bytes, 0);
+    world.subscribe_to(DEAD, BOB, sennit_engine::Credit { messages: 9, bytes: 999 });
+    let deliveries = world.deliveries();
+    let letter = Messages::of_checked(&deliveries[0].messages).next().unwrap();
+    assert_eq!(letter.payload(), b"poison");
+    let headers: Vec<_> = letter.headers().map(Result::unwrap).collect();
+    assert!(headers.contains(&("sennit-attempts", HeaderKind::Number, b"2")));
+    assert!(headers.contains(&("sennit-source-offset", HeaderKind::Number, b"0")));
+    assert!(headers.contains(&(HEADER_REASON, HeaderKind::Text, b"retried by the consumer")));
+}
+
+#[test]
+fn a_dead_letter_keeps_its_key_and_headers_and_gives_the_consumers_reason() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 9);
+    let message = sennit_model::Message {
+        key: "customer-7".into(),
+        headers: vec![sennit_model::Header::text("trace", "abc")],
+        ..sennit_model::Message::new("bad")
+    };
+    world.publish(&[message]);
+    world.deliveries();
+    world.settle(Verdict::DeadLetter { reason: "no such customer".into() }, vec![run(0, 1, 1)]);
+    world.subscribe_to(DEAD, BOB, sennit_engine::Credit { messages: 9, bytes: 999 });
+    let deliveries = world.deliveries();
+    let letter = Messages::of_checked(&deliveries[0].messages).next().unwrap();
+    assert_eq!(letter.key(), b"customer-7");
+    let headers: Vec<_> = letter.headers().map(Result::unwrap).collect();
+    assert_eq!(headers[0], ("trace", HeaderKind::Text, &b"abc"[..]));
+    assert!(headers.contains(&(HEADER_REASON, HeaderKind::Text, b"no such customer")));
+}
+
+#[test]
+fn a_dead_letter_that_fails_stays_where_it_is() {
+    let mut world = World::with(queue(), GroupConfig { attempts_max: 1, ..Default::default() });
+    world.open(
+        ORDERS,
+        queue(),
+        vec![world::setting(GroupConfig { attempts_max: 1, ..Default::default() })],
+        sennit_engine::DeadLetters::Stay,
+    );
+    world.subscribe(ALICE, 9);
+    world.publish_texts(&["a"]);
+    world.settle(Verdict::DeadLetter { reason: "x".into() }, vec![run(0, 1, 1)]);
+    assert_eq!(texts(&world.delivered()), [(0, 1), (0, 2)]);
+}
+
+#[test]
+fn dead_letters_wait_for_their_topic_and_ask_for_it_once() {
+    let mut world = World::with(queue(), GroupConfig { attempts_max: 1, ..Default::default() });
+    let group = world::setting(GroupConfig { attempts_max: 1, ..Default::default() });
+    world.open(ORDERS, queue(), vec![group], sennit_engine::DeadLetters::NotYet);
+    world.subscribe(ALICE, 9);
+    world.publish_texts(&["a", "b"]);
+    world.effects.clear();
+    world.settle(Verdict::Retry, vec![run(0, 1, 1)]);
+    world.settle(Verdict::Retry, vec![run(1, 1, 1)]);
+    let asked = sennit_engine::Effect::DeadLetterTopicNeeded { source: ORDERS.topic };
+    assert_eq!(world.effects, [asked]);
+    assert_eq!(world.group().dying, 2);
+    world.open(ORDERS, queue(), vec![group], sennit_engine::DeadLetters::To(DEAD.topic));
+    assert_eq!(world.group().dying, 0);
+    assert_eq!(world.describe(DEAD).end.0, 2);
+}
