@@ -1,0 +1,22 @@
+//! Any bytes as an engine's record: refused with a reason, or read, written and read again to the
+//! same fact. The first byte is the kind, the rest the body. Knows records, not what they do.
+#![no_main]
+
+use bytes::Bytes;
+use libfuzzer_sys::fuzz_target;
+use sennit_engine::Record;
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&kind, body)) = data.split_first() else { return };
+    let Ok((record, head)) = Record::decode(kind, Bytes::copy_from_slice(body)) else { return };
+    assert_eq!(record.kind(), kind);
+
+    let mut written = Vec::new();
+    record.encode_head(&mut written);
+    assert_eq!(written.len(), head, "the head has one length");
+    if let Some(batch) = record.batch() {
+        assert_eq!(batch.bytes(), &body[head..], "the batch lies behind the head as it came");
+        written.extend_from_slice(batch.bytes());
+    }
+    assert_eq!(Record::decode(kind, Bytes::from(written)), Ok((record, head)));
+});
