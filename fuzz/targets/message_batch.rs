@@ -11,8 +11,12 @@ fuzz_target!(|data: &[u8]| {
     // The checksums stop nearly every mutation, so the walk is fuzzed behind the journal's door,
     // which does not look at them.
     let journalled = Batch::from_journal(bytes.clone());
-    if let Ok(checked) = Batch::check(bytes) {
-        assert_eq!(journalled.as_ref(), Ok(&checked), "the journal refuses what was published");
+    let delivered = Batch::check_delivered(bytes.clone());
+    if let Ok(published) = Batch::check(bytes) {
+        assert_eq!(delivered.as_ref(), Ok(&published), "a consumer refuses what was published");
+    }
+    if let Ok(delivered) = delivered {
+        assert_eq!(journalled.as_ref(), Ok(&delivered), "the journal refuses what is delivered");
     }
     let Ok(batch) = journalled else { return };
     let mut count = 0;

@@ -1,0 +1,210 @@
+//! Writes the seeds that fuzzing starts from, as the formats are now:
+//! `cargo run --manifest-path fuzz/Cargo.toml --example seeds`, then commit fuzz/seeds.
+//! What it writes is small: one input for each shape, the rest is the fuzzer's work.
+
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+
+use bytes::Bytes;
+use sennit_engine::{
+    CatalogueCommand, Command, Credit, DeadLetters, DeliveryRun, Engine, GroupSetting, Journal,
+    Origin, Outbox, PartitionCommand, Payloads, Place, Publish, Record, SessionId, Settle,
+    Subscribe, Verdict,
+};
+use sennit_model::{
+    Batch, BatchBuilder, Generation, GroupConfig, GroupId, Header, HeaderKind, Incarnation,
+    Message, Offset, PartitionId, PartitionIndex, ProducerId, ProducerStamp, StartAt, Timestamp,
+    TopicConfig, TopicId, TopicKind,
+};
+
+fn write(target: &str, name: &str, seed: &[u8]) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
+    fs::create_dir_all(&folder).expect("the seeds' folder can be made");
+    fs::write(folder.join(name), seed).expect("a seed can be written");
+}
+
+fn main() {
+    message_batch();
+    let (records, snapshots) = engine_life();
+    for (kind, (name, body)) in records {
+        write("record", &name, &[&[kind], &body[..]].concat());
+    }
+    for (index, snapshot) in snapshots.iter().enumerate().skip(1).step_by(5) {
+        write("snapshot", &format!("{index}"), snapshot);
+    }
+    wire();
+}
+
+fn messages() -> Vec<Message> {
+    let header = |name: &str, kind, value: &'static [u8]| Header {
+        name: name.into(),
+        kind,
+        value: Bytes::from_static(value),
+    };
+    vec![
+        Message::new("hello"),
+        Message {
+            key: Bytes::from_static(b"k"),
+            delay: Some(Duration::from_secs(5)),
+            time_to_live: Some(Duration::from_secs(60)),
+            ..Message::default()
+        },
+        Message {
+            headers: vec![
+                Header::text("type", "a/b"),
+                header("n", HeaderKind::Number, b"12"),
+                header("raw", HeaderKind::Binary, b"\x00\xff"),
+                header("yes", HeaderKind::Boolean, b"true"),
+            ],
+            time_to_live: Some(Duration::from_secs(1)),
+            ..Message::new("p")
+        },
+    ]
+}
+
+fn batch(messages: &[Message]) -> Batch {
+    let mut builder = BatchBuilder::new();
+    for message in messages {
+        builder.push(message).expect("within the limits");
+    }
+    builder.take().expect("not empty")
+}
+
+fn message_batch() {
+    let messages = messages();
+    write("message_batch", "plain", batch(&messages[..1]).bytes());
+    write("message_batch", "timed", batch(&messages[1..2]).bytes());
+    write("message_batch", "headers", batch(&messages[2..]).bytes());
+    write("message_batch", "three", batch(&messages).bytes());
+}
+
+/// Keeps the first record of each kind.
+#[derive(Default)]
+struct Kept {
+    records: BTreeMap<u8, (String, Vec<u8>)>,
+    batches: Batches,
+    end: u64,
+}
+
+/// The batches by their positions, to be delivered.
+#[derive(Clone, Default)]
+struct Batches(BTreeMap<u64, Bytes>);
+
+impl Journal for Kept {
+    fn append(&mut self, record: &Record) -> u64 {
+        let mut body = Vec::new();
+        record.encode_head(&mut body);
+        let position = self.end + body.len() as u64;
+        if let Some(batch) = record.batch() {
+            body.extend_from_slice(batch.bytes());
+            self.batches.0.insert(position, batch.bytes().clone());
+        }
+        self.end += body.len() as u64 + 1;
+        let name = format!("{record:?}");
+        let name = name.split([' ', '(']).next().unwrap_or_default().to_lowercase();
+        self.records.entry(record.kind()).or_insert((name, body));
+        position
+    }
+}
+
+impl Payloads for Batches {
+    fn batch(&mut self, _: PartitionId, place: Place) -> Option<Bytes> {
+        self.0.get(&place.position).cloned()
+    }
+}
+
+/// A short life of an engine: its records by kind, and its snapshots on the way.
+fn engine_life() -> (BTreeMap<u8, (String, Vec<u8>)>, Vec<Vec<u8>>) {
+    let mut now = Timestamp(1_000_000);
+    let mut engine = Engine::new(Generation(1), now);
+    let (mut journal, mut snapshots) = (Kept::default(), Vec::new());
+    let origin = Origin { session: SessionId(1), request: 1 };
+    let config = TopicConfig::of_kind(TopicKind::Queue);
+    let group = GroupId(0);
+    let setting =
+        GroupSetting { id: group, config: GroupConfig::default(), start: StartAt::Earliest };
+    let partition = |topic| PartitionId { topic: TopicId(topic), index: PartitionIndex(0) };
+    let (orders, dead) = (partition(1), partition(2));
+    let name = |text: &str| text.parse().expect("a good name");
+    let catalogue = |command| Command::Catalogue(origin, command);
+    let open = |partition, dead_letters| {
+        let open = PartitionCommand::Open { config, groups: vec![setting], dead_letters };
+        Command::Partition(origin, partition, open)
+    };
+    let publish = |first_sequence| {
+        let producer = ProducerStamp { id: ProducerId(9), epoch: 1, first_sequence };
+        let batch = batch(&messages());
+        Command::Publish(Publish { origin, partition: orders, producer, batch })
+    };
+    let settle = |verdict, first, attempt| {
+        let first = Offset(first);
+        let run = DeliveryRun { first, count: 1, attempt, generation: Generation(1) };
+        let (partition, runs, confirm) = (orders, vec![run], true);
+        Command::Settle(Settle { origin, partition, group, verdict, runs, confirm })
+    };
+    let credit = Credit { messages: 10, bytes: 1 << 20 };
+    let subscribe = Subscribe { origin, subscription: 1, partition: orders, group, credit };
+    let incarnation = Incarnation(77);
+    let topic = TopicId(0);
+    let commands = [
+        catalogue(CatalogueCommand::CreateTopic { name: name("orders"), config, incarnation }),
+        catalogue(CatalogueCommand::CreateDeadLetterTopic { source: topic, incarnation }),
+        catalogue(CatalogueCommand::CreateGroup {
+            topic,
+            name: "mail".parse().expect("a good name"),
+            config: GroupConfig::default(),
+            start: StartAt::Latest,
+        }),
+        catalogue(CatalogueCommand::AlterTopic {
+            topic,
+            config: TopicConfig { time_to_live: Some(Duration::from_secs(9)), ..config },
+        }),
+        open(dead, DeadLetters::Stay),
+        open(orders, DeadLetters::To(dead.topic)),
+        publish(0),
+        publish(3),
+        Command::Subscribe(subscribe),
+        settle(Verdict::Ack, 0, 1),
+        settle(Verdict::RetryAfter(Duration::from_secs(3)), 2, 1),
+        settle(Verdict::DeadLetter { reason: "no such order".into() }, 3, 1),
+        catalogue(CatalogueCommand::DeleteGroup { topic, group: GroupId(1) }),
+        catalogue(CatalogueCommand::DeleteTopic { topic }),
+        Command::Partition(origin, dead, PartitionCommand::Drop),
+    ];
+    for command in commands {
+        now = now.plus(Duration::from_millis(10));
+        let mut out = Outbox::default();
+        engine.handle(command, now, &mut journal, &mut out);
+        for _ in 0..4 {
+            engine.committed(journal.end);
+            let mut batches = journal.batches.clone();
+            engine.deliver(now, &mut journal, &mut batches, &mut out);
+        }
+        let mut snapshot = Vec::new();
+        engine.encode_snapshot(&mut snapshot);
+        snapshots.push(snapshot);
+    }
+    engine.advance(now.plus(Duration::from_secs(120)), &mut journal);
+    (journal.records, snapshots)
+}
+
+/// Frames out of the protocol's own examples.
+fn wire() {
+    let vectors = Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/protocol/vectors.json");
+    let vectors = fs::read_to_string(vectors).expect("the protocol's vectors are readable");
+    let mut stream = vec![0xff, 0xff, 7];
+    for (index, rest) in vectors.split("\"hex\"").skip(1).enumerate() {
+        let hex = rest.split('"').nth(1).unwrap_or_default();
+        let frame: Vec<u8> = hex
+            .as_bytes()
+            .chunks_exact(2)
+            .filter_map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+            .collect();
+        let Some((header, body)) = frame.split_at_checked(16) else { continue };
+        let seed = [&header[4..5], body].concat();
+        for target in ["protocol_request", "protocol_reply"] {
+            write(target, &format!("{index:02}"), &seed);
+        }
+        stream.extend_from_slice(&frame);
+    }
+    write("frame_reader", "all", &stream);
+}
