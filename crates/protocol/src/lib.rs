@@ -1,1 +1,49 @@
-//! (being built)
+//! The native protocol: bytes to typed frames and back. Both ends and every test stand on it.
+//!
+//! bytes -> [`Preface`] once, then [`FrameReader`] -> [`FrameHeader`] and body -> [`Request`] at
+//! the server, [`Reply`] at the client. Control bodies are protobuf ([`control`]); the frames of the
+//! data path are fixed binary and decoded without copying ([`Publish`], [`Confirm`], [`Deliver`],
+//! [`Settle`], [`Settled`], [`SetCredit`]). docs/reference/protocol.md is the page.
+//!
+//! This crate knows no socket, no queue and no file: what a frame means is for others to say.
+
+mod config;
+mod confirm;
+pub mod control;
+mod decode_error;
+mod deliver;
+mod durability;
+mod error_code;
+mod error_reply;
+mod frame_header;
+mod frame_reader;
+mod kind;
+mod preface;
+mod publish;
+mod reply;
+mod request;
+mod runs;
+mod set_credit;
+mod settle;
+mod settled;
+
+pub use config::{negotiated_frame_bytes_max, topic_kind};
+pub use confirm::{Confirm, ConfirmHead, ConfirmRun};
+pub use decode_error::DecodeError;
+pub use deliver::{Deliver, DeliverHead};
+pub use durability::Durability;
+pub use error_code::ErrorCode;
+pub use frame_header::FrameHeader;
+pub use frame_reader::FrameReader;
+pub use kind::Kind;
+pub use preface::Preface;
+pub use publish::{Publish, PublishHead};
+pub use reply::Reply;
+pub use request::{CONTROL_REQUEST_BYTES_MAX, Request};
+pub use runs::{Run, Runs};
+pub use set_credit::SetCredit;
+pub use settle::{Settle, SettleHead, SettleRun, Verdict};
+pub use settled::Settled;
+
+/// The port a server listens on unless it is told otherwise.
+pub const DEFAULT_PORT: u16 = 4438;

@@ -1,0 +1,161 @@
+//! Settings as the schema spells them, to and from settings as the model trusts them: parsed and
+//! checked here, at the rim, and nowhere after.
+
+use std::time::Duration;
+
+use sennit_model::{
+    ConfigError, GroupConfig, Offset, Retention, StartAt, TopicConfig, TopicKind,
+    limits::{
+        BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, FRAME_BYTES_MAX, GREETING_BYTES_MAX, MESSAGE_BYTES_MAX,
+    },
+};
+
+use crate::control::{self, start_at::At};
+
+/// The largest frame body of a connection, in bytes, where the client `wanted` that much: 0 stands
+/// for the most there is, and less than the greeting's limit is not granted.
+#[must_use]
+pub fn negotiated_frame_bytes_max(wanted: u32) -> usize {
+    match wanted as usize {
+        0 => FRAME_BYTES_MAX,
+        wanted => wanted.clamp(GREETING_BYTES_MAX, FRAME_BYTES_MAX),
+    }
+}
+
+/// The short name of a topic's settings, as descriptions carry it.
+#[must_use]
+pub fn topic_kind(config: &TopicConfig) -> control::TopicKind {
+    match config.kind() {
+        TopicKind::Queue => control::TopicKind::Queue,
+        TopicKind::Stream => control::TopicKind::Stream,
+    }
+}
+
+impl control::Limits {
+    /// The limits of this version, with the largest frame body that was negotiated, in bytes.
+    #[must_use]
+    pub fn new(frame_bytes_max: usize) -> Self {
+        let field = |limit: usize| u32::try_from(limit).unwrap_or(u32::MAX);
+        Self {
+            frame_bytes_max: field(frame_bytes_max),
+            batch_messages_max: field(BATCH_MESSAGES_MAX),
+            batch_bytes_max: field(BATCH_BYTES_MAX),
+            message_bytes_max: field(MESSAGE_BYTES_MAX),
+        }
+    }
+}
+
+impl TryFrom<&control::TopicConfig> for TopicConfig {
+    type Error = ConfigError;
+
+    fn try_from(given: &control::TopicConfig) -> Result<Self, ConfigError> {
+        let retention =
+            given.retention.as_ref().map_or(Retention::UNTIL_SETTLED, |given| Retention {
+                until_settled: given.until_settled,
+                age: given.age_ms.map(Duration::from_millis),
+                bytes: given.bytes,
+            });
+        let config = Self {
+            partitions: given.partitions.unwrap_or(1),
+            retention,
+            time_to_live: given.time_to_live_ms.map(Duration::from_millis),
+        };
+        config.check()?;
+        Ok(config)
+    }
+}
+
+impl From<&TopicConfig> for control::TopicConfig {
+    fn from(config: &TopicConfig) -> Self {
+        Self {
+            partitions: Some(config.partitions),
+            retention: Some(control::Retention {
+                until_settled: config.retention.until_settled,
+                age_ms: config.retention.age.map(ms),
+                bytes: config.retention.bytes,
+            }),
+            time_to_live_ms: config.time_to_live.map(ms),
+        }
+    }
+}
+
+impl TryFrom<&control::GroupConfig> for GroupConfig {
+    type Error = ConfigError;
+
+    fn try_from(given: &control::GroupConfig) -> Result<Self, ConfigError> {
+        let default = Self::default();
+        let config = Self {
+            lease: given.lease_ms.map_or(default.lease, Duration::from_millis),
+            attempts_max: given.attempts_max.unwrap_or(default.attempts_max),
+        };
+        config.check()?;
+        Ok(config)
+    }
+}
+
+impl From<&GroupConfig> for control::GroupConfig {
+    fn from(config: &GroupConfig) -> Self {
+        Self { lease_ms: Some(ms(config.lease)), attempts_max: Some(config.attempts_max) }
+    }
+}
+
+impl From<&control::StartAt> for StartAt {
+    fn from(given: &control::StartAt) -> Self {
+        match given.at {
+            None | Some(At::Earliest(_)) => Self::Earliest,
+            Some(At::Latest(_)) => Self::Latest,
+            Some(At::Offset(offset)) => Self::Offset(Offset(offset)),
+        }
+    }
+}
+
+impl From<StartAt> for control::StartAt {
+    fn from(start: StartAt) -> Self {
+        let at = match start {
+            StartAt::Earliest => At::Earliest(true),
+            StartAt::Latest => At::Latest(true),
+            StartAt::Offset(offset) => At::Offset(offset.0),
+        };
+        Self { at: Some(at) }
+    }
+}
+
+impl control::CreateTopic {
+    /// Its settings, checked; those of a queue where it names none.
+    ///
+    /// # Errors
+    /// The first field that is out of bounds.
+    pub fn topic_config(&self) -> Result<TopicConfig, ConfigError> {
+        TopicConfig::try_from(&self.config.unwrap_or_default())
+    }
+}
+
+impl control::AlterTopic {
+    /// Its settings, checked; those of a queue where it names none.
+    ///
+    /// # Errors
+    /// The first field that is out of bounds.
+    pub fn topic_config(&self) -> Result<TopicConfig, ConfigError> {
+        TopicConfig::try_from(&self.config.unwrap_or_default())
+    }
+}
+
+impl control::CreateGroup {
+    /// Its settings, checked; the defaults where it names none.
+    ///
+    /// # Errors
+    /// The first field that is out of bounds.
+    pub fn group_config(&self) -> Result<GroupConfig, ConfigError> {
+        GroupConfig::try_from(&self.config.unwrap_or_default())
+    }
+
+    /// Where the group begins; at the earliest where it does not say.
+    #[must_use]
+    pub fn start_at(&self) -> StartAt {
+        self.start.as_ref().map(StartAt::from).unwrap_or_default()
+    }
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

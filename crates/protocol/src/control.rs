@@ -1,0 +1,30 @@
+//! The control bodies, generated from `schema/control.proto`. They carry what the peer said;
+//! nothing in them is checked but that it is protobuf.
+
+use bytes::{BufMut, Bytes};
+use prost::Message;
+
+pub use generated::*;
+
+use crate::{decode_error::DecodeError, frame_header::FrameHeader, kind::Kind};
+
+mod generated {
+    include!(concat!(env!("OUT_DIR"), "/sennit.v1.rs"));
+}
+
+/// Appends the frame to `out`, which must have room or grow.
+pub(crate) fn encode(kind: Kind, body: &impl Message, request: u64, out: &mut impl BufMut) {
+    FrameHeader::new(kind, body.encoded_len(), request).encode(out);
+    body.encode(out).expect("the buffer has room or grows");
+}
+
+pub(crate) fn decode<M: Message + Default>(kind: Kind, body: Bytes) -> Result<M, DecodeError> {
+    M::decode(body).map_err(|source| DecodeError::Control { kind, source })
+}
+
+pub(crate) fn decode_empty(kind: Kind, body: &Bytes) -> Result<(), DecodeError> {
+    if !body.is_empty() {
+        return Err(DecodeError::Length { kind, needed: 0, given: body.len() });
+    }
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! The deliver frame: messages of one partition for one subscription, as they are stored.
+
+use bytes::{Buf, BufMut, Bytes};
+use sennit_model::{Batch, Generation, Offset, PartitionIndex, Timestamp};
+
+use crate::{
+    decode_error::DecodeError, durability::Durability, frame_header::FrameHeader, kind::Kind,
+};
+
+const KIND: Kind = Kind::Deliver;
+
+/// What stands before the messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeliverHead {
+    /// For which subscription of the connection.
+    pub subscription: u32,
+    /// Of which partition of its topic.
+    pub partition: PartitionIndex,
+    /// The first message's offset; the others follow.
+    pub first: Offset,
+    /// When they were appended.
+    pub appended_at: Timestamp,
+    /// Which attempt this is for each of them, from 1.
+    pub attempt: u32,
+    /// The generation of the shard that delivers.
+    pub generation: Generation,
+    /// How many.
+    pub count: u32,
+    /// What had been promised when they were delivered.
+    pub durability: Durability,
+}
+
+impl DeliverHead {
+    /// Its encoded length, in bytes.
+    pub const BYTES: usize = 40;
+
+    /// Appends the frame's header and this head to `out`, which must have room or grow (56 bytes).
+    /// The caller then sends the `message_bytes` bytes of the messages, so that they need not be
+    /// copied.
+    pub fn encode(&self, message_bytes: usize, request: u64, out: &mut impl BufMut) {
+        FrameHeader::new(KIND, Self::BYTES + message_bytes, request).encode(out);
+        out.put_u32_le(self.subscription);
+        out.put_u32_le(self.partition.0);
+        out.put_u64_le(self.first.0);
+        out.put_u64_le(self.appended_at.0);
+        out.put_u32_le(self.attempt);
+        out.put_u32_le(self.generation.0);
+        out.put_u32_le(self.count);
+        out.put_u8(self.durability as u8);
+        out.put_bytes(0, 3);
+    }
+}
+
+/// Messages for a subscription.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deliver {
+    /// Whose, which, and which attempt.
+    pub head: DeliverHead,
+    /// The messages, in the layout of [`Batch`], not yet checked.
+    pub messages: Bytes,
+}
+
+impl Deliver {
+    /// Appends the frame to `out`, which must have room or grow.
+    pub fn encode(&self, request: u64, out: &mut impl BufMut) {
+        self.head.encode(self.messages.len(), request, out);
+        out.put_slice(&self.messages);
+    }
+
+    /// Reads the body. The messages share its memory and are not looked at.
+    ///
+    /// # Errors
+    /// [`DecodeError::Length`], or [`DecodeError::Field`] for the first field that is out of
+    /// bounds.
+    pub fn decode(mut body: Bytes) -> Result<Self, DecodeError> {
+        DecodeError::require(KIND, body.len(), DeliverHead::BYTES)?;
+        let head = DeliverHead {
+            subscription: body.get_u32_le(),
+            partition: PartitionIndex(body.get_u32_le()),
+            first: Offset(body.get_u64_le()),
+            appended_at: Timestamp(body.get_u64_le()),
+            attempt: body.get_u32_le(),
+            generation: Generation(body.get_u32_le()),
+            count: body.get_u32_le(),
+            durability: Durability::decode(KIND, body.get_u8())?,
+        };
+        DecodeError::require_zero(KIND, "padding", body.get_uint_le(3))?;
+        DecodeError::require_range(KIND, "first_offset", head.first.0, head.count)?;
+        Ok(Self { head, messages: body })
+    }
+
+    /// Checks the messages: limits, checksums, and that they are as many as announced. Costs one
+    /// walk over the bytes.
+    ///
+    /// # Errors
+    /// [`DecodeError::Batch`] or [`DecodeError::Count`].
+    pub fn check_messages(&self) -> Result<Batch, DecodeError> {
+        let batch = Batch::check(self.messages.clone())?;
+        if batch.count() != self.head.count {
+            let (announced, held) = (self.head.count, batch.count());
+            return Err(DecodeError::Count { kind: KIND, announced, held });
+        }
+        Ok(batch)
+    }
+}

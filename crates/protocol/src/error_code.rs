@@ -1,0 +1,171 @@
+//! The error codes: one table of number, name, consequence and meaning. A number is never given to
+//! another meaning. docs/reference/protocol.md repeats the table, and a test compares them.
+
+use std::fmt;
+
+macro_rules! error_codes {
+    ($($code:ident = $number:literal, $name:literal, $retryable:ident, $closes:ident,
+        $meaning:literal, $hint:literal;)*) => {
+        /// Why a frame was refused or a connection ended.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u16)]
+        pub enum ErrorCode {
+            $(#[doc = concat!($meaning, ".")] $code = $number,)*
+        }
+
+        impl ErrorCode {
+            /// Every code, by number.
+            pub const ALL: &'static [Self] = &[$(Self::$code,)*];
+
+            /// The code of that number; `None` where this version knows none.
+            #[must_use]
+            pub fn of_number(number: u32) -> Option<Self> {
+                match number { $($number => Some(Self::$code),)* _ => None }
+            }
+
+            /// Its name, as logs and command lines show it.
+            #[must_use]
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$code => $name,)* }
+            }
+
+            /// What was wrong, in a line.
+            #[must_use]
+            pub fn meaning(self) -> &'static str {
+                match self { $(Self::$code => $meaning,)* }
+            }
+
+            /// What would be right, in a line.
+            #[must_use]
+            pub fn hint(self) -> &'static str {
+                match self { $(Self::$code => $hint,)* }
+            }
+
+            /// Whether the same request may succeed later.
+            #[must_use]
+            pub fn is_retryable(self) -> bool {
+                match self { $(Self::$code => retry!($retryable),)* }
+            }
+
+            /// Whether the server closes the connection after it has said so.
+            #[must_use]
+            pub fn closes_connection(self) -> bool {
+                match self { $(Self::$code => close!($closes),)* }
+            }
+        }
+    };
+}
+
+macro_rules! retry {
+    (retry) => {
+        true
+    };
+    (final) => {
+        false
+    };
+}
+
+macro_rules! close {
+    (close) => {
+        true
+    };
+    (stay) => {
+        false
+    };
+}
+
+// code = number, name, may it be retried, does the connection end, what was wrong, what would be right
+error_codes! {
+    BadPreface = 1, "bad-preface", final, close,
+        "The connection does not begin with the preface",
+        "send SENNIT, 0x00 and the version; check that this is the native port";
+    UnsupportedVersion = 2, "unsupported-version", final, close,
+        "The preface names a major version that the server does not speak",
+        "use a client of the server's major version";
+    FrameTooLarge = 3, "frame-too-large", final, close,
+        "A frame's body exceeds the limit in force",
+        "keep to frame_bytes_max of HelloOk, and to 16384 bytes before it";
+    BadFrame = 4, "bad-frame", final, close,
+        "A frame's bytes are not what its kind says",
+        "encode the frame as the protocol page says";
+    UnknownKind = 5, "unknown-kind", final, stay,
+        "A frame's kind is none that the server knows",
+        "use features that HelloOk granted";
+    HelloExpected = 6, "hello-expected", final, close,
+        "The first frame is not Hello, or a second one came",
+        "send Hello once, as the first frame";
+    Unauthorized = 7, "unauthorized", final, close,
+        "The session may not do this (reserved)",
+        "send a token that allows it";
+    ShuttingDown = 8, "shutting-down", retry, close,
+        "The server is about to leave",
+        "connect again, here or elsewhere, and send what was not answered";
+    Internal = 9, "internal", final, stay,
+        "The server met a fault of its own",
+        "see the server's log; report it";
+    LimitReached = 10, "limit-reached", final, stay,
+        "A number has reached its limit",
+        "stay below the limit that the message names";
+    Busy = 11, "busy", retry, stay,
+        "The server has no room for this now",
+        "send it again after retry_after_ms";
+    UnknownTopic = 20, "unknown-topic", final, stay,
+        "There is no such topic, or no such partition of it",
+        "create the topic, or open it again if it was created anew";
+    UnknownGroup = 21, "unknown-group", final, stay,
+        "The topic has no such group",
+        "create the group";
+    TopicExists = 22, "topic-exists", final, stay,
+        "A topic or group of that name exists with other settings",
+        "ask for the settings it has, alter it, or use another name";
+    SettingFixed = 23, "setting-fixed", final, stay,
+        "A setting cannot change after creation",
+        "create another topic with that setting";
+    InvalidConfig = 24, "invalid-config", final, stay,
+        "A setting is out of bounds",
+        "use a value that the message allows";
+    InvalidName = 25, "invalid-name", final, stay,
+        "A name is not one",
+        "use 1 to 200 of a-z A-Z 0-9 _ - and . with no part empty";
+    BatchInvalid = 30, "batch-invalid", final, stay,
+        "A published batch is damaged or beyond a limit; nothing of it was appended",
+        "encode messages as the protocol page says, within the limits of HelloOk";
+    SequenceGap = 31, "sequence-gap", retry, stay,
+        "A batch skips sequences: messages before it never arrived",
+        "send the messages from expected_sequence on first";
+    ProducerFenced = 32, "producer-fenced", final, stay,
+        "A higher epoch of this producer has published",
+        "stop, or take a higher epoch if this one is the rightful producer";
+    SequenceOverlap = 33, "sequence-overlap", final, stay,
+        "A batch holds both sequences that were appended and such that were not",
+        "send batches again with the bounds they had first, or begin at expected_sequence";
+    StorageFull = 34, "storage-full", retry, stay,
+        "The disk is full: nothing is published until space returns",
+        "consume, delete or add space; acks, deletes and reads go on";
+    OutcomeUnknown = 35, "outcome-unknown", retry, stay,
+        "The journal failed before it said whether the request was committed",
+        "send it again with the same sequence: what was committed is answered as a duplicate";
+    StaleSettle = 40, "stale-settle", final, stay,
+        "The deliveries were settled already or delivered again since",
+        "do nothing: whoever holds them now settles them";
+    UnknownSubscription = 41, "unknown-subscription", final, stay,
+        "The connection has no subscription of that number",
+        "subscribe first";
+    SubscriptionExists = 42, "subscription-exists", final, stay,
+        "The connection has a subscription of that number already",
+        "choose another number, or unsubscribe first";
+}
+
+impl ErrorCode {
+    /// Its number on the wire.
+    #[must_use]
+    pub fn number(self) -> u32 {
+        self as u32
+    }
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,38 @@
+//! The first 8 bytes of a connection, sent by the client: `SENNIT` 0x00 and the major version.
+
+use bytes::{Buf, BytesMut};
+
+use crate::decode_error::DecodeError;
+
+/// The preface of this version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Preface;
+
+impl Preface {
+    /// The major version of the protocol.
+    pub const VERSION: u8 = 1;
+
+    /// What a client sends first.
+    pub const BYTES: [u8; 8] = *b"SENNIT\x00\x01";
+
+    /// Takes the preface off `input`; `None` while it has not come whole. A wrong byte is found as
+    /// soon as it comes.
+    ///
+    /// # Errors
+    /// [`DecodeError::Preface`] or [`DecodeError::Version`].
+    pub fn take(input: &mut BytesMut) -> Result<Option<Self>, DecodeError> {
+        let given = &input[..input.len().min(Self::BYTES.len())];
+        let magic = given.len().min(Self::BYTES.len() - 1);
+        if given[..magic] != Self::BYTES[..magic] {
+            return Err(DecodeError::Preface { given: given.to_vec() });
+        }
+        match given.get(magic) {
+            None => Ok(None),
+            Some(&Self::VERSION) => {
+                input.advance(Self::BYTES.len());
+                Ok(Some(Self))
+            }
+            Some(&version) => Err(DecodeError::Version { given: version }),
+        }
+    }
+}

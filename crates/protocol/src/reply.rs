@@ -1,0 +1,122 @@
+//! Everything a server sends, typed, whether it was asked or not.
+
+use bytes::{BufMut, Bytes};
+
+use crate::{
+    confirm::Confirm, control, decode_error::DecodeError, deliver::Deliver,
+    frame_header::FrameHeader, kind::Kind, settled::Settled,
+};
+
+/// What a server sends.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "each variant is the Kind of its name, documented there")]
+pub enum Reply {
+    HelloOk(control::HelloOk),
+    Error(control::Error),
+    Ping,
+    Pong,
+    GoAway(control::GoAway),
+    Done(control::Done),
+    TopicDescription(control::TopicDescription),
+    TopicList(control::TopicList),
+    GroupDescription(control::GroupDescription),
+    GroupList(control::GroupList),
+    TopicOpened(control::TopicOpened),
+    Subscribed(control::Subscribed),
+    SubscriptionEnded(control::SubscriptionEnded),
+    Confirm(Confirm),
+    Deliver(Deliver),
+    Settled(Settled),
+}
+
+impl Reply {
+    /// What the frame is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::HelloOk(_) => Kind::HelloOk,
+            Self::Error(_) => Kind::Error,
+            Self::Ping => Kind::Ping,
+            Self::Pong => Kind::Pong,
+            Self::GoAway(_) => Kind::GoAway,
+            Self::Done(_) => Kind::Done,
+            Self::TopicDescription(_) => Kind::TopicDescription,
+            Self::TopicList(_) => Kind::TopicList,
+            Self::GroupDescription(_) => Kind::GroupDescription,
+            Self::GroupList(_) => Kind::GroupList,
+            Self::TopicOpened(_) => Kind::TopicOpened,
+            Self::Subscribed(_) => Kind::Subscribed,
+            Self::SubscriptionEnded(_) => Kind::SubscriptionEnded,
+            Self::Confirm(_) => Kind::Confirm,
+            Self::Deliver(_) => Kind::Deliver,
+            Self::Settled(_) => Kind::Settled,
+        }
+    }
+
+    /// Appends the frame, header and body, to `out`, which must have room or grow. The limit in
+    /// force is the caller's to keep.
+    pub fn encode(&self, request: u64, out: &mut impl BufMut) {
+        let kind = self.kind();
+        match self {
+            Self::HelloOk(body) => control::encode(kind, body, request, out),
+            Self::Error(body) => control::encode(kind, body, request, out),
+            Self::Ping | Self::Pong => FrameHeader::new(kind, 0, request).encode(out),
+            Self::GoAway(body) => control::encode(kind, body, request, out),
+            Self::Done(body) => control::encode(kind, body, request, out),
+            Self::TopicDescription(body) => control::encode(kind, body, request, out),
+            Self::TopicList(body) => control::encode(kind, body, request, out),
+            Self::GroupDescription(body) => control::encode(kind, body, request, out),
+            Self::GroupList(body) => control::encode(kind, body, request, out),
+            Self::TopicOpened(body) => control::encode(kind, body, request, out),
+            Self::Subscribed(body) => control::encode(kind, body, request, out),
+            Self::SubscriptionEnded(body) => control::encode(kind, body, request, out),
+            Self::Confirm(body) => body.encode(request, out),
+            Self::Deliver(body) => body.encode(request, out),
+            Self::Settled(body) => body.encode(request, out),
+        }
+    }
+
+    /// Reads a frame that a server has sent. Hot bodies share `body`'s memory.
+    ///
+    /// # Errors
+    /// A [`DecodeError`] that says what was wrong where. After [`DecodeError::UnknownKind`] the
+    /// connection can go on: a client skips frames it does not know.
+    pub fn decode(header: &FrameHeader, body: Bytes) -> Result<Self, DecodeError> {
+        let kind = header.known_kind()?;
+        Ok(match kind {
+            Kind::HelloOk => Self::HelloOk(control::decode(kind, body)?),
+            Kind::Error => Self::Error(control::decode(kind, body)?),
+            Kind::Ping => control::decode_empty(kind, &body).map(|()| Self::Ping)?,
+            Kind::Pong => control::decode_empty(kind, &body).map(|()| Self::Pong)?,
+            Kind::GoAway => Self::GoAway(control::decode(kind, body)?),
+            Kind::Done => Self::Done(control::decode(kind, body)?),
+            Kind::TopicDescription => Self::TopicDescription(control::decode(kind, body)?),
+            Kind::TopicList => Self::TopicList(control::decode(kind, body)?),
+            Kind::GroupDescription => Self::GroupDescription(control::decode(kind, body)?),
+            Kind::GroupList => Self::GroupList(control::decode(kind, body)?),
+            Kind::TopicOpened => Self::TopicOpened(control::decode(kind, body)?),
+            Kind::Subscribed => Self::Subscribed(control::decode(kind, body)?),
+            Kind::SubscriptionEnded => Self::SubscriptionEnded(control::decode(kind, body)?),
+            Kind::Confirm => Self::Confirm(Confirm::decode(body)?),
+            Kind::Deliver => Self::Deliver(Deliver::decode(body)?),
+            Kind::Settled => Self::Settled(Settled::decode(body)?),
+            Kind::Hello
+            | Kind::Goodbye
+            | Kind::CreateTopic
+            | Kind::AlterTopic
+            | Kind::DeleteTopic
+            | Kind::DescribeTopic
+            | Kind::ListTopics
+            | Kind::CreateGroup
+            | Kind::DeleteGroup
+            | Kind::ListGroups
+            | Kind::DescribeGroup
+            | Kind::OpenTopic
+            | Kind::Subscribe
+            | Kind::Unsubscribe
+            | Kind::Publish
+            | Kind::Settle
+            | Kind::SetCredit => return Err(DecodeError::Direction { kind }),
+        })
+    }
+}

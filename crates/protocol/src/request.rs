@@ -1,0 +1,141 @@
+//! Everything a client sends, typed. What it asks for is for the server to judge.
+
+use bytes::{BufMut, Bytes};
+
+use crate::{
+    control, decode_error::DecodeError, frame_header::FrameHeader, kind::Kind, publish::Publish,
+    set_credit::SetCredit, settle::Settle,
+};
+
+/// Longest control body that a client may send, in bytes. Decoded, a body of protobuf can take a
+/// dozen times its length; none that makes sense comes near this.
+pub const CONTROL_REQUEST_BYTES_MAX: usize = 64 << 10;
+
+/// What a client sends.
+#[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "each variant is the Kind of its name, documented there")]
+pub enum Request {
+    Hello(control::Hello),
+    Ping,
+    Pong,
+    Goodbye,
+    CreateTopic(control::CreateTopic),
+    AlterTopic(control::AlterTopic),
+    DeleteTopic(control::DeleteTopic),
+    DescribeTopic(control::DescribeTopic),
+    ListTopics(control::ListTopics),
+    CreateGroup(control::CreateGroup),
+    DeleteGroup(control::DeleteGroup),
+    ListGroups(control::ListGroups),
+    DescribeGroup(control::DescribeGroup),
+    OpenTopic(control::OpenTopic),
+    Subscribe(control::Subscribe),
+    Unsubscribe(control::Unsubscribe),
+    Publish(Publish),
+    Settle(Settle),
+    SetCredit(SetCredit),
+}
+
+impl Request {
+    /// What the frame is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Hello(_) => Kind::Hello,
+            Self::Ping => Kind::Ping,
+            Self::Pong => Kind::Pong,
+            Self::Goodbye => Kind::Goodbye,
+            Self::CreateTopic(_) => Kind::CreateTopic,
+            Self::AlterTopic(_) => Kind::AlterTopic,
+            Self::DeleteTopic(_) => Kind::DeleteTopic,
+            Self::DescribeTopic(_) => Kind::DescribeTopic,
+            Self::ListTopics(_) => Kind::ListTopics,
+            Self::CreateGroup(_) => Kind::CreateGroup,
+            Self::DeleteGroup(_) => Kind::DeleteGroup,
+            Self::ListGroups(_) => Kind::ListGroups,
+            Self::DescribeGroup(_) => Kind::DescribeGroup,
+            Self::OpenTopic(_) => Kind::OpenTopic,
+            Self::Subscribe(_) => Kind::Subscribe,
+            Self::Unsubscribe(_) => Kind::Unsubscribe,
+            Self::Publish(_) => Kind::Publish,
+            Self::Settle(_) => Kind::Settle,
+            Self::SetCredit(_) => Kind::SetCredit,
+        }
+    }
+
+    /// Appends the frame, header and body, to `out`, which must have room or grow. The limit in
+    /// force is the caller's to keep.
+    pub fn encode(&self, request: u64, out: &mut impl BufMut) {
+        let kind = self.kind();
+        match self {
+            Self::Hello(body) => control::encode(kind, body, request, out),
+            Self::Ping | Self::Pong | Self::Goodbye => {
+                FrameHeader::new(kind, 0, request).encode(out);
+            }
+            Self::CreateTopic(body) => control::encode(kind, body, request, out),
+            Self::AlterTopic(body) => control::encode(kind, body, request, out),
+            Self::DeleteTopic(body) => control::encode(kind, body, request, out),
+            Self::DescribeTopic(body) => control::encode(kind, body, request, out),
+            Self::ListTopics(body) => control::encode(kind, body, request, out),
+            Self::CreateGroup(body) => control::encode(kind, body, request, out),
+            Self::DeleteGroup(body) => control::encode(kind, body, request, out),
+            Self::ListGroups(body) => control::encode(kind, body, request, out),
+            Self::DescribeGroup(body) => control::encode(kind, body, request, out),
+            Self::OpenTopic(body) => control::encode(kind, body, request, out),
+            Self::Subscribe(body) => control::encode(kind, body, request, out),
+            Self::Unsubscribe(body) => control::encode(kind, body, request, out),
+            Self::Publish(body) => body.encode(request, out),
+            Self::Settle(body) => body.encode(request, out),
+            Self::SetCredit(body) => body.encode(request, out),
+        }
+    }
+
+    /// Reads a frame that a client has sent. Hot bodies share `body`'s memory.
+    ///
+    /// # Errors
+    /// A [`DecodeError`] that says what was wrong where; after [`DecodeError::UnknownKind`] the
+    /// connection can go on.
+    pub fn decode(header: &FrameHeader, body: Bytes) -> Result<Self, DecodeError> {
+        let kind = header.known_kind()?;
+        let hot = matches!(kind, Kind::Publish | Kind::Settle | Kind::SetCredit);
+        if !hot && body.len() > CONTROL_REQUEST_BYTES_MAX {
+            let (size, limit) = (header.size, CONTROL_REQUEST_BYTES_MAX);
+            return Err(DecodeError::FrameTooLarge { kind: header.kind, size, limit });
+        }
+        Ok(match kind {
+            Kind::Hello => Self::Hello(control::decode(kind, body)?),
+            Kind::Ping => control::decode_empty(kind, &body).map(|()| Self::Ping)?,
+            Kind::Pong => control::decode_empty(kind, &body).map(|()| Self::Pong)?,
+            Kind::Goodbye => control::decode_empty(kind, &body).map(|()| Self::Goodbye)?,
+            Kind::CreateTopic => Self::CreateTopic(control::decode(kind, body)?),
+            Kind::AlterTopic => Self::AlterTopic(control::decode(kind, body)?),
+            Kind::DeleteTopic => Self::DeleteTopic(control::decode(kind, body)?),
+            Kind::DescribeTopic => Self::DescribeTopic(control::decode(kind, body)?),
+            Kind::ListTopics => Self::ListTopics(control::decode(kind, body)?),
+            Kind::CreateGroup => Self::CreateGroup(control::decode(kind, body)?),
+            Kind::DeleteGroup => Self::DeleteGroup(control::decode(kind, body)?),
+            Kind::ListGroups => Self::ListGroups(control::decode(kind, body)?),
+            Kind::DescribeGroup => Self::DescribeGroup(control::decode(kind, body)?),
+            Kind::OpenTopic => Self::OpenTopic(control::decode(kind, body)?),
+            Kind::Subscribe => Self::Subscribe(control::decode(kind, body)?),
+            Kind::Unsubscribe => Self::Unsubscribe(control::decode(kind, body)?),
+            Kind::Publish => Self::Publish(Publish::decode(body)?),
+            Kind::Settle => Self::Settle(Settle::decode(body)?),
+            Kind::SetCredit => Self::SetCredit(SetCredit::decode(body)?),
+            Kind::HelloOk
+            | Kind::Error
+            | Kind::GoAway
+            | Kind::Done
+            | Kind::TopicDescription
+            | Kind::TopicList
+            | Kind::GroupDescription
+            | Kind::GroupList
+            | Kind::TopicOpened
+            | Kind::Subscribed
+            | Kind::SubscriptionEnded
+            | Kind::Confirm
+            | Kind::Deliver
+            | Kind::Settled => return Err(DecodeError::Direction { kind }),
+        })
+    }
+}

@@ -1,0 +1,220 @@
+//! The settle frame: what a consumer says of its deliveries, many at once.
+
+use std::time::Duration;
+
+use bytes::{Buf, BufMut, Bytes};
+use sennit_model::{
+    Generation, GroupId, Offset, PartitionIndex, TopicId,
+    limits::{DURATION_MAX, REASON_BYTES_MAX, SETTLE_RUNS_MAX},
+};
+
+use crate::{
+    decode_error::DecodeError,
+    frame_header::FrameHeader,
+    kind::Kind,
+    runs::{Run, Runs, count_field},
+};
+
+const KIND: Kind = Kind::Settle;
+const FLAG_CONFIRM: u8 = 1;
+
+/// What a consumer says of its deliveries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Verdict {
+    /// Done.
+    #[default]
+    Ack,
+    /// Failed; ready again now.
+    Retry,
+    /// Failed; ready again after this long, in whole milliseconds.
+    RetryAfter(Duration),
+    /// Failed for good: to the dead-letter topic.
+    DeadLetter {
+        /// Why; beyond [`REASON_BYTES_MAX`] bytes it is cut after the last whole character.
+        reason: String,
+    },
+    /// Still at work: the lease now ends this long from now, in whole milliseconds.
+    Extend(Duration),
+}
+
+impl Verdict {
+    /// Its number, duration and reason on the wire.
+    fn fields(&self) -> (u8, u64, &str) {
+        let ms = |duration: &Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        match self {
+            Self::Ack => (1, 0, ""),
+            Self::Retry => (2, 0, ""),
+            Self::RetryAfter(duration) => (3, ms(duration), ""),
+            Self::DeadLetter { reason } => {
+                (4, 0, &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)])
+            }
+            Self::Extend(duration) => (5, ms(duration), ""),
+        }
+    }
+
+    fn of_fields(number: u8, duration_ms: u64, reason: &[u8]) -> Result<Self, DecodeError> {
+        let duration = Duration::from_millis(duration_ms);
+        if duration > DURATION_MAX {
+            let (field, allowed) = ("duration_ms", "at most a hundred years");
+            return Err(DecodeError::Field { kind: KIND, field, value: duration_ms, allowed });
+        }
+        if !matches!(number, 3 | 5) {
+            DecodeError::require_zero(KIND, "duration_ms", duration_ms)?;
+        }
+        if number != 4 {
+            DecodeError::require_zero(KIND, "reason_len", reason.len() as u64)?;
+        }
+        match number {
+            1 => Ok(Self::Ack),
+            2 => Ok(Self::Retry),
+            3 => Ok(Self::RetryAfter(duration)),
+            4 => std::str::from_utf8(reason)
+                .map(|reason| Self::DeadLetter { reason: reason.into() })
+                .map_err(|_| DecodeError::NotText { kind: KIND, field: "reason" }),
+            5 => Ok(Self::Extend(duration)),
+            _ => Err(DecodeError::Field {
+                kind: KIND,
+                field: "verdict",
+                value: number.into(),
+                allowed: "1 ack, 2 retry, 3 retry after, 4 dead-letter or 5 extend",
+            }),
+        }
+    }
+}
+
+/// What is said, without the runs it is said of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SettleHead {
+    /// The topic they are of.
+    pub topic: TopicId,
+    /// The group they were delivered to.
+    pub group: GroupId,
+    /// What is said of them.
+    pub verdict: Verdict,
+    /// Whether to answer once the settlement is committed. Without it only stale runs are answered.
+    pub confirm: bool,
+}
+
+impl SettleHead {
+    /// Its encoded length without the reason, in bytes.
+    pub const BYTES: usize = 24;
+
+    /// Appends the whole frame to `out`, which must have room or grow. `runs` are 1 to
+    /// [`SETTLE_RUNS_MAX`]; other frames are refused by the server.
+    pub fn encode(
+        &self,
+        runs: impl ExactSizeIterator<Item = SettleRun>,
+        request: u64,
+        out: &mut impl BufMut,
+    ) {
+        let (verdict, duration_ms, reason) = self.verdict.fields();
+        let size = Self::BYTES + runs.len() * SettleRun::BYTES + reason.len();
+        FrameHeader::new(KIND, size, request).encode(out);
+        out.put_u32_le(self.topic.0);
+        out.put_u32_le(self.group.0);
+        out.put_u8(verdict);
+        out.put_u8(if self.confirm { FLAG_CONFIRM } else { 0 });
+        out.put_u16_le(u16::try_from(reason.len()).expect("a reason has at most 1024 bytes"));
+        out.put_u32_le(count_field(runs.len()));
+        out.put_u64_le(duration_ms);
+        for run in runs {
+            run.encode(out);
+        }
+        out.put_slice(reason.as_bytes());
+    }
+}
+
+/// Deliveries of one partition that share an attempt: `count` offsets from `first`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SettleRun {
+    /// The partition they are of.
+    pub partition: PartitionIndex,
+    /// The first offset.
+    pub first: Offset,
+    /// How many, at least 1.
+    pub count: u32,
+    /// Their attempt, from 1.
+    pub attempt: u32,
+    /// The generation of the shard that delivered them.
+    pub generation: Generation,
+}
+
+impl Run for SettleRun {
+    const BYTES: usize = 24;
+
+    fn encode(&self, out: &mut impl BufMut) {
+        out.put_u32_le(self.partition.0);
+        out.put_u32_le(self.count);
+        out.put_u64_le(self.first.0);
+        out.put_u32_le(self.attempt);
+        out.put_u32_le(self.generation.0);
+    }
+
+    fn decode(mut bytes: &[u8]) -> Self {
+        Self {
+            partition: PartitionIndex(bytes.get_u32_le()),
+            count: bytes.get_u32_le(),
+            first: Offset(bytes.get_u64_le()),
+            attempt: bytes.get_u32_le(),
+            generation: Generation(bytes.get_u32_le()),
+        }
+    }
+
+    fn check(&self, kind: Kind) -> Result<(), DecodeError> {
+        for (field, value) in [("count", self.count), ("attempt", self.attempt)] {
+            if value == 0 {
+                return Err(DecodeError::Field { kind, field, value: 0, allowed: "1 or more" });
+            }
+        }
+        DecodeError::require_range(kind, "first_offset", self.first.0, self.count)
+    }
+}
+
+/// What a consumer says of its deliveries.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settle {
+    /// What is said.
+    pub head: SettleHead,
+    /// Of which deliveries.
+    pub runs: Runs<SettleRun>,
+}
+
+impl Settle {
+    /// Appends the frame to `out`, which must have room or grow.
+    pub fn encode(&self, request: u64, out: &mut impl BufMut) {
+        self.head.encode(self.runs.iter(), request, out);
+    }
+
+    /// Reads the body. The runs share its memory.
+    ///
+    /// # Errors
+    /// [`DecodeError::Length`], [`DecodeError::NotText`], or [`DecodeError::Field`] for the first
+    /// field that is out of bounds.
+    pub fn decode(mut body: Bytes) -> Result<Self, DecodeError> {
+        DecodeError::require(KIND, body.len(), SettleHead::BYTES)?;
+        let topic = TopicId(body.get_u32_le());
+        let group = GroupId(body.get_u32_le());
+        let verdict = body.get_u8();
+        let flags = body.get_u8();
+        DecodeError::require_zero(KIND, "unknown flags", u64::from(flags & !FLAG_CONFIRM))?;
+        let reason_len = usize::from(body.get_u16_le());
+        let count = body.get_u32_le();
+        let duration_ms = body.get_u64_le();
+        if !(1..=SETTLE_RUNS_MAX).contains(&(count as usize)) {
+            let (field, allowed) = ("run_count", "1 to 8192");
+            return Err(DecodeError::Field { kind: KIND, field, value: count.into(), allowed });
+        }
+        if reason_len > REASON_BYTES_MAX {
+            let (field, value, allowed) = ("reason_len", reason_len as u64, "at most 1024");
+            return Err(DecodeError::Field { kind: KIND, field, value, allowed });
+        }
+        let runs = Runs::take(KIND, count, &mut body)?;
+        if body.len() != reason_len {
+            let needed = reason_len as u64;
+            return Err(DecodeError::Length { kind: KIND, needed, given: body.len() });
+        }
+        let verdict = Verdict::of_fields(verdict, duration_ms, &body)?;
+        let confirm = flags & FLAG_CONFIRM != 0;
+        Ok(Self { head: SettleHead { topic, group, verdict, confirm }, runs })
+    }
+}
