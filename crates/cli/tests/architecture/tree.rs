@@ -8,10 +8,15 @@ use std::{
 
 use serde_json::Value;
 
-/// The folder that holds the workspace.
+/// The folder that holds the workspace. Asked at run time: checkouts that share a target
+/// directory share the compiled test, too.
 pub fn root() -> PathBuf {
-    let cli = Path::new(env!("CARGO_MANIFEST_DIR"));
-    cli.ancestors().nth(2).expect("crates/cli lies two folders below the root").to_owned()
+    let cli = std::env::var("CARGO_MANIFEST_DIR").expect("cargo runs the tests");
+    Path::new(&cli)
+        .ancestors()
+        .nth(2)
+        .expect("crates/cli lies two folders below the root")
+        .to_owned()
 }
 
 /// The text at `path`.
