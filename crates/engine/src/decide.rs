@@ -46,7 +46,7 @@ impl Engine {
             }
         };
         out.after_commit.push(Effect::Confirmed(Confirmed {
-            session: origin.session,
+            origin,
             partition: id,
             producer: producer.id,
             first_sequence: producer.first_sequence,

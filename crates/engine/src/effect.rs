@@ -72,7 +72,7 @@ pub enum Effect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirmed {
     /// Who published.
-    pub session: SessionId,
+    pub origin: Origin,
     /// Where to.
     pub partition: PartitionId,
     /// Under which producer id.

@@ -104,6 +104,11 @@ impl Engine {
         }
     }
 
+    /// Says which life of the shard begins, once a replay is over.
+    pub fn set_generation(&mut self, generation: Generation) {
+        self.generation = generation;
+    }
+
     /// Which topics and groups there are; empty at a shard that does not lead the catalogue.
     #[must_use]
     pub fn catalogue(&self) -> &Catalogue {

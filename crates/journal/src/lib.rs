@@ -1,1 +1,29 @@
-//! (being built)
+//! A shard's durable, ordered records. Records are bytes with a kind; what they mean is for others.
+//!
+//! In reading order: records are gathered into a [`Frame`] by the [`FrameBuilder`]; the [`Lane`]
+//! writes and syncs frames into segments that lie in slots; [`recover`] reads them back after a
+//! crash and tells a torn tail from rot; the [`Reader`] serves those who lag. All of it stands on a
+//! [`Disk`]. FORMAT.md is the page of the bytes.
+
+mod block;
+mod directory;
+pub mod disk;
+mod fault;
+mod format;
+mod frame;
+mod lane;
+mod position;
+mod reader;
+mod recovery;
+mod slot;
+
+pub use directory::{DataDirectory, DirectorySettings};
+pub use disk::{Disk, DiskFile};
+pub use fault::Fault;
+pub use format::{BLOCK_BYTES, FORMAT_VERSION};
+pub use frame::{FRAME_TARGET_BYTES, Frame, FrameBuilder, PushError};
+pub use lane::{Lane, LaneConfig};
+pub use position::Position;
+pub use reader::Reader;
+pub use recovery::{RecoveredEnd, recover};
+pub use slot::{Slot, SlotMaker};

@@ -1,1 +1,16 @@
-//! (being built)
+//! One shard: the engine's state, the journal's frames, and the order between them. Commands are
+//! decided and their records appended; frames go to the lane; what the lane has committed
+//! releases the effects that waited for it. Nothing here waits: whoever owns the shard carries
+//! frames and reads between it and the disk.
+
+mod read_cache;
+mod recover;
+mod segments;
+mod shard;
+mod snapshot;
+mod tail_cache;
+mod writer;
+
+pub use read_cache::Fetch;
+pub use recover::{RecoverError, Recovered, RecoveryReport, Settings, recover};
+pub use shard::{Counters, Shard};

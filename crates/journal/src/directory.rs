@@ -1,0 +1,141 @@
+//! The data directory: one process at a time, one format, a fixed number of shards.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "the lock and the format file are the real disk's"
+)]
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::fault::Fault;
+
+const FORMAT: u32 = 1;
+const FIRST_LINE: &str = "sennit data directory";
+const SEGMENT_BYTES_MIN: u64 = 16 << 10;
+
+/// What is fixed when a data directory is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectorySettings {
+    /// How many shards, each with a lane.
+    pub shards: u32,
+    /// How long a segment is, in bytes.
+    pub segment_bytes: u64,
+    /// A random number: files of another directory are known by it.
+    pub incarnation: u64,
+}
+
+/// A data directory that is locked for this process until it is dropped.
+#[derive(Debug)]
+pub struct DataDirectory {
+    path: PathBuf,
+    settings: DirectorySettings,
+    _lock: File,
+}
+
+impl DataDirectory {
+    /// Opens a data directory, or makes one with the `wanted` settings. What a directory was made
+    /// with stands over what is wanted.
+    ///
+    /// # Errors
+    /// [`Fault::InUse`] if another process has it, [`Fault::NewerFormat`],
+    /// [`Fault::NotADataDirectory`], or [`Fault::Io`] with the path.
+    pub fn open(path: &Path, wanted: DirectorySettings) -> Result<Self, Fault> {
+        fs::create_dir_all(path).map_err(Fault::io("create the directory", path))?;
+        let lock_path = path.join("LOCK");
+        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path);
+        let lock = lock.map_err(Fault::io("open", &lock_path))?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| {
+            if error == rustix::io::Errno::WOULDBLOCK {
+                return Fault::InUse { path: path.to_owned() };
+            }
+            Fault::io("lock", &lock_path)(error.into())
+        })?;
+        let format_path = path.join("FORMAT");
+        let settings = match fs::read_to_string(&format_path) {
+            Ok(text) => parse(&text, path)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                refuse_foreign_files(path)?;
+                write(&wanted, path, &format_path)?;
+                wanted
+            }
+            Err(error) => return Err(Fault::io("read", &format_path)(error)),
+        };
+        Ok(Self { path: path.to_owned(), settings, _lock: lock })
+    }
+
+    /// What the directory was made with.
+    #[must_use]
+    pub fn settings(&self) -> &DirectorySettings {
+        &self.settings
+    }
+
+    /// Where the lane of a shard lies.
+    #[must_use]
+    pub fn lane_directory(&self, shard: u32) -> PathBuf {
+        self.path.join(format!("lane-{shard}"))
+    }
+}
+
+/// A directory that holds something and has no format file is somebody else's.
+fn refuse_foreign_files(path: &Path) -> Result<(), Fault> {
+    for entry in fs::read_dir(path).map_err(Fault::io("list", path))? {
+        let name = entry.map_err(Fault::io("list", path))?.file_name();
+        if name != "LOCK" && name != "FORMAT.new" {
+            let reason = format!("it has no FORMAT file but holds {}", name.display());
+            return Err(Fault::NotADataDirectory { path: path.to_owned(), reason });
+        }
+    }
+    Ok(())
+}
+
+fn write(settings: &DirectorySettings, path: &Path, format_path: &Path) -> Result<(), Fault> {
+    let DirectorySettings { shards, segment_bytes, incarnation } = settings;
+    let text = format!(
+        "{FIRST_LINE}\nformat = {FORMAT}\nshards = {shards}\nsegment_bytes = {segment_bytes}\n\
+         incarnation = {incarnation}\n"
+    );
+    let new = path.join("FORMAT.new");
+    let written = File::create(&new).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    });
+    written.map_err(Fault::io("write", &new))?;
+    fs::rename(&new, format_path).map_err(Fault::io("rename", &new))?;
+    let synced = File::open(path).and_then(|directory| directory.sync_all());
+    synced.map_err(Fault::io("sync", path))
+}
+
+fn parse(text: &str, path: &Path) -> Result<DirectorySettings, Fault> {
+    let not = |reason: String| Fault::NotADataDirectory { path: path.to_owned(), reason };
+    let mut lines = text.lines();
+    if lines.next() != Some(FIRST_LINE) {
+        return Err(not(format!("its FORMAT file does not begin with {FIRST_LINE:?}")));
+    }
+    let mut field = |name: &str| -> Result<u64, Fault> {
+        let line = lines.next().unwrap_or_default();
+        let value = line.split_once(" = ").filter(|(key, _)| *key == name).map(|(_, value)| value);
+        let number = value.and_then(|value| value.parse().ok());
+        number.ok_or_else(|| not(format!("its FORMAT file says {line:?} where {name} belongs")))
+    };
+    let format = u32::try_from(field("format")?).unwrap_or(u32::MAX);
+    if format > FORMAT {
+        return Err(Fault::NewerFormat { path: path.to_owned(), found: format, known: FORMAT });
+    }
+    let shards = field("shards")?;
+    let segment_bytes = field("segment_bytes")?;
+    let incarnation = field("incarnation")?;
+    let shards = u32::try_from(shards).ok().filter(|shards| (1..=1024).contains(shards));
+    let Some(shards) = shards else {
+        return Err(not("its number of shards is not 1 to 1024".into()));
+    };
+    if segment_bytes < SEGMENT_BYTES_MIN || segment_bytes % 4096 != 0 {
+        return Err(not(format!("a segment of {segment_bytes} bytes is not possible")));
+    }
+    Ok(DirectorySettings { shards, segment_bytes, incarnation })
+}

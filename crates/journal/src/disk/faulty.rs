@@ -1,0 +1,314 @@
+//! A disk that does what disks do at their worst, as a seed tells it to: it loses, tears and
+//! reorders what was not synced, fails syncs and then forgets, runs full, rots.
+//!
+//! It keeps two images of each file: what the system's cache holds and what the platter holds, by
+//! sector. A sync copies the one to the other; a crash decides for each unsynced sector by itself.
+//! Source of the model: Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014, and
+//! Rebello et al., "Can Applications Recover from fsync Failures?", ATC 2020.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet},
+    io,
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+
+use super::{Disk, DiskFile};
+
+const SECTOR_BYTES: usize = 512;
+
+/// How often things go wrong, each in parts of a thousand; all 0 by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FaultPlan {
+    /// A sync fails, and the sectors it was to make durable are forgotten by the cache's books:
+    /// the next sync succeeds without them.
+    pub sync_fails: u32,
+    /// A write fails after a part of it was done.
+    pub write_fails: u32,
+    /// A read fails.
+    pub read_fails: u32,
+    /// In a crash, an unsynced sector reaches the platter all the same.
+    pub crash_keeps: u32,
+    /// In a crash, an unsynced sector reaches the platter as noise.
+    pub crash_tears: u32,
+    /// The disk holds at most so many bytes; 0 for no limit.
+    pub capacity_bytes: u64,
+    /// The call of this number fails (writes, syncs and reads count); 0 for none.
+    pub failing_call: u64,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Image {
+    cached: Vec<u8>,
+    platter: Vec<u8>,
+    dirty: BTreeSet<usize>,
+    /// Whether its directory entry is durable.
+    entered: bool,
+}
+
+#[derive(Debug)]
+struct State {
+    random: u64,
+    plan: FaultPlan,
+    directories: BTreeSet<PathBuf>,
+    files: BTreeMap<PathBuf, Image>,
+    calls: u64,
+    /// Counts crashes: handles opened before the last one are dead.
+    life: u64,
+}
+
+impl State {
+    /// SplitMix64 (Steele, Lea & Flood, OOPSLA 2014).
+    fn next_random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.random;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn chance(&mut self, per_mille: u32) -> bool {
+        per_mille > 0 && self.next_random() % 1000 < u64::from(per_mille)
+    }
+
+    fn fails(&mut self, per_mille: u32) -> bool {
+        self.calls += 1;
+        self.chance(per_mille) || self.calls == self.plan.failing_call
+    }
+
+    fn used_bytes(&self) -> u64 {
+        self.files.values().map(|image| image.cached.len() as u64).sum()
+    }
+}
+
+/// A disk with faults, shared by its clones.
+#[derive(Clone, Debug)]
+pub struct FaultyDisk {
+    state: Rc<RefCell<State>>,
+}
+
+/// A file of a [`FaultyDisk`]. After a crash it only returns errors.
+#[derive(Debug)]
+pub struct FaultyFile {
+    state: Rc<RefCell<State>>,
+    path: PathBuf,
+    life: u64,
+}
+
+impl FaultyDisk {
+    /// An empty disk whose every accident follows from `seed` and `plan`.
+    #[must_use]
+    pub fn new(seed: u64, plan: FaultPlan) -> Self {
+        let state = State {
+            random: seed,
+            plan,
+            directories: BTreeSet::new(),
+            files: BTreeMap::new(),
+            calls: 0,
+            life: 0,
+        };
+        Self { state: Rc::new(RefCell::new(state)) }
+    }
+
+    /// Changes what goes wrong from now on.
+    pub fn set_plan(&self, plan: FaultPlan) {
+        self.state.borrow_mut().plan = plan;
+    }
+
+    /// How many writes, syncs and reads there were.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.state.borrow().calls
+    }
+
+    /// The power goes: of what was not synced each sector is kept, torn or lost by itself, files
+    /// whose directory was not synced are kept or gone, and open files are dead.
+    pub fn crash(&self) {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        state.life += 1;
+        let plan = state.plan;
+        let mut files = std::mem::take(&mut state.files);
+        files.retain(|_, image| image.entered || state.chance(plan.crash_keeps));
+        for image in files.values_mut() {
+            image.platter.resize(image.cached.len(), 0);
+            for sector in std::mem::take(&mut image.dirty) {
+                let start = sector * SECTOR_BYTES;
+                let end = (start + SECTOR_BYTES).min(image.platter.len());
+                if state.chance(plan.crash_keeps) {
+                    image.platter[start..end].copy_from_slice(&image.cached[start..end]);
+                } else if state.chance(plan.crash_tears) {
+                    for byte in &mut image.platter[start..end] {
+                        *byte = state.next_random() as u8;
+                    }
+                }
+            }
+            image.cached.clone_from(&image.platter);
+            image.entered = true;
+        }
+        state.files = files;
+    }
+
+    /// Flips a bit of a file, on the platter and in the cache.
+    ///
+    /// # Panics
+    /// If there is no such byte.
+    pub fn rot(&self, path: &Path, byte: usize, bit: u8) {
+        let mut state = self.state.borrow_mut();
+        let image = state.files.get_mut(path).expect("the file is there");
+        image.cached[byte] ^= 1 << (bit % 8);
+        image.platter[byte] ^= 1 << (bit % 8);
+    }
+
+    /// The names and lengths of all files.
+    #[must_use]
+    pub fn files(&self) -> Vec<(PathBuf, usize)> {
+        let state = self.state.borrow();
+        state.files.iter().map(|(path, image)| (path.clone(), image.cached.len())).collect()
+    }
+
+    fn file(&self, path: &Path) -> io::Result<FaultyFile> {
+        let state = self.state.borrow();
+        if !state.files.contains_key(path) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(FaultyFile { state: self.state.clone(), path: path.to_owned(), life: state.life })
+    }
+}
+
+fn broken() -> io::Error {
+    io::Error::from_raw_os_error(rustix::io::Errno::IO.raw_os_error())
+}
+
+impl Disk for FaultyDisk {
+    type File = FaultyFile;
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        self.state.borrow_mut().directories.extend(path.ancestors().map(Path::to_owned));
+        Ok(())
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let state = self.state.borrow();
+        if !state.directories.contains(directory) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let inside = state.files.keys().filter(|path| path.parent() == Some(directory));
+        Ok(inside.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned())).collect())
+    }
+
+    fn create(&self, path: &Path) -> io::Result<FaultyFile> {
+        {
+            let mut state = self.state.borrow_mut();
+            if !path.parent().is_some_and(|parent| state.directories.contains(parent)) {
+                return Err(io::ErrorKind::NotFound.into());
+            }
+            if state.files.contains_key(path) {
+                return Err(io::ErrorKind::AlreadyExists.into());
+            }
+            state.files.insert(path.to_owned(), Image::default());
+        }
+        self.file(path)
+    }
+
+    fn open_to_read(&self, path: &Path) -> io::Result<FaultyFile> {
+        self.file(path)
+    }
+
+    fn open_to_write(&self, path: &Path) -> io::Result<FaultyFile> {
+        self.file(path)
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        let mut state = self.state.borrow_mut();
+        let plan = state.plan;
+        if state.fails(plan.sync_fails) {
+            return Err(broken());
+        }
+        for (path, image) in &mut state.files {
+            if path.parent() == Some(directory) {
+                image.entered = true;
+            }
+        }
+        Ok(())
+    }
+
+    fn available_bytes(&self, _: &Path) -> io::Result<u64> {
+        let state = self.state.borrow();
+        match state.plan.capacity_bytes {
+            0 => Ok(u64::MAX),
+            capacity => Ok(capacity.saturating_sub(state.used_bytes())),
+        }
+    }
+}
+
+impl DiskFile for FaultyFile {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let mut state = self.state.borrow_mut();
+        if state.life != self.life {
+            return Err(broken());
+        }
+        let plan = state.plan;
+        let fails = state.fails(plan.write_fails);
+        let offset = usize::try_from(offset).map_err(io::Error::other)?;
+        let written =
+            if fails { state.next_random() as usize % (bytes.len() + 1) } else { bytes.len() };
+        let end = offset + written;
+        let used = state.used_bytes();
+        let image = state.files.get_mut(&self.path).ok_or(io::ErrorKind::NotFound)?;
+        let grows = end.saturating_sub(image.cached.len()) as u64;
+        if plan.capacity_bytes > 0 && grows > 0 && used + grows > plan.capacity_bytes {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if image.cached.len() < end {
+            image.cached.resize(end, 0);
+        }
+        image.cached[offset..end].copy_from_slice(&bytes[..written]);
+        if written > 0 {
+            image.dirty.extend(offset / SECTOR_BYTES..=(end - 1) / SECTOR_BYTES);
+        }
+        if fails { Err(broken()) } else { Ok(()) }
+    }
+
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut state = self.state.borrow_mut();
+        let plan = state.plan;
+        if state.life != self.life || state.fails(plan.read_fails) {
+            return Err(broken());
+        }
+        let image = state.files.get(&self.path).ok_or(io::ErrorKind::NotFound)?;
+        let offset = usize::try_from(offset).map_err(io::Error::other)?;
+        let from = image.cached.get(offset..offset + bytes.len());
+        bytes.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.state.borrow_mut();
+        if state.life != self.life {
+            return Err(broken());
+        }
+        let plan = state.plan;
+        let fails = state.fails(plan.sync_fails);
+        let image = state.files.get_mut(&self.path).ok_or(io::ErrorKind::NotFound)?;
+        image.platter.resize(image.cached.len(), 0);
+        let dirty = std::mem::take(&mut image.dirty);
+        if fails {
+            // The books say clean, the platter says otherwise.
+            return Err(broken());
+        }
+        for sector in dirty {
+            let start = sector * SECTOR_BYTES;
+            let end = (start + SECTOR_BYTES).min(image.cached.len());
+            image.platter[start..end].copy_from_slice(&image.cached[start..end]);
+        }
+        Ok(())
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        let state = self.state.borrow();
+        let image = state.files.get(&self.path).ok_or(io::ErrorKind::NotFound)?;
+        Ok(image.cached.len() as u64)
+    }
+}

@@ -1,0 +1,118 @@
+//! The real disk.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "this is the one place where the journal meets the file system"
+)]
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::Path,
+};
+
+use rustix::fs::{OFlags, fdatasync, statvfs};
+
+use super::{Disk, DiskFile};
+use crate::format::BLOCK_BYTES;
+
+/// How segments are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Access {
+    /// Past the system's cache where the file system can, through it elsewhere.
+    #[default]
+    Auto,
+    /// Past the system's cache, or not at all.
+    Direct,
+    /// Through the system's cache.
+    Buffered,
+}
+
+/// The disk of this machine.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RealDisk {
+    access: Access,
+}
+
+impl RealDisk {
+    /// The disk, written in this way.
+    #[must_use]
+    pub fn new(access: Access) -> Self {
+        Self { access }
+    }
+}
+
+impl Disk for RealDisk {
+    type File = File;
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file()
+                && let Ok(name) = entry.file_name().into_string()
+            {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn create(&self, path: &Path) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).create_new(true).open(path)
+    }
+
+    fn open_to_read(&self, path: &Path) -> io::Result<File> {
+        File::open(path)
+    }
+
+    fn open_to_write(&self, path: &Path) -> io::Result<File> {
+        let buffered = || OpenOptions::new().read(true).write(true).open(path);
+        let direct = || {
+            let flags = i32::try_from(OFlags::DIRECT.bits()).map_err(io::Error::other)?;
+            OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
+        };
+        match self.access {
+            Access::Buffered => buffered(),
+            Access::Direct => direct(),
+            Access::Auto => match direct() {
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => buffered(),
+                opened => opened,
+            },
+        }
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        File::open(directory)?.sync_all()
+    }
+
+    fn available_bytes(&self, directory: &Path) -> io::Result<u64> {
+        let stat = statvfs(directory)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+}
+
+impl DiskFile for File {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        debug_assert!(offset.is_multiple_of(BLOCK_BYTES as u64));
+        self.write_all_at(bytes, offset)
+    }
+
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        self.read_exact_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(fdatasync(self)?)
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+}

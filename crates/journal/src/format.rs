@@ -1,0 +1,188 @@
+//! The bytes of segment headers, frame headers and record headers. FORMAT.md is their page. All
+//! numbers are little-endian.
+
+use crc_fast::{CrcAlgorithm, checksum};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::position::Position;
+
+/// Everything on disk begins and ends on a multiple of this.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// The format this program writes, and the newest it reads.
+pub const FORMAT_VERSION: u16 = 1;
+
+/// A frame's header.
+pub(crate) const FRAME_HEADER_BYTES: usize = 64;
+/// A record's header.
+pub(crate) const RECORD_HEADER_BYTES: usize = 8;
+
+const SEGMENT_MAGIC: [u8; 8] = *b"SENNITSG";
+const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"SNFR");
+const SEGMENT_CHECKED_BYTES: usize = 64;
+
+pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
+    // CRC-32C fits 32 bits; the library returns every width as u64.
+    checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut number = [0; 4];
+    number.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(number)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut number = [0; 8];
+    number.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(number)
+}
+
+/// The first block of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentHeader {
+    pub(crate) version: u16,
+    pub(crate) lane: u32,
+    pub(crate) segment: u64,
+    pub(crate) segment_bytes: u64,
+    pub(crate) incarnation: u64,
+    pub(crate) generation: u32,
+    /// Where the log validly ended before this segment.
+    pub(crate) previous_end: Position,
+    /// Where a replay had to begin when the segment was opened.
+    pub(crate) replay_from: Position,
+}
+
+impl SegmentHeader {
+    /// Writes the header into `block`, whose first [`BLOCK_BYTES`] it fills.
+    pub(crate) fn encode(&self, block: &mut [u8]) {
+        let block = &mut block[..BLOCK_BYTES];
+        block.fill(0);
+        block[..8].copy_from_slice(&SEGMENT_MAGIC);
+        block[8..10].copy_from_slice(&self.version.to_le_bytes());
+        block[10..12].copy_from_slice(&(SEGMENT_CHECKED_BYTES as u16 + 4).to_le_bytes());
+        block[12..16].copy_from_slice(&self.lane.to_le_bytes());
+        block[16..24].copy_from_slice(&self.segment.to_le_bytes());
+        block[24..32].copy_from_slice(&self.segment_bytes.to_le_bytes());
+        block[32..40].copy_from_slice(&self.incarnation.to_le_bytes());
+        block[40..44].copy_from_slice(&self.generation.to_le_bytes());
+        block[48..56].copy_from_slice(&self.previous_end.0.to_le_bytes());
+        block[56..64].copy_from_slice(&self.replay_from.0.to_le_bytes());
+        let checksum = crc32c(&block[..SEGMENT_CHECKED_BYTES]);
+        block[64..68].copy_from_slice(&checksum.to_le_bytes());
+    }
+
+    /// The header in `block`, or `None` if there is none that is whole. A header of a newer format
+    /// is returned with its version and nothing else to be trusted.
+    pub(crate) fn decode(block: &[u8]) -> Option<Self> {
+        if block.len() < BLOCK_BYTES || block[..8] != SEGMENT_MAGIC {
+            return None;
+        }
+        if crc32c(&block[..SEGMENT_CHECKED_BYTES]) != u32_at(block, 64) {
+            return None;
+        }
+        Some(Self {
+            version: u16::from_le_bytes([block[8], block[9]]),
+            lane: u32_at(block, 12),
+            segment: u64_at(block, 16),
+            segment_bytes: u64_at(block, 24),
+            incarnation: u64_at(block, 32),
+            generation: u32_at(block, 40),
+            previous_end: Position(u64_at(block, 48)),
+            replay_from: Position(u64_at(block, 56)),
+        })
+    }
+
+    /// What the first frame of the segment chains to.
+    pub(crate) fn chain(&self) -> u64 {
+        let mut block = [0; BLOCK_BYTES];
+        self.encode(&mut block);
+        xxh3_64(&block[..SEGMENT_CHECKED_BYTES])
+    }
+}
+
+/// The header of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FrameHeader {
+    pub(crate) body_crc: u32,
+    /// Bytes of the body, before padding.
+    pub(crate) body_len: u32,
+    pub(crate) position: Position,
+    pub(crate) incarnation: u64,
+    /// Everything before this was durable when the frame was sealed.
+    pub(crate) durable: Position,
+    /// The XXH3 of the frame header before this one, or of the segment header.
+    pub(crate) chain: u64,
+    pub(crate) generation: u32,
+    pub(crate) record_count: u32,
+}
+
+impl FrameHeader {
+    /// Writes the header into the first [`FRAME_HEADER_BYTES`] of `frame`, and returns what the
+    /// next frame chains to.
+    pub(crate) fn encode(&self, frame: &mut [u8]) -> u64 {
+        let header = &mut frame[..FRAME_HEADER_BYTES];
+        header.fill(0);
+        header[..4].copy_from_slice(&FRAME_MAGIC.to_le_bytes());
+        header[8..12].copy_from_slice(&self.body_crc.to_le_bytes());
+        header[12..16].copy_from_slice(&self.body_len.to_le_bytes());
+        header[16..24].copy_from_slice(&self.position.0.to_le_bytes());
+        header[24..32].copy_from_slice(&self.incarnation.to_le_bytes());
+        header[32..40].copy_from_slice(&self.durable.0.to_le_bytes());
+        header[40..48].copy_from_slice(&self.chain.to_le_bytes());
+        header[48..52].copy_from_slice(&self.generation.to_le_bytes());
+        header[52..56].copy_from_slice(&self.record_count.to_le_bytes());
+        let checksum = crc32c(&header[8..]);
+        header[4..8].copy_from_slice(&checksum.to_le_bytes());
+        xxh3_64(header)
+    }
+
+    /// The header at the start of `bytes`, and what the next frame chains to; `None` if there is
+    /// no whole one.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<(Self, u64)> {
+        let header = bytes.get(..FRAME_HEADER_BYTES)?;
+        if u32_at(header, 0) != FRAME_MAGIC || crc32c(&header[8..]) != u32_at(header, 4) {
+            return None;
+        }
+        let decoded = Self {
+            body_crc: u32_at(header, 8),
+            body_len: u32_at(header, 12),
+            position: Position(u64_at(header, 16)),
+            incarnation: u64_at(header, 24),
+            durable: Position(u64_at(header, 32)),
+            chain: u64_at(header, 40),
+            generation: u32_at(header, 48),
+            record_count: u32_at(header, 52),
+        };
+        Some((decoded, xxh3_64(header)))
+    }
+
+    /// Bytes the whole frame takes on disk.
+    pub(crate) fn frame_bytes(&self) -> usize {
+        (FRAME_HEADER_BYTES + self.body_len as usize).next_multiple_of(BLOCK_BYTES)
+    }
+}
+
+/// Bytes a record of `body_len` takes in a frame.
+pub(crate) fn record_bytes(body_len: usize) -> usize {
+    RECORD_HEADER_BYTES + body_len.next_multiple_of(8)
+}
+
+/// Walks the records of a frame's body: `(kind, start of the body, end of the body)`. `None`
+/// stands for a record that does not end where it should.
+pub(crate) fn records(body: &[u8]) -> impl Iterator<Item = Option<(u8, usize, usize)>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        if at == body.len() {
+            return None;
+        }
+        let header = body.get(at..at + RECORD_HEADER_BYTES);
+        let found = header.and_then(|header| {
+            let (start, len) = (at + RECORD_HEADER_BYTES, u32_at(header, 0) as usize);
+            let next = at + record_bytes(len);
+            (next <= body.len()).then_some((header[4], start, start + len, next))
+        });
+        at = found.map_or(body.len(), |(_, _, _, next)| next);
+        Some(found.map(|(kind, start, end, _)| (kind, start, end)))
+    })
+}

@@ -1,0 +1,271 @@
+//! Records gathered into frames. The builder knows where each record will lie before anything is
+//! written, because it alone decides where frames and segments end.
+
+use std::fmt;
+
+use bytes::Bytes;
+
+use crate::{
+    block::Blocks,
+    format::{
+        BLOCK_BYTES, FORMAT_VERSION, FRAME_HEADER_BYTES, FrameHeader, RECORD_HEADER_BYTES,
+        SegmentHeader, crc32c, record_bytes,
+    },
+    lane::LaneConfig,
+    position::Position,
+};
+
+/// A frame is sealed when the next record would make it longer than this. A longer record gets a
+/// frame of its own.
+pub const FRAME_TARGET_BYTES: usize = 1 << 20;
+
+/// Blocks a new frame has room for: what a commit holds at low load.
+const FIRST_BLOCKS: usize = 4;
+
+/// A sealed frame: whole blocks, to be written at `position`. Cloning shares the bytes.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// Where its first byte lies. The first frame of a segment has the segment's header in front.
+    pub position: Position,
+    /// What to write.
+    pub bytes: Bytes,
+    /// Where it ends.
+    pub end: Position,
+    /// Whether a segment begins with it.
+    pub first_of_segment: bool,
+}
+
+/// Why a record was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PushError {
+    /// The frame has to be sealed first.
+    #[error("the frame is full")]
+    Full,
+    /// No frame can hold it.
+    #[error("a record of {length} bytes does not fit a segment, which takes {limit}")]
+    TooLarge {
+        /// The record's length in bytes.
+        length: usize,
+        /// The longest a segment can take.
+        limit: usize,
+    },
+}
+
+/// Gathers records and seals them into frames.
+pub struct FrameBuilder {
+    config: LaneConfig,
+    generation: u32,
+    durable: Position,
+    replay_from: Position,
+    chain: u64,
+    /// Where the next frame begins, if nothing makes it begin in the next segment.
+    next: Position,
+    /// Where the last sealed frame ended.
+    last_end: Position,
+    blocks: Blocks,
+    /// Bytes used in `blocks`; 0 while nothing gathers.
+    used: usize,
+    /// Where in `blocks` the frame's header lies: behind the segment's header if there is one.
+    header_at: usize,
+    start: Position,
+    record_count: u32,
+}
+
+impl fmt::Debug for FrameBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FrameBuilder")
+            .field("next", &self.next)
+            .field("used", &self.used)
+            .field("record_count", &self.record_count)
+            .finish_non_exhaustive()
+    }
+}
+
+impl FrameBuilder {
+    /// A builder whose first frame begins segment `segment`, after a log that ended at `end`.
+    pub(crate) fn new(
+        config: LaneConfig,
+        generation: u32,
+        segment: u64,
+        end: Position,
+        replay_from: Position,
+    ) -> Self {
+        Self {
+            generation,
+            durable: end,
+            replay_from,
+            chain: 0,
+            next: Position(segment * config.segment_bytes),
+            last_end: end,
+            blocks: Blocks::zeroed(FIRST_BLOCKS),
+            used: 0,
+            header_at: 0,
+            start: end,
+            record_count: 0,
+            config,
+        }
+    }
+
+    /// Which life of the lane this is.
+    #[must_use]
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Whether nothing gathers.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.used == 0
+    }
+
+    /// Everything pushed so far ends here or before: once the lane has committed this far, it is
+    /// all durable.
+    #[must_use]
+    pub fn end(&self) -> Position {
+        if self.is_empty() {
+            return self.last_end;
+        }
+        self.start.plus((self.used - self.header_at) as u64)
+    }
+
+    /// Where the frame begins that gathers, or the last one if nothing does.
+    #[must_use]
+    pub fn frame_start(&self) -> Position {
+        self.start
+    }
+
+    /// Frames sealed from now on say that everything before `position` is durable.
+    pub fn durable(&mut self, position: Position) {
+        self.durable = position;
+    }
+
+    /// Segments opened from now on say that a replay begins at `position`, where a frame begins.
+    pub fn replay_from(&mut self, position: Position) {
+        self.replay_from = position;
+    }
+
+    /// Leaves the rest of the segment empty: the next frame begins a new one.
+    ///
+    /// # Panics
+    /// If a frame gathers: it has its place already.
+    pub fn turn_segment(&mut self) {
+        assert!(self.is_empty(), "the frame that gathers has its place");
+        let segment_bytes = self.config.segment_bytes;
+        if self.next.in_segment(segment_bytes) != 0 {
+            self.next = Position((self.next.segment(segment_bytes) + 1) * segment_bytes);
+        }
+    }
+
+    /// Takes a record whose body is `parts` one after the other, and says where the body lies.
+    ///
+    /// # Errors
+    /// [`PushError::Full`] if [`FrameBuilder::seal`] has to be called first;
+    /// [`PushError::TooLarge`] if no segment can hold it.
+    pub fn push(&mut self, kind: u8, parts: &[&[u8]]) -> Result<Position, PushError> {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        let needed = record_bytes(length);
+        let segment_bytes = self.config.segment_bytes;
+        let limit = segment_bytes as usize - BLOCK_BYTES - FRAME_HEADER_BYTES;
+        let body_len = u32::try_from(length).ok().filter(|_| needed <= limit);
+        let Some(body_len) = body_len else {
+            return Err(PushError::TooLarge { length, limit: limit - RECORD_HEADER_BYTES });
+        };
+        if self.is_empty() {
+            self.begin(needed);
+        } else {
+            let frame = self.used - self.header_at + needed;
+            let fits = self.start.in_segment(segment_bytes) + frame as u64 <= segment_bytes;
+            if frame > FRAME_TARGET_BYTES || !fits {
+                return Err(PushError::Full);
+            }
+        }
+        self.blocks.grow(self.used + needed);
+        let body_at = self.used + RECORD_HEADER_BYTES;
+        let bytes = self.blocks.as_mut();
+        bytes[self.used..self.used + 4].copy_from_slice(&body_len.to_le_bytes());
+        bytes[self.used + 4..body_at].copy_from_slice(&[kind, 0, 0, 0]);
+        let mut at = body_at;
+        for part in parts {
+            bytes[at..at + part.len()].copy_from_slice(part);
+            at += part.len();
+        }
+        let next = self.used + needed;
+        bytes[at..next].fill(0);
+        self.used = next;
+        self.record_count += 1;
+        Ok(self.start.plus((body_at - self.header_at) as u64))
+    }
+
+    /// Begins a frame with room for `needed` bytes of body, in the next segment if this one has
+    /// too little left.
+    fn begin(&mut self, needed: usize) {
+        let segment_bytes = self.config.segment_bytes;
+        let at = self.next.in_segment(segment_bytes);
+        if at != 0 && at + (FRAME_HEADER_BYTES + needed) as u64 > segment_bytes {
+            self.turn_segment();
+        }
+        self.header_at = 0;
+        self.start = self.next;
+        if self.next.in_segment(segment_bytes) == 0 {
+            let header = SegmentHeader {
+                version: FORMAT_VERSION,
+                lane: self.config.lane,
+                segment: self.next.segment(segment_bytes),
+                segment_bytes,
+                incarnation: self.config.incarnation,
+                generation: self.generation,
+                previous_end: self.last_end,
+                replay_from: self.replay_from,
+            };
+            header.encode(self.blocks.as_mut());
+            self.chain = header.chain();
+            self.header_at = BLOCK_BYTES;
+            self.start = self.next.plus(BLOCK_BYTES as u64);
+        }
+        self.used = self.header_at + FRAME_HEADER_BYTES;
+        self.record_count = 0;
+    }
+
+    /// Seals what has gathered; `None` if nothing has.
+    pub fn seal(&mut self) -> Option<Frame> {
+        if self.is_empty() {
+            return None;
+        }
+        let length = self.used.next_multiple_of(BLOCK_BYTES);
+        self.blocks.grow(length);
+        let frame = &mut self.blocks.as_mut()[..length];
+        frame[self.used..].fill(0);
+        let body = self.header_at + FRAME_HEADER_BYTES..self.used;
+        let header = FrameHeader {
+            body_crc: crc32c(&frame[body.clone()]),
+            body_len: u32::try_from(body.len()).expect("a frame is limited far below 4 GiB"),
+            position: self.start,
+            incarnation: self.config.incarnation,
+            durable: self.durable,
+            chain: self.chain,
+            generation: self.generation,
+            record_count: self.record_count,
+        };
+        self.chain = header.encode(&mut frame[self.header_at..]);
+        // The next frame is likely as long as this one; room for it is had at once.
+        let room = (length / BLOCK_BYTES).clamp(FIRST_BLOCKS, FRAME_TARGET_BYTES / BLOCK_BYTES + 1);
+        let blocks = std::mem::replace(&mut self.blocks, Blocks::zeroed(room));
+        let first_of_segment = self.header_at != 0;
+        let position = Position(self.start.0 - self.header_at as u64);
+        let bytes = Bytes::from_owner(blocks).slice(..length);
+        self.used = 0;
+        self.next = position.plus(length as u64);
+        self.last_end = self.next;
+        Some(Frame { position, bytes, end: self.next, first_of_segment })
+    }
+
+    /// Seals a frame without records, which only says what is durable.
+    ///
+    /// # Panics
+    /// If a frame gathers.
+    pub fn seal_mark(&mut self) -> Frame {
+        assert!(self.is_empty(), "the frame that gathers is sealed first");
+        self.begin(0);
+        self.seal().expect("a frame was begun")
+    }
+}

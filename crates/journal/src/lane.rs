@@ -1,0 +1,138 @@
+//! The lane: writes frames into slots and syncs them. One lane, one writer, one order.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    path::PathBuf,
+};
+
+use crate::{
+    disk::{Disk, DiskFile},
+    fault::Fault,
+    frame::Frame,
+    position::Position,
+    slot::Slot,
+};
+
+/// What a lane is told. The same for its whole life.
+#[derive(Clone, Debug)]
+pub struct LaneConfig {
+    /// Where its slots lie.
+    pub directory: PathBuf,
+    /// Its number.
+    pub lane: u32,
+    /// How long a segment is: a multiple of 4096, at least 16 KiB.
+    pub segment_bytes: u64,
+    /// A random number drawn when the data directory was made: files of another directory are
+    /// known by it.
+    pub incarnation: u64,
+}
+
+/// Writes frames and syncs them.
+#[derive(Debug)]
+pub struct Lane<D: Disk> {
+    disk: D,
+    config: LaneConfig,
+    /// The slots of the segments in use.
+    segments: BTreeMap<u64, Slot>,
+    spare: VecDeque<Slot>,
+    current: Option<(u64, PathBuf, D::File)>,
+    fenced: bool,
+}
+
+impl<D: Disk> Lane<D> {
+    pub(crate) fn new(
+        disk: D,
+        config: LaneConfig,
+        segments: BTreeMap<u64, Slot>,
+        spare: VecDeque<Slot>,
+    ) -> Self {
+        Self { disk, config, segments, spare, current: None, fenced: false }
+    }
+
+    /// Writes `frames`, which follow each other, and syncs them; returns where they end: all of the
+    /// log before that is durable now.
+    ///
+    /// # Errors
+    /// [`Fault::NoSpareSlot`] before anything was written. After any other fault the lane is
+    /// fenced: what it wrote last may be durable or not, and it writes no more.
+    pub fn append(&mut self, frames: &[Frame]) -> Result<Position, Fault> {
+        if self.fenced {
+            return Err(Fault::Fenced);
+        }
+        let begins = frames.iter().filter(|frame| frame.first_of_segment);
+        if let Some(frame) = begins.clone().nth(self.spare.len()) {
+            let segment = frame.position.segment(self.config.segment_bytes);
+            return Err(Fault::NoSpareSlot { segment });
+        }
+        let written = self.write(frames);
+        self.fenced = written.is_err();
+        written
+    }
+
+    fn write(&mut self, frames: &[Frame]) -> Result<Position, Fault> {
+        let mut end = Position::default();
+        for frame in frames {
+            if frame.first_of_segment {
+                // The new segment says where the log ended before it; that has to be true first.
+                self.sync()?;
+                self.open_segment(frame.position.segment(self.config.segment_bytes))?;
+            }
+            let (segment, path, file) =
+                self.current.as_ref().expect("the first frame of a life begins a segment");
+            assert_eq!(*segment, frame.position.segment(self.config.segment_bytes));
+            let at = frame.position.in_segment(self.config.segment_bytes);
+            file.write_at(&frame.bytes, at).map_err(Fault::io("write", path))?;
+            end = frame.end;
+        }
+        self.sync()?;
+        Ok(end)
+    }
+
+    fn sync(&self) -> Result<(), Fault> {
+        match &self.current {
+            Some((_, path, file)) => file.sync().map_err(Fault::io("sync", path)),
+            None => Ok(()),
+        }
+    }
+
+    fn open_segment(&mut self, segment: u64) -> Result<(), Fault> {
+        let slot = self.spare.pop_front().expect("counted before writing");
+        let file = self.disk.open_to_write(&slot.path).map_err(Fault::io("open", &slot.path))?;
+        self.current = Some((segment, slot.path.clone(), file));
+        self.segments.insert(segment, slot);
+        Ok(())
+    }
+
+    /// Takes a slot for a segment to come.
+    pub fn add_spare(&mut self, slot: Slot) {
+        self.spare.push_back(slot);
+    }
+
+    /// Nobody needs this segment any more: its slot is spare.
+    ///
+    /// # Panics
+    /// If the segment is being written.
+    pub fn release(&mut self, segment: u64) {
+        assert_ne!(self.current.as_ref().map(|held| held.0), Some(segment), "being written");
+        if let Some(slot) = self.segments.remove(&segment) {
+            self.spare.push_back(slot);
+        }
+    }
+
+    /// Whether this segment lies in a slot.
+    #[must_use]
+    pub fn holds(&self, segment: u64) -> bool {
+        self.segments.contains_key(&segment)
+    }
+
+    /// The segments in use.
+    pub fn segments(&self) -> impl Iterator<Item = u64> {
+        self.segments.keys().copied()
+    }
+
+    /// How many slots are ready for segments to come.
+    #[must_use]
+    pub fn spare_count(&self) -> usize {
+        self.spare.len()
+    }
+}

@@ -1,0 +1,331 @@
+//! Reading a lane back after a stop, whatever stopped it. A torn tail is discarded, because nobody
+//! was told that it was there; damage to what was durable is a fault, because somebody was.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    path::{Path, PathBuf},
+};
+
+use bytes::Bytes;
+
+use crate::{
+    disk::{Disk, DiskFile},
+    fault::Fault,
+    format::{
+        BLOCK_BYTES, FORMAT_VERSION, FRAME_HEADER_BYTES, FrameHeader, SegmentHeader, crc32c,
+        records,
+    },
+    frame::FrameBuilder,
+    lane::{Lane, LaneConfig},
+    position::Position,
+    reader::{Reader, segment_in},
+    slot::{Slot, SlotMaker, slot_number},
+};
+
+/// Bytes of one read of the disk.
+const READ_BYTES: usize = 4 << 20;
+
+/// What is needed to go on after recovery, and what was found.
+#[derive(Debug)]
+pub struct RecoveredEnd<D: Disk> {
+    /// Where the log ends.
+    pub end: Position,
+    /// Where the replay began.
+    pub replay_from: Position,
+    /// Bytes behind the end that were written but never committed.
+    pub torn_bytes: u64,
+    /// Gathers what comes next, in a new segment and a new generation.
+    pub builder: FrameBuilder,
+    /// Writes it.
+    pub lane: Lane<D>,
+    /// Reads what lies in segments.
+    pub reader: Reader<D>,
+    /// Makes more slots.
+    pub slots: SlotMaker<D>,
+}
+
+/// One segment found on disk.
+struct Found<F> {
+    header: SegmentHeader,
+    path: PathBuf,
+    file: F,
+}
+
+/// Opens a lane and gives every record from where the last replay mark says on to `each`, in
+/// order: its kind, the position of its body, and the body. A directory without segments is a new
+/// lane. Nothing is written.
+///
+/// # Errors
+/// [`Fault::Rot`] or [`Fault::MissingSegment`] if something that was durable is not there;
+/// [`Fault::NewerFormat`] or [`Fault::Foreign`] if the slots are not of this lane; what `each`
+/// returns.
+pub fn recover<D: Disk, E: From<Fault>>(
+    disk: &D,
+    config: LaneConfig,
+    mut each: impl FnMut(u8, Position, Bytes) -> Result<(), E>,
+) -> Result<RecoveredEnd<D>, E> {
+    let directory = &config.directory;
+    disk.create_directory(directory).map_err(Fault::io("create", directory))?;
+    let mut segments: BTreeMap<u64, Found<D::File>> = BTreeMap::new();
+    let mut headless = Vec::new();
+    let mut next_slot = 0;
+    for name in disk.list(directory).map_err(Fault::io("list", directory))? {
+        let Some(number) = slot_number(&name) else { continue };
+        let path = directory.join(name);
+        let file = disk.open_to_read(&path).map_err(Fault::io("open", &path))?;
+        if file.length().map_err(Fault::io("measure", &path))? < config.segment_bytes {
+            // A crash came while it was made; the next slot that is made gets its name.
+            continue;
+        }
+        next_slot = next_slot.max(number + 1);
+        match segment_in(&file) {
+            Some(header) => {
+                check_header(&header, &config, &path)?;
+                segments.insert(header.segment, Found { header, path, file });
+            }
+            None => headless.push((path, file)),
+        }
+    }
+    let newest = segments.last_key_value().map(|(_, found)| found.header);
+    for (path, file) in &headless {
+        check_headless(file, path, &config, newest.as_ref())?;
+    }
+    let replay_from = newest.map_or(Position(0), |header| header.replay_from);
+    let mut end = newest.map_or(Position(0), |_| replay_from);
+    let mut torn_bytes = 0;
+    if let Some(newest) = newest {
+        let first = replay_from.segment(config.segment_bytes);
+        for number in first..=newest.segment {
+            let Some(found) = segments.get(&number) else {
+                let path = directory.clone();
+                return Err(Fault::MissingSegment { path, segment: number }.into());
+            };
+            let expected_end = segments.get(&(number + 1)).map(|next| next.header.previous_end);
+            let begin = replay_from.max(Position(number * config.segment_bytes));
+            let mut scan = Scan::new(found, &config, begin);
+            while scan.next_frame(expected_end, &mut each)? {}
+            end = scan.at;
+            torn_bytes = scan.torn_bytes;
+        }
+    }
+    let generation = newest.map_or(1, |header| header.generation + 1);
+    let next_segment = newest.map_or(0, |header| header.segment + 1);
+    let in_use =
+        segments.into_iter().map(|(number, found)| (number, Slot { path: found.path })).collect();
+    let spare: VecDeque<Slot> = headless.into_iter().map(|(path, _)| Slot { path }).collect();
+    let slots = SlotMaker::new(disk.clone(), directory.clone(), config.segment_bytes, next_slot);
+    Ok(RecoveredEnd {
+        end,
+        replay_from,
+        torn_bytes,
+        builder: FrameBuilder::new(config.clone(), generation, next_segment, end, replay_from),
+        lane: Lane::new(disk.clone(), config.clone(), in_use, spare),
+        reader: Reader::new(disk.clone(), config),
+        slots,
+    })
+}
+
+fn check_header(header: &SegmentHeader, config: &LaneConfig, path: &Path) -> Result<(), Fault> {
+    if header.version > FORMAT_VERSION {
+        return Err(Fault::NewerFormat {
+            path: path.to_owned(),
+            found: header.version.into(),
+            known: FORMAT_VERSION.into(),
+        });
+    }
+    for (field, found, expected) in [
+        ("lane", u64::from(header.lane), u64::from(config.lane)),
+        ("segment length", header.segment_bytes, config.segment_bytes),
+        ("incarnation", header.incarnation, config.incarnation),
+    ] {
+        if found != expected {
+            return Err(Fault::Foreign { path: path.to_owned(), field, found, expected });
+        }
+    }
+    Ok(())
+}
+
+/// A slot without a header is spare: new, or torn when its segment was opened. Unless a frame in
+/// it proves that the segment's header was durable once.
+fn check_headless(
+    file: &impl DiskFile,
+    path: &Path,
+    config: &LaneConfig,
+    newest: Option<&SegmentHeader>,
+) -> Result<(), Fault> {
+    let next = newest.map_or(0, |header| header.segment + 1);
+    let start = Position(next * config.segment_bytes);
+    let generation = newest.map_or(1, |header| header.generation);
+    let proof = |header: &FrameHeader| {
+        header.position >= start && header.generation >= generation && header.durable > start
+    };
+    match find_frame(file, path, config, BLOCK_BYTES as u64, proof)? {
+        None => Ok(()),
+        Some(_) => Err(Fault::Rot {
+            path: path.to_owned(),
+            position: start,
+            what: "the segment's header is gone, but frames behind it were durable",
+        }),
+    }
+}
+
+/// Looks from byte `from` of a slot for a frame of this lane that lies where it says, and of which
+/// `is_it` holds.
+fn find_frame(
+    file: &impl DiskFile,
+    path: &Path,
+    config: &LaneConfig,
+    from: u64,
+    is_it: impl Fn(&FrameHeader) -> bool,
+) -> Result<Option<FrameHeader>, Fault> {
+    let mut bytes = Vec::new();
+    let mut at = from;
+    while at < config.segment_bytes {
+        let length = (config.segment_bytes - at).min(READ_BYTES as u64);
+        bytes.resize(length as usize, 0);
+        file.read_at(&mut bytes, at).map_err(Fault::io("read", path))?;
+        for (block, block_at) in bytes.chunks(BLOCK_BYTES).zip((at..).step_by(BLOCK_BYTES)) {
+            if let Some((header, _)) = FrameHeader::decode(block)
+                && header.incarnation == config.incarnation
+                && header.position.in_segment(config.segment_bytes) == block_at
+                && is_it(&header)
+            {
+                return Ok(Some(header));
+            }
+        }
+        at += length;
+    }
+    Ok(None)
+}
+
+/// A walk over the frames of one segment.
+struct Scan<'a, F> {
+    found: &'a Found<F>,
+    config: &'a LaneConfig,
+    /// Where the next frame begins.
+    at: Position,
+    /// What the next frame chains to; unknown where a replay begins in the middle of a segment.
+    chain: Option<u64>,
+    /// What was read ahead, from byte `window_at` of the slot.
+    window: Bytes,
+    window_at: u64,
+    torn_bytes: u64,
+}
+
+impl<'a, F: DiskFile> Scan<'a, F> {
+    fn new(found: &'a Found<F>, config: &'a LaneConfig, begin: Position) -> Self {
+        let at_start = begin.in_segment(config.segment_bytes) == 0;
+        Self {
+            found,
+            config,
+            at: if at_start { begin.plus(BLOCK_BYTES as u64) } else { begin },
+            chain: (at_start || begin.in_segment(config.segment_bytes) == BLOCK_BYTES as u64)
+                .then(|| found.header.chain()),
+            window: Bytes::new(),
+            window_at: 0,
+            torn_bytes: 0,
+        }
+    }
+
+    /// The `length` bytes of the segment from byte `at`, if it is that long.
+    fn bytes(&mut self, at: u64, length: usize) -> Result<Option<Bytes>, Fault> {
+        if at + length as u64 > self.config.segment_bytes {
+            return Ok(None);
+        }
+        let is_inside =
+            self.window_at <= at && at + length as u64 <= self.window_at + self.window.len() as u64;
+        if !is_inside {
+            let rest = self.config.segment_bytes - at;
+            let mut window = vec![0; (length.max(READ_BYTES) as u64).min(rest) as usize];
+            let path = &self.found.path;
+            self.found.file.read_at(&mut window, at).map_err(Fault::io("read", path))?;
+            self.window = window.into();
+            self.window_at = at;
+        }
+        let from = (at - self.window_at) as usize;
+        Ok(Some(self.window.slice(from..from + length)))
+    }
+
+    /// The frame at `self.at`, with what the one after it chains to; `None` if there is none that
+    /// is whole.
+    fn frame(&mut self) -> Result<Option<(FrameHeader, u64, Bytes)>, Fault> {
+        let at = self.at.in_segment(self.config.segment_bytes);
+        let segment = self.at.segment(self.config.segment_bytes);
+        if segment != self.found.header.segment {
+            return Ok(None);
+        }
+        let Some(head) = self.bytes(at, FRAME_HEADER_BYTES)? else { return Ok(None) };
+        let Some((header, next_chain)) = FrameHeader::decode(&head) else { return Ok(None) };
+        let is_next = header.position == self.at
+            && header.incarnation == self.config.incarnation
+            && header.generation == self.found.header.generation
+            && self.chain.is_none_or(|chain| chain == header.chain);
+        if !is_next {
+            return Ok(None);
+        }
+        let Some(frame) = self.bytes(at, header.frame_bytes())? else { return Ok(None) };
+        let body = frame.slice(FRAME_HEADER_BYTES..FRAME_HEADER_BYTES + header.body_len as usize);
+        let is_whole = crc32c(&body) == header.body_crc;
+        Ok(is_whole.then_some((header, next_chain, body)))
+    }
+
+    /// Gives the records of the next frame to `each`; false at the end of the segment's frames.
+    fn next_frame<E: From<Fault>>(
+        &mut self,
+        expected_end: Option<Position>,
+        each: &mut impl FnMut(u8, Position, Bytes) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        if expected_end.is_some_and(|end| self.at >= end) {
+            return Ok(false);
+        }
+        let Some((header, next_chain, body)) = self.frame()? else {
+            if expected_end.is_some() {
+                return Err(self.rot("a frame that was durable is not whole").into());
+            }
+            self.look_behind_the_end()?;
+            return Ok(false);
+        };
+        let body_at = self.at.plus(FRAME_HEADER_BYTES as u64);
+        let mut count = 0;
+        for record in records(&body) {
+            let Some((kind, start, end)) = record else {
+                return Err(self.rot("a record does not end where its frame does").into());
+            };
+            each(kind, body_at.plus(start as u64), body.slice(start..end))?;
+            count += 1;
+        }
+        if count != header.record_count {
+            return Err(self.rot("a frame does not hold as many records as it says").into());
+        }
+        self.chain = Some(next_chain);
+        self.at = self.at.plus(header.frame_bytes() as u64);
+        Ok(true)
+    }
+
+    /// The newest segment's frames end here. If a frame behind says that something here was
+    /// durable, it is rot; else it is a tail that was torn.
+    fn look_behind_the_end(&mut self) -> Result<(), Fault> {
+        let from = self.at.in_segment(self.config.segment_bytes);
+        if self.at.segment(self.config.segment_bytes) != self.found.header.segment {
+            return Ok(());
+        }
+        let (generation, end) = (self.found.header.generation, self.at);
+        let path = &self.found.path;
+        let proof = |header: &FrameHeader| {
+            header.position >= end && header.generation == generation && header.durable > end
+        };
+        let behind =
+            |header: &FrameHeader| header.position >= end && header.generation == generation;
+        if find_frame(&self.found.file, path, self.config, from, proof)?.is_some() {
+            return Err(self.rot("a frame that was durable is not whole"));
+        }
+        let torn = find_frame(&self.found.file, path, self.config, from, behind)?;
+        self.torn_bytes =
+            torn.map_or(0, |header| header.position.0 + header.frame_bytes() as u64 - end.0);
+        Ok(())
+    }
+
+    fn rot(&self, what: &'static str) -> Fault {
+        Fault::Rot { path: self.found.path.clone(), position: self.at, what }
+    }
+}

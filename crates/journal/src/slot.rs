@@ -1,0 +1,71 @@
+//! Slots: the files that hold segments. A slot is written full of zeros once, so that later writes
+//! change no metadata, and then used for one segment after the other.
+
+use std::path::PathBuf;
+
+use crate::{
+    disk::{Disk, DiskFile},
+    fault::Fault,
+};
+
+const ZEROS_BYTES: usize = 1 << 20;
+
+/// A slot without a segment that anybody needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    pub(crate) path: PathBuf,
+}
+
+/// Makes slots of one lane. There is one of these per lane; it may work on a thread of its own
+/// while the lane goes on writing.
+#[derive(Debug)]
+pub struct SlotMaker<D> {
+    disk: D,
+    directory: PathBuf,
+    segment_bytes: u64,
+    next: u32,
+}
+
+impl<D: Disk> SlotMaker<D> {
+    pub(crate) fn new(disk: D, directory: PathBuf, segment_bytes: u64, next: u32) -> Self {
+        Self { disk, directory, segment_bytes, next }
+    }
+
+    /// Makes a slot: creates its file, writes it full and syncs it. Takes as long as writing
+    /// a segment takes.
+    ///
+    /// # Errors
+    /// [`Fault::StorageFull`] if there is no room, else [`Fault::Io`]. What was left of the file is
+    /// used at the next try.
+    pub fn make(&mut self) -> Result<Slot, Fault> {
+        let path = self.directory.join(slot_name(self.next));
+        let file = match self.disk.create(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                self.disk.open_to_write(&path)
+            }
+            created => created,
+        };
+        let file = file.map_err(Fault::io("create", &path))?;
+        let zeros = crate::block::Blocks::zeroed(ZEROS_BYTES / crate::format::BLOCK_BYTES);
+        let mut at = 0;
+        while at < self.segment_bytes {
+            let length = (self.segment_bytes - at).min(ZEROS_BYTES as u64);
+            let zeros = &zeros.as_ref()[..length as usize];
+            file.write_at(zeros, at).map_err(Fault::io("fill", &path))?;
+            at += length;
+        }
+        file.sync().map_err(Fault::io("sync", &path))?;
+        self.disk.sync_directory(&self.directory).map_err(Fault::io("sync", &self.directory))?;
+        self.next += 1;
+        Ok(Slot { path })
+    }
+}
+
+pub(crate) fn slot_name(number: u32) -> String {
+    format!("slot-{number:05}.journal")
+}
+
+/// The number in a slot's name.
+pub(crate) fn slot_number(name: &str) -> Option<u32> {
+    name.strip_prefix("slot-")?.strip_suffix(".journal")?.parse().ok()
+}

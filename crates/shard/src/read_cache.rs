@@ -1,0 +1,117 @@
+//! Batches that had to be read back from the journal. Reads are made in chunks, because what a
+//! lagging consumer wants next lies behind what it wants now.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use sennit_journal::Position;
+use sennit_model::{Batch, PartitionId};
+
+/// Least bytes of a read: as many batches as fit come along.
+const CHUNK_BYTES: usize = 512 << 10;
+/// Bytes of chunks that are kept.
+const BUDGET_BYTES: usize = 8 << 20;
+/// Most reads under way at once.
+const FETCHES_MAX: usize = 8;
+
+/// A read of the journal, to be made by whoever has the disk at hand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetch {
+    /// Where to begin.
+    pub position: Position,
+    /// How many bytes, all within one segment.
+    pub length: usize,
+}
+
+/// What a look into the cache found.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// The batch.
+    Batch(Bytes),
+    /// Nothing yet; a read is under way or will be.
+    Pending,
+    /// Bytes that are not the batch that was written there.
+    Damaged,
+}
+
+/// Chunks of the journal and the reads under way.
+#[derive(Debug, Default)]
+pub(crate) struct ReadCache {
+    chunks: VecDeque<(Position, Bytes)>,
+    bytes: usize,
+    under_way: Vec<Fetch>,
+    wanted: Vec<Fetch>,
+    hungry: Vec<PartitionId>,
+}
+
+impl ReadCache {
+    /// The batch at `position`. On a miss, notes that `partition` waits for it; nothing at or
+    /// after `limit` is read.
+    pub(crate) fn read(
+        &mut self,
+        partition: PartitionId,
+        position: Position,
+        length: usize,
+        limit: Position,
+    ) -> Found {
+        let end = position.0 + length as u64;
+        for (start, bytes) in &self.chunks {
+            if *start <= position && end <= start.0 + bytes.len() as u64 {
+                let from = (position.0 - start.0) as usize;
+                // Read from the disk, so its checksums are looked at again.
+                let batch = Batch::check_delivered(bytes.slice(from..from + length));
+                return batch.map_or(Found::Damaged, |batch| Found::Batch(batch.bytes().clone()));
+            }
+        }
+        if !self.hungry.contains(&partition) {
+            self.hungry.push(partition);
+        }
+        let covers = |fetch: &Fetch| {
+            fetch.position <= position && end <= fetch.position.0 + fetch.length as u64
+        };
+        if !self.under_way.iter().any(covers) && self.under_way.len() < FETCHES_MAX {
+            let room = (limit.0 - position.0) as usize;
+            let fetch = Fetch { position, length: length.max(CHUNK_BYTES).min(room) };
+            self.under_way.push(fetch);
+            self.wanted.push(fetch);
+        }
+        Found::Pending
+    }
+
+    /// Takes the reads to be made.
+    pub(crate) fn take_wanted(&mut self, out: &mut Vec<Fetch>) {
+        out.append(&mut self.wanted);
+    }
+
+    /// A read is done; without bytes it failed. Returns the partitions that may go on.
+    pub(crate) fn fetched(&mut self, fetch: Fetch, bytes: Option<Bytes>) -> Vec<PartitionId> {
+        self.under_way.retain(|held| *held != fetch);
+        if let Some(bytes) = bytes {
+            self.bytes += bytes.len();
+            self.chunks.push_back((fetch.position, bytes));
+        }
+        while self.bytes > BUDGET_BYTES
+            && self.chunks.len() > FETCHES_MAX
+            && let Some((_, oldest)) = self.chunks.pop_front()
+        {
+            self.bytes -= oldest.len();
+        }
+        std::mem::take(&mut self.hungry)
+    }
+
+    /// Forgets chunks of `start..end`: the slot will hold another segment.
+    pub(crate) fn forget(&mut self, start: Position, end: Position) {
+        self.chunks.retain(|(position, bytes)| {
+            let kept = *position < start || *position >= end;
+            if !kept {
+                self.bytes -= bytes.len();
+            }
+            kept
+        });
+    }
+
+    /// How many bytes it holds now.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}

@@ -1,0 +1,117 @@
+//! Which segments of the journal are still needed: those that a replay would read, and those that
+//! hold messages somebody may still want.
+
+use std::collections::BTreeMap;
+
+use sennit_journal::Position;
+
+/// The segments in use, with the bytes of live batches in each.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    segment_bytes: u64,
+    live_bytes: BTreeMap<u64, u64>,
+    /// Where a replay would begin if the broker stopped now.
+    replay_from: Position,
+    released: Vec<u64>,
+}
+
+impl Segments {
+    pub(crate) fn new(segment_bytes: u64, replay_from: Position) -> Self {
+        Self { segment_bytes, live_bytes: BTreeMap::new(), replay_from, released: Vec::new() }
+    }
+
+    /// The segment that holds `position`.
+    pub(crate) fn of(&self, position: Position) -> u64 {
+        position.0 / self.segment_bytes
+    }
+
+    /// How long a segment is.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.segment_bytes
+    }
+
+    /// A segment is in use from now on.
+    pub(crate) fn opened(&mut self, segment: u64) {
+        self.live_bytes.entry(segment).or_default();
+    }
+
+    /// A batch was written.
+    pub(crate) fn written(&mut self, position: Position, bytes: u32) {
+        *self.live_bytes.entry(self.of(position)).or_default() += u64::from(bytes);
+    }
+
+    /// A batch is wanted no more.
+    pub(crate) fn freed(&mut self, position: Position, bytes: u32) {
+        let segment = self.of(position);
+        if let Some(live) = self.live_bytes.get_mut(&segment) {
+            *live -= u64::from(bytes);
+            if *live == 0 {
+                self.release(segment);
+            }
+        }
+    }
+
+    /// A replay would begin here from now on.
+    pub(crate) fn replay_begins(&mut self, position: Position) {
+        self.replay_from = position;
+        let first = self.of(position);
+        let passed: Vec<u64> =
+            self.live_bytes.range(..first).map(|(&segment, _)| segment).collect();
+        for segment in passed {
+            self.release(segment);
+        }
+    }
+
+    fn release(&mut self, segment: u64) {
+        let replayed = segment >= self.of(self.replay_from);
+        if !replayed && self.live_bytes.get(&segment) == Some(&0) {
+            self.live_bytes.remove(&segment);
+            self.released.push(segment);
+        }
+    }
+
+    /// Takes the segments that are needed no more.
+    pub(crate) fn take_released(&mut self, out: &mut Vec<u64>) {
+        out.append(&mut self.released);
+    }
+
+    /// How many segments in use hold nothing live, the one being written apart.
+    pub(crate) fn dead_count(&self) -> usize {
+        let sealed = self.live_bytes.len().saturating_sub(1);
+        self.live_bytes.values().take(sealed).filter(|&&live| live == 0).count()
+    }
+
+    /// How many segments are in use.
+    pub(crate) fn count(&self) -> usize {
+        self.live_bytes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(segments: &mut Segments) -> Vec<u64> {
+        let mut out = Vec::new();
+        segments.take_released(&mut out);
+        out
+    }
+
+    #[test]
+    fn a_segment_is_released_once_it_is_neither_replayed_nor_holds_a_live_batch() {
+        let mut segments = Segments::new(1000, Position(0));
+        for segment in 0..3 {
+            segments.opened(segment);
+        }
+        segments.written(Position(10), 50);
+        segments.written(Position(1010), 60);
+        segments.freed(Position(10), 50);
+        assert_eq!(taken(&mut segments), [0u64; 0]);
+        segments.replay_begins(Position(2500));
+        assert_eq!(taken(&mut segments), [0]);
+        assert_eq!(segments.dead_count(), 0);
+        segments.freed(Position(1010), 60);
+        assert_eq!(taken(&mut segments), [1]);
+        assert_eq!(segments.count(), 1);
+    }
+}

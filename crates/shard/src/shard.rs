@@ -1,0 +1,383 @@
+//! The shard's turns: commands, time, commits and reads come in; effects, frames, fetches and
+//! released segments are taken out.
+
+use std::{collections::VecDeque, time::Duration};
+
+use bytes::Bytes;
+use sennit_engine::{Catalogue, Command, Effect, Engine, Origin, Outbox, Payloads, Place, Refusal};
+use sennit_journal::{Frame, Position};
+use sennit_model::{PartitionId, Timestamp};
+
+use crate::{
+    read_cache::{Fetch, Found, ReadCache},
+    snapshot::Snapshots,
+    tail_cache::TailCache,
+    writer::Writer,
+};
+
+/// After this long without a commit, a frame that says what is durable is written: damage to the
+/// last records can then be told from a write that was torn.
+const MARK_AFTER: Duration = Duration::from_millis(50);
+
+/// So many segments without live messages make it worth to reclaim them when the disk is full.
+const RECLAIM_SEGMENTS: usize = 3;
+
+/// What a shard has done since it started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Messages appended by publishers or found to be duplicates.
+    pub confirmed_messages: u64,
+    /// Batches that had been appended before.
+    pub duplicate_batches: u64,
+    /// Messages handed to consumers.
+    pub delivered_messages: u64,
+    /// Bytes of them.
+    pub delivered_bytes: u64,
+    /// Commands refused.
+    pub refusals: u64,
+    /// Commits of the lane.
+    pub commits: u64,
+    /// Batches that were read back damaged. Their groups deliver nothing beyond them.
+    pub damaged_batches: u64,
+    /// Snapshots written.
+    pub snapshots: u64,
+}
+
+/// One shard. See the crate's page.
+#[derive(Debug)]
+pub struct Shard {
+    engine: Engine,
+    writer: Writer,
+    cache: TailCache,
+    reads: ReadCache,
+    snapshots: Snapshots,
+    /// Everything before this is committed.
+    committed: Position,
+    committed_at: Timestamp,
+    /// So many records are said to be durable by a later frame.
+    marked_records: u64,
+    /// Effects that wait: so many of them until this position is committed.
+    waits: VecDeque<(Position, usize)>,
+    waiting: VecDeque<Effect>,
+    effects: Vec<Effect>,
+    outbox: Outbox,
+    storage_full: bool,
+    fenced: bool,
+    counters: Counters,
+}
+
+impl Shard {
+    pub(crate) fn new(
+        engine: Engine,
+        writer: Writer,
+        cache: TailCache,
+        snapshots: Snapshots,
+        now: Timestamp,
+    ) -> Self {
+        let committed = writer.end();
+        Self {
+            engine,
+            writer,
+            cache,
+            reads: ReadCache::default(),
+            snapshots,
+            committed,
+            committed_at: now,
+            marked_records: 0,
+            waits: VecDeque::new(),
+            waiting: VecDeque::new(),
+            effects: Vec::new(),
+            outbox: Outbox::default(),
+            storage_full: false,
+            fenced: false,
+            counters: Counters::default(),
+        }
+    }
+
+    /// Does commands, in order, and delivers what they made deliverable.
+    pub fn handle(&mut self, commands: &mut Vec<Command>, now: Timestamp) {
+        for command in commands.drain(..) {
+            match self.refusal(&command) {
+                Some((origin, refusal)) => {
+                    self.outbox.now.push(Effect::Refused { origin, refusal });
+                }
+                None if self.fenced => {}
+                None => self.engine.handle(command, now, &mut self.writer, &mut self.outbox),
+            }
+        }
+        self.finish_turn(now);
+    }
+
+    /// What the shard refuses before the engine is asked. Settlements, deletes and subscriptions
+    /// go on when the disk is full: they are what frees it.
+    fn refusal(&self, command: &Command) -> Option<(Origin, Refusal)> {
+        let (origin, grows) = match command {
+            Command::Publish(publish) => (publish.origin, true),
+            Command::Settle(settle) => (settle.origin, false),
+            Command::Subscribe(subscribe) => (subscribe.origin, false),
+            Command::Catalogue(origin, _) | Command::Partition(origin, _, _) => (*origin, false),
+            Command::SetCredit { .. }
+            | Command::Unsubscribe { .. }
+            | Command::EndSession { .. } => {
+                return None;
+            }
+        };
+        match (self.fenced, self.storage_full && grows) {
+            (true, _) => Some((origin, Refusal::OutcomeUnknown)),
+            (false, true) => Some((origin, Refusal::StorageFull)),
+            (false, false) => None,
+        }
+    }
+
+    /// Does what is due: timers, and the mark of an idle lane.
+    pub fn advance(&mut self, now: Timestamp) {
+        if self.fenced {
+            return;
+        }
+        if self.engine.next_timer().is_some_and(|due| due <= now) {
+            self.engine.advance(now, &mut self.writer);
+        }
+        if self.needs_mark() && now >= self.committed_at.plus(MARK_AFTER) {
+            self.writer.seal_mark();
+            self.marked_records = self.writer.record_count;
+        }
+        self.finish_turn(now);
+    }
+
+    fn needs_mark(&self) -> bool {
+        self.marked_records < self.writer.record_count && self.committed == self.writer.end()
+    }
+
+    /// When [`Shard::advance`] has something to do next, if nothing else happens.
+    #[must_use]
+    pub fn next_wake(&self) -> Option<Timestamp> {
+        if self.fenced {
+            return None;
+        }
+        let mark = self.needs_mark().then(|| self.committed_at.plus(MARK_AFTER));
+        self.engine.next_timer().into_iter().chain(mark).min()
+    }
+
+    /// Delivers, and sorts effects into those that may go and those that wait for the commit.
+    fn finish_turn(&mut self, now: Timestamp) {
+        if self.engine.is_stirred() && !self.fenced {
+            let mut batches = Batches {
+                cache: &self.cache,
+                reads: &mut self.reads,
+                segment_bytes: self.writer.segments.segment_bytes(),
+                damaged: &mut self.counters.damaged_batches,
+            };
+            self.engine.deliver(now, &mut self.writer, &mut batches, &mut self.outbox);
+        }
+        for place in self.engine.take_freed() {
+            self.writer.segments.freed(Position(place.position), place.bytes);
+        }
+        for effect in &self.outbox.now {
+            match effect {
+                Effect::Deliver(delivery) => {
+                    self.counters.delivered_messages += u64::from(delivery.count);
+                    self.counters.delivered_bytes += delivery.messages.len() as u64;
+                }
+                Effect::Refused { .. } => self.counters.refusals += 1,
+                _ => {}
+            }
+        }
+        self.effects.append(&mut self.outbox.now);
+        if self.outbox.after_commit.is_empty() {
+            return;
+        }
+        let end = self.writer.end();
+        if end <= self.committed {
+            self.effects.append(&mut self.outbox.after_commit);
+            return;
+        }
+        let count = self.outbox.after_commit.len();
+        self.waiting.extend(self.outbox.after_commit.drain(..));
+        match self.waits.back_mut() {
+            Some((position, waiting)) if *position == end => *waiting += count,
+            _ => self.waits.push_back((end, count)),
+        }
+    }
+
+    /// What is to be done in the world now. To be drained after each call that gives the shard
+    /// something.
+    pub fn effects(&mut self) -> &mut Vec<Effect> {
+        &mut self.effects
+    }
+
+    /// Whether the lane has something to write.
+    #[must_use]
+    pub fn has_frames(&self) -> bool {
+        !self.fenced && self.writer.has_gathered()
+    }
+
+    /// Seals what has gathered and appends it to `out`: the lane is to write these next, in order.
+    pub fn take_frames(&mut self, out: &mut Vec<Frame>) {
+        if self.fenced {
+            return;
+        }
+        if self.snapshots.is_due(self.writer.since_snapshot) {
+            self.write_snapshot();
+        }
+        for frame in self.writer.take_sealed() {
+            self.cache.push(frame.clone());
+            out.push(frame);
+        }
+    }
+
+    fn write_snapshot(&mut self) {
+        self.snapshots.write(&self.engine, &mut self.writer);
+        self.counters.snapshots += 1;
+    }
+
+    /// The lane has synced everything before `end`: what waited for it goes out.
+    pub fn committed(&mut self, end: Position, now: Timestamp) {
+        if self.fenced {
+            return;
+        }
+        self.committed = end;
+        self.committed_at = now;
+        self.counters.commits += 1;
+        self.writer.committed(end);
+        if let Some(begin) = self.snapshots.committed(end) {
+            self.writer.replay_from(begin);
+            if self.storage_full {
+                // The next segment's header makes the dead ones free.
+                self.writer.turn_segment();
+                self.writer.seal_mark();
+            }
+        } else if self.storage_full
+            && !self.snapshots.is_pending()
+            && self.writer.segments.dead_count() >= RECLAIM_SEGMENTS
+        {
+            self.write_snapshot();
+        }
+        while let Some(&(position, count)) = self.waits.front()
+            && position <= end
+        {
+            self.waits.pop_front();
+            for effect in self.waiting.drain(..count) {
+                if let Effect::Confirmed(confirmed) = &effect {
+                    self.counters.confirmed_messages += u64::from(confirmed.count);
+                    self.counters.duplicate_batches += u64::from(confirmed.duplicate);
+                }
+                self.effects.push(effect);
+            }
+        }
+        self.engine.committed(end.0);
+        self.finish_turn(now);
+    }
+
+    /// The lane has failed: nothing more is written. Whoever waits is told that the outcome is
+    /// unknown, and so is everyone who asks from now on.
+    pub fn fenced(&mut self) {
+        self.fenced = true;
+        self.waits.clear();
+        for effect in self.waiting.drain(..) {
+            let origin = match &effect {
+                Effect::Done { origin, .. } => *origin,
+                Effect::Settled(settled) => settled.origin,
+                Effect::Confirmed(confirmed) => confirmed.origin,
+                _ => continue,
+            };
+            self.effects.push(Effect::Refused { origin, refusal: Refusal::OutcomeUnknown });
+        }
+    }
+
+    /// Appends the reads to be made to `out`; each is answered with [`Shard::fetched`].
+    pub fn take_fetches(&mut self, out: &mut Vec<Fetch>) {
+        self.reads.take_wanted(out);
+    }
+
+    /// A read is done; `None` if it failed, and then it is asked for again when it is wanted again.
+    pub fn fetched(&mut self, fetch: Fetch, bytes: Option<Bytes>, now: Timestamp) {
+        if bytes.is_none() {
+            self.counters.damaged_batches += 1;
+        }
+        let is_there = bytes.is_some();
+        for partition in self.reads.fetched(fetch, bytes) {
+            if is_there {
+                self.engine.fetched(partition);
+            }
+        }
+        self.finish_turn(now);
+    }
+
+    /// Appends the segments that are needed no more to `out`: the lane may use their slots again.
+    pub fn take_released(&mut self, out: &mut Vec<u64>) {
+        let start = out.len();
+        self.writer.segments.take_released(out);
+        let segment_bytes = self.writer.segments.segment_bytes();
+        for &segment in &out[start..] {
+            let begin = segment * segment_bytes;
+            self.reads.forget(Position(begin), Position(begin + segment_bytes));
+        }
+    }
+
+    /// Says whether the disk has no room for another segment: publishes are refused while it is so.
+    pub fn set_storage_full(&mut self, full: bool) {
+        self.storage_full = full;
+    }
+
+    /// Which topics and groups there are; empty at a shard that does not lead the catalogue.
+    #[must_use]
+    pub fn catalogue(&self) -> &Catalogue {
+        self.engine.catalogue()
+    }
+
+    /// The state, to look at.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// What the shard has done since it started.
+    #[must_use]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Bytes appended and not yet committed.
+    #[must_use]
+    pub fn uncommitted_bytes(&self) -> u64 {
+        self.writer.end().0 - self.committed.0
+    }
+
+    /// Bytes of memory that hold frames and chunks for reading.
+    #[must_use]
+    pub fn cache_bytes(&self) -> usize {
+        self.cache.bytes() + self.reads.bytes()
+    }
+
+    /// How many segments of the journal are in use.
+    #[must_use]
+    pub fn segment_count(&self) -> usize {
+        self.writer.segments.count()
+    }
+}
+
+/// The engine's view of the batches at hand.
+struct Batches<'a> {
+    cache: &'a TailCache,
+    reads: &'a mut ReadCache,
+    segment_bytes: u64,
+    damaged: &'a mut u64,
+}
+
+impl Payloads for Batches<'_> {
+    fn batch(&mut self, partition: PartitionId, place: Place) -> Option<Bytes> {
+        let (position, length) = (Position(place.position), place.bytes as usize);
+        if let Some(bytes) = self.cache.read(position, length) {
+            return Some(bytes);
+        }
+        let segment_end = (place.position / self.segment_bytes + 1) * self.segment_bytes;
+        match self.reads.read(partition, position, length, Position(segment_end)) {
+            Found::Batch(bytes) => Some(bytes),
+            Found::Pending => None,
+            Found::Damaged => {
+                *self.damaged += 1;
+                None
+            }
+        }
+    }
+}

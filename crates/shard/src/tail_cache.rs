@@ -1,0 +1,46 @@
+//! The newest frames, kept in memory as they were written, up to a budget of bytes: consumers
+//! that keep up never touch the disk.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use sennit_journal::{Frame, Position};
+
+/// Frames in the journal's order; the oldest leave first.
+#[derive(Debug)]
+pub(crate) struct TailCache {
+    frames: VecDeque<Frame>,
+    bytes: usize,
+    budget_bytes: usize,
+}
+
+impl TailCache {
+    pub(crate) fn new(budget_bytes: usize) -> Self {
+        Self { frames: VecDeque::new(), bytes: 0, budget_bytes }
+    }
+
+    /// How many bytes it holds now.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Adds the frame that was sealed last.
+    pub(crate) fn push(&mut self, frame: Frame) {
+        self.bytes += frame.bytes.len();
+        self.frames.push_back(frame);
+        while self.bytes > self.budget_bytes
+            && let Some(oldest) = self.frames.pop_front()
+        {
+            self.bytes -= oldest.bytes.len();
+        }
+    }
+
+    /// The `length` bytes at `position`, if their frame is still here. O(log frames).
+    pub(crate) fn read(&self, position: Position, length: usize) -> Option<Bytes> {
+        let after = self.frames.partition_point(|frame| frame.position <= position);
+        let frame = self.frames.get(after.checked_sub(1)?)?;
+        let start = usize::try_from(position.0 - frame.position.0).ok()?;
+        let inside = start + length <= frame.bytes.len();
+        inside.then(|| frame.bytes.slice(start..start + length))
+    }
+}

@@ -1,0 +1,139 @@
+//! The engine's view of the journal: records in, positions out. Frames are set aside for the lane.
+
+use std::collections::VecDeque;
+
+use sennit_engine::{Journal, Record};
+use sennit_journal::{Frame, FrameBuilder, Position, PushError};
+
+use crate::segments::Segments;
+
+/// Gathers records into frames.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    builder: FrameBuilder,
+    pub(crate) segments: Segments,
+    /// Sealed, and not yet taken by the lane.
+    sealed: Vec<Frame>,
+    /// Where a replay may begin, as the next segment will say.
+    replay_from: Position,
+    /// Segments that say so once they are committed: `(end of their first frame, where)`.
+    stated: VecDeque<(Position, Position)>,
+    /// Bytes appended since the last snapshot began.
+    pub(crate) since_snapshot: u64,
+    /// Records appended since the start.
+    pub(crate) record_count: u64,
+    head: Vec<u8>,
+}
+
+impl Writer {
+    pub(crate) fn new(builder: FrameBuilder, segments: Segments, replay_from: Position) -> Self {
+        Self {
+            builder,
+            segments,
+            sealed: Vec::new(),
+            replay_from,
+            stated: VecDeque::new(),
+            since_snapshot: 0,
+            record_count: 0,
+            head: Vec::new(),
+        }
+    }
+
+    /// Everything appended so far ends here.
+    pub(crate) fn end(&self) -> Position {
+        self.builder.end()
+    }
+
+    /// Where the frame begins that gathers.
+    pub(crate) fn frame_start(&self) -> Position {
+        self.builder.frame_start()
+    }
+
+    /// Appends a record of this kind, made of `parts`, and returns the position of its body.
+    pub(crate) fn push(&mut self, kind: u8, parts: &[&[u8]]) -> Position {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        self.since_snapshot += length as u64;
+        self.record_count += 1;
+        loop {
+            match self.builder.push(kind, parts) {
+                Ok(position) => return position,
+                Err(PushError::Full) => self.seal(),
+                Err(error @ PushError::TooLarge { .. }) => {
+                    unreachable!("a batch within its limits fits a frame: {error}")
+                }
+            }
+        }
+    }
+
+    /// Ends the frame that gathers, if it holds anything.
+    pub(crate) fn seal(&mut self) {
+        if let Some(frame) = self.builder.seal() {
+            self.keep(frame);
+        }
+    }
+
+    /// Adds a frame without records, that only says what is durable.
+    pub(crate) fn seal_mark(&mut self) {
+        self.seal();
+        let frame = self.builder.seal_mark();
+        self.keep(frame);
+    }
+
+    fn keep(&mut self, frame: Frame) {
+        if frame.first_of_segment {
+            self.segments.opened(self.segments.of(frame.position));
+            self.stated.push_back((frame.end, self.replay_from));
+        }
+        self.sealed.push(frame);
+    }
+
+    /// Whether there is something that the lane has not taken.
+    pub(crate) fn has_gathered(&self) -> bool {
+        !self.sealed.is_empty() || !self.builder.is_empty()
+    }
+
+    /// Takes the frames that the lane is to write.
+    pub(crate) fn take_sealed(&mut self) -> std::vec::Drain<'_, Frame> {
+        self.seal();
+        self.sealed.drain(..)
+    }
+
+    /// Everything before `end` is committed.
+    pub(crate) fn committed(&mut self, end: Position) {
+        self.builder.durable(end);
+        while let Some(&(stated_by, replay_from)) = self.stated.front()
+            && stated_by <= end
+        {
+            self.stated.pop_front();
+            self.segments.replay_begins(replay_from);
+        }
+    }
+
+    /// A replay may begin here: the next segment will say so.
+    pub(crate) fn replay_from(&mut self, position: Position) {
+        self.replay_from = position;
+        self.builder.replay_from(position);
+    }
+
+    /// Leaves the rest of the segment empty: the next frame begins a new one.
+    pub(crate) fn turn_segment(&mut self) {
+        self.seal();
+        self.builder.turn_segment();
+    }
+}
+
+impl Journal for Writer {
+    fn append(&mut self, record: &Record) -> u64 {
+        let mut head = std::mem::take(&mut self.head);
+        head.clear();
+        record.encode_head(&mut head);
+        let batch = record.batch().map(|batch| &batch.bytes()[..]).unwrap_or_default();
+        let body = self.push(record.kind(), &[&head, batch]);
+        let position = Position(body.0 + head.len() as u64);
+        if let Ok(bytes @ 1..) = u32::try_from(batch.len()) {
+            self.segments.written(position, bytes);
+        }
+        self.head = head;
+        position.0
+    }
+}
