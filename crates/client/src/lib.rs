@@ -1,1 +1,45 @@
-//! (being built)
+//! Sennit's Rust client, on tokio.
+//!
+//! [`Client`] -> [`Publisher`] -> [`Pending`] -> [`Confirm`] for those who publish,
+//! [`Client`] -> [`Consumer`] -> [`Delivery`] -> its verdict for those who consume. One task owns the
+//! socket; it reconnects, sends again and subscribes again by itself. Publishers encode messages into
+//! buffers that this task sends batch by batch, and consumers get each frame's messages at once, so
+//! that nothing is allocated and no channel is passed for a message of its own.
+//!
+//! This crate knows the protocol and the model, and nothing of the broker's inside.
+
+mod admin;
+mod client;
+mod connection;
+mod consumer;
+mod delivery;
+mod delivery_queue;
+mod error;
+mod link;
+mod outbox;
+mod outgoing;
+mod partition_buffer;
+mod pending;
+mod publisher;
+mod publisher_core;
+mod reconnect;
+mod session;
+mod settle_queue;
+
+pub use admin::{GroupDescription, PartitionDescription, TopicDescription, TopicSummary};
+pub use client::{Client, ClientBuilder};
+pub use consumer::{Consumer, ConsumerBuilder};
+pub use delivery::{Delivery, DeliveryRun};
+pub use error::Error;
+pub use pending::{Confirm, ConfirmedRun, Pending, PendingBatch};
+pub use publisher::{Publisher, PublisherBuilder};
+pub use reconnect::Reconnect;
+pub use settle_queue::Settled;
+
+// What the signatures above are made of, so that a program needs this crate only.
+pub use sennit_model::{
+    Batch, BatchBuilder, BatchError, Generation, GroupConfig, GroupId, GroupName, Header,
+    HeaderKind, Headers, Message, MessageView, Messages, Offset, PartitionIndex, ProducerId,
+    Retention, StartAt, Timestamp, TopicConfig, TopicId, TopicKind, TopicName,
+};
+pub use sennit_protocol::{DEFAULT_PORT, Durability, ErrorCode};

@@ -1,0 +1,266 @@
+//! What a client can ask and change about topics and groups: requests out, descriptions in, checked
+//! at the rim.
+
+use sennit_model::{
+    GroupConfig, GroupId, GroupName, Incarnation, Offset, PartitionIndex, StartAt, Timestamp,
+    TopicConfig, TopicId, TopicKind, TopicName,
+};
+use sennit_protocol::{Reply, Request, control};
+
+use crate::{client::Client, error::Error};
+
+/// A topic as a listing shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicSummary {
+    /// Its name.
+    pub name: TopicName,
+    /// Its number, never used again after it is deleted.
+    pub id: TopicId,
+    /// Its settings.
+    pub config: TopicConfig,
+}
+
+/// How a topic is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TopicDescription {
+    /// Its name.
+    pub name: TopicName,
+    /// Its number, never used again after it is deleted.
+    pub id: TopicId,
+    /// Tells topics of the same name at different times apart.
+    pub incarnation: Incarnation,
+    /// Its settings.
+    pub config: TopicConfig,
+    /// The short name of these settings.
+    pub kind: TopicKind,
+    /// When it was created, where that is known.
+    pub created_at: Option<Timestamp>,
+    /// Its partitions, by index.
+    pub partitions: Vec<PartitionDescription>,
+    /// Its groups.
+    pub groups: Vec<GroupDescription>,
+}
+
+/// How a partition is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartitionDescription {
+    /// Which of the topic's.
+    pub index: PartitionIndex,
+    /// The oldest offset kept.
+    pub start: Offset,
+    /// The offset the next message will get.
+    pub end: Offset,
+    /// Bytes of the batches kept.
+    pub bytes: u64,
+    /// When the oldest message kept was appended.
+    pub oldest_at: Option<Timestamp>,
+}
+
+/// How a group is, over all partitions. Counts are of messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupDescription {
+    /// Its name.
+    pub name: GroupName,
+    /// Its number, never used again after it is deleted.
+    pub id: GroupId,
+    /// Its topic.
+    pub topic: TopicName,
+    /// Its settings.
+    pub config: GroupConfig,
+    /// Waiting for a consumer.
+    pub ready: u64,
+    /// Held by consumers.
+    pub leased: u64,
+    /// Waiting for their due time.
+    pub delayed: u64,
+    /// On their way to the dead-letter topic.
+    pub dying: u64,
+    /// How many subscriptions take part.
+    pub consumers: u32,
+    /// For each partition, by index: all offsets before this one are settled.
+    pub settled_before: Vec<Offset>,
+}
+
+/// Errors of all of these: [`Error::Refused`] as the broker says, [`Error::Closed`],
+/// [`Error::Unreachable`] when the client has given up. A change whose answer was lost with the
+/// connection is [`Error::OutcomeUnknown`]; a question is asked again.
+impl Client {
+    /// Creates a topic, or finds it if it has the same settings; whether it was created.
+    ///
+    /// # Errors
+    /// `topic-exists` if it has others; and see above.
+    pub async fn create_topic(&self, name: &TopicName, config: TopicConfig) -> Result<bool, Error> {
+        let body = control::CreateTopic { name: name.to_string(), config: Some((&config).into()) };
+        self.change(Request::CreateTopic(body)).await.map(|done| done.created)
+    }
+
+    /// Gives a topic other settings, all of them; `partitions` must be as they are.
+    ///
+    /// # Errors
+    /// `unknown-topic`, `setting-fixed`; and see above.
+    pub async fn alter_topic(&self, name: &TopicName, config: TopicConfig) -> Result<(), Error> {
+        let body = control::AlterTopic { name: name.to_string(), config: Some((&config).into()) };
+        self.change(Request::AlterTopic(body)).await.map(drop)
+    }
+
+    /// Deletes a topic, its messages and its groups.
+    ///
+    /// # Errors
+    /// `unknown-topic`; and see above.
+    pub async fn delete_topic(&self, name: &TopicName) -> Result<(), Error> {
+        let body = control::DeleteTopic { name: name.to_string() };
+        self.change(Request::DeleteTopic(body)).await.map(drop)
+    }
+
+    /// How is a topic?
+    ///
+    /// # Errors
+    /// `unknown-topic`; and see above.
+    pub async fn describe_topic(&self, name: &TopicName) -> Result<TopicDescription, Error> {
+        let body = control::DescribeTopic { name: name.to_string() };
+        match self.link.ask(Request::DescribeTopic(body), true).await? {
+            Reply::TopicDescription(body) => topic_description(body),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Which topics are there? All of them, by name, however many pages that takes.
+    ///
+    /// # Errors
+    /// See above.
+    pub async fn list_topics(&self) -> Result<Vec<TopicSummary>, Error> {
+        let mut topics = Vec::new();
+        let mut page_token = String::new();
+        loop {
+            let body = control::ListTopics { page_token, page_size: 0 };
+            let page = match self.link.ask(Request::ListTopics(body), true).await? {
+                Reply::TopicList(page) => page,
+                other => return Err(unexpected(&other)),
+            };
+            let empty = page.topics.is_empty();
+            for entry in page.topics {
+                let config = config(entry.config.as_ref())?;
+                let (name, id) = (topic_name(&entry.name)?, TopicId(entry.id));
+                topics.push(TopicSummary { name, id, config });
+            }
+            page_token = page.next_page_token;
+            if page_token.is_empty() || empty {
+                return Ok(topics);
+            }
+        }
+    }
+
+    /// Creates a group, or finds it if it has the same settings; whether it was created.
+    ///
+    /// # Errors
+    /// `unknown-topic`, `topic-exists` if the group has other settings; and see above.
+    pub async fn create_group(
+        &self,
+        topic: &TopicName,
+        group: &GroupName,
+        config: GroupConfig,
+        start: StartAt,
+    ) -> Result<bool, Error> {
+        let body = control::CreateGroup {
+            topic: topic.to_string(),
+            name: group.to_string(),
+            config: Some((&config).into()),
+            start: Some(start.into()),
+        };
+        self.change(Request::CreateGroup(body)).await.map(|done| done.created)
+    }
+
+    /// Deletes a group and what it knows of its messages.
+    ///
+    /// # Errors
+    /// `unknown-topic`, `unknown-group`; and see above.
+    pub async fn delete_group(&self, topic: &TopicName, group: &GroupName) -> Result<(), Error> {
+        let body = control::DeleteGroup { topic: topic.to_string(), name: group.to_string() };
+        self.change(Request::DeleteGroup(body)).await.map(drop)
+    }
+
+    /// The groups of a topic, and how each of them is.
+    ///
+    /// # Errors
+    /// `unknown-topic`; and see above.
+    pub async fn list_groups(&self, topic: &TopicName) -> Result<Vec<GroupDescription>, Error> {
+        // A listing has names and settings only; the topic's description has the counts as well.
+        self.describe_topic(topic).await.map(|description| description.groups)
+    }
+
+    /// How is a group?
+    ///
+    /// # Errors
+    /// `unknown-topic`, `unknown-group`; and see above.
+    pub async fn describe_group(
+        &self,
+        topic: &TopicName,
+        group: &GroupName,
+    ) -> Result<GroupDescription, Error> {
+        let body = control::DescribeGroup { topic: topic.to_string(), name: group.to_string() };
+        match self.link.ask(Request::DescribeGroup(body), true).await? {
+            Reply::GroupDescription(body) => group_description(body),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn change(&self, request: Request) -> Result<control::Done, Error> {
+        match self.link.ask(request, false).await? {
+            Reply::Done(done) => Ok(done),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+fn unexpected(reply: &Reply) -> Error {
+    Error::Unexpected(format!("{} is not the answer to this request", reply.kind()))
+}
+
+fn malformed(error: impl std::fmt::Display) -> Error {
+    Error::Unexpected(error.to_string())
+}
+
+fn topic_name(name: &str) -> Result<TopicName, Error> {
+    name.parse().map_err(malformed)
+}
+
+fn config(config: Option<&control::TopicConfig>) -> Result<TopicConfig, Error> {
+    TopicConfig::try_from(config.unwrap_or(&control::TopicConfig::default())).map_err(malformed)
+}
+
+fn topic_description(body: control::TopicDescription) -> Result<TopicDescription, Error> {
+    let config = config(body.config.as_ref())?;
+    let partition = |partition: control::PartitionDescription| PartitionDescription {
+        index: PartitionIndex(partition.index),
+        start: Offset(partition.start),
+        end: Offset(partition.end),
+        bytes: partition.bytes,
+        oldest_at: partition.oldest_ms.map(Timestamp),
+    };
+    Ok(TopicDescription {
+        name: topic_name(&body.name)?,
+        id: TopicId(body.id),
+        incarnation: Incarnation(body.incarnation),
+        kind: config.kind(),
+        config,
+        created_at: body.created_ms.map(Timestamp),
+        partitions: body.partitions.into_iter().map(partition).collect(),
+        groups: body.groups.into_iter().map(group_description).collect::<Result<_, _>>()?,
+    })
+}
+
+fn group_description(body: control::GroupDescription) -> Result<GroupDescription, Error> {
+    let config = body.config.unwrap_or_default();
+    Ok(GroupDescription {
+        name: body.name.parse().map_err(malformed)?,
+        id: GroupId(body.id),
+        topic: topic_name(&body.topic)?,
+        config: GroupConfig::try_from(&config).map_err(malformed)?,
+        ready: body.ready,
+        leased: body.leased,
+        delayed: body.delayed,
+        dying: body.dying,
+        consumers: body.consumers,
+        settled_before: body.settled_before.into_iter().map(Offset).collect(),
+    })
+}

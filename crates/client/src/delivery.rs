@@ -1,0 +1,264 @@
+//! What a consumer gets: messages as they came, and the words it can say of them. A delivery is
+//! named by topic, partition, group, offset, attempt and generation, never by the connection it
+//! came on: it can be settled on a later one. It knows no socket.
+
+use std::{fmt, ops::Range, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use sennit_model::{
+    Batch, Generation, GroupId, Headers, MessageView, Messages, Offset, PartitionIndex, Timestamp,
+    TopicId, TopicName,
+};
+use sennit_protocol::{DeliverHead, Durability, SettleRun, Verdict};
+use tokio::sync::oneshot;
+
+use crate::{error::Error, outbox::Outbox, settle_queue::Settled};
+
+/// The messages of one deliver frame.
+pub(crate) struct DeliveredBatch {
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) topic_name: TopicName,
+    pub(crate) topic: TopicId,
+    pub(crate) group: GroupId,
+    pub(crate) head: DeliverHead,
+    pub(crate) batch: Batch,
+}
+
+impl DeliveredBatch {
+    fn settle(&self, verdict: Verdict, from: u32, count: u32, waiter: Option<Waiter>) {
+        if count > 0 {
+            let run = SettleRun {
+                partition: self.head.partition,
+                first: self.head.first.plus(u64::from(from)),
+                count,
+                attempt: self.head.attempt,
+                generation: self.head.generation,
+            };
+            self.outbox.settle(self.topic, self.group, verdict, run, waiter);
+        }
+    }
+
+    async fn settle_confirmed(
+        &self,
+        verdict: Verdict,
+        from: u32,
+        count: u32,
+    ) -> Result<Settled, Error> {
+        if count == 0 {
+            return Ok(Settled::default());
+        }
+        let (waiter, answer) = oneshot::channel();
+        self.settle(verdict, from, count, Some(waiter));
+        answer.await.unwrap_or(Err(Error::Closed))
+    }
+
+    fn name(&self, f: &mut fmt::DebugStruct<'_, '_>, from: u32) {
+        f.field("topic", &self.topic_name.as_str())
+            .field("partition", &self.head.partition.0)
+            .field("offset", &self.head.first.plus(u64::from(from)).0)
+            .field("attempt", &self.head.attempt);
+    }
+}
+
+type Waiter = oneshot::Sender<Result<Settled, Error>>;
+
+/// What can be said of deliveries, and what they have in common; the same for one and for many.
+macro_rules! settle_and_describe {
+    ($type:ident, $count:expr) => {
+        impl $type {
+            /// The topic.
+            #[must_use]
+            pub fn topic(&self) -> &TopicName {
+                &self.batch.topic_name
+            }
+
+            /// Which of the topic's partitions.
+            #[must_use]
+            pub fn partition(&self) -> PartitionIndex {
+                self.batch.head.partition
+            }
+
+            /// Which attempt this is in this group, from 1.
+            #[must_use]
+            pub fn attempt(&self) -> u32 {
+                self.batch.head.attempt
+            }
+
+            /// When it was appended, by the broker's clock.
+            #[must_use]
+            pub fn appended_at(&self) -> Timestamp {
+                self.batch.head.appended_at
+            }
+
+            /// The generation of the shard that delivered it: part of the delivery's identity.
+            #[must_use]
+            pub fn generation(&self) -> Generation {
+                self.batch.head.generation
+            }
+
+            /// What had been promised when it was delivered.
+            #[must_use]
+            pub fn durability(&self) -> Durability {
+                self.batch.head.durability
+            }
+
+            /// Done. Returns at once; what was said is sent as soon as the socket takes it, and
+            /// without an answer.
+            pub fn ack(&self) {
+                self.batch.settle(Verdict::Ack, self.from, $count(self), None);
+            }
+
+            /// Done; waits until the broker has committed it.
+            ///
+            /// # Errors
+            /// [`Error::Refused`] where topic or group are gone, [`Error::Closed`] after the client
+            /// was closed, [`Error::Unreachable`] or [`Error::Protocol`] when it has given up.
+            pub async fn ack_confirmed(&self) -> Result<Settled, Error> {
+                self.batch.settle_confirmed(Verdict::Ack, self.from, $count(self)).await
+            }
+
+            /// Failed; ready again at once, for any consumer of the group.
+            pub fn retry(&self) {
+                self.batch.settle(Verdict::Retry, self.from, $count(self), None);
+            }
+
+            /// Failed; ready again after `delay`, in whole milliseconds.
+            pub fn retry_after(&self, delay: Duration) {
+                self.batch.settle(Verdict::RetryAfter(delay), self.from, $count(self), None);
+            }
+
+            /// Failed for good: to the dead-letter topic. A reason beyond 1024 bytes is cut.
+            pub fn dead_letter(&self, reason: impl Into<String>) {
+                let verdict = Verdict::DeadLetter { reason: reason.into() };
+                self.batch.settle(verdict, self.from, $count(self), None);
+            }
+
+            /// Still at work: the lease now ends this long from when the broker hears of it.
+            pub fn extend(&self, lease: Duration) {
+                self.batch.settle(Verdict::Extend(lease), self.from, $count(self), None);
+            }
+        }
+    };
+}
+
+/// One message handed to this consumer under a lease. Dropping it settles nothing: when the lease
+/// ends, the message goes to the group's next consumer. Cheap to clone.
+#[derive(Clone)]
+pub struct Delivery {
+    batch: Arc<DeliveredBatch>,
+    from: u32,
+    bytes: Range<usize>,
+}
+
+settle_and_describe!(Delivery, |_: &Delivery| 1);
+
+impl Delivery {
+    fn view(&self) -> MessageView<'_> {
+        let bytes = &self.batch.batch.bytes()[self.bytes.clone()];
+        Messages::of_checked(bytes).next().expect("the range is one message of a checked batch")
+    }
+
+    /// The message's offset.
+    #[must_use]
+    pub fn offset(&self) -> Offset {
+        self.batch.head.first.plus(u64::from(self.from))
+    }
+
+    /// The key; empty if there is none.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        self.view().key()
+    }
+
+    /// A walk over the headers. Each may be an error: the broker takes them as publishers send
+    /// them.
+    #[must_use]
+    pub fn headers(&self) -> Headers<'_> {
+        self.view().headers()
+    }
+
+    /// What the message carries. Shares the memory of the frame it came in; copy it to keep a small
+    /// part for long.
+    #[must_use]
+    pub fn payload(&self) -> Bytes {
+        self.batch.batch.bytes().slice_ref(self.view().payload())
+    }
+
+    /// The message as it lies in its batch.
+    #[must_use]
+    pub fn message(&self) -> MessageView<'_> {
+        self.view()
+    }
+}
+
+impl fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut f = f.debug_struct("Delivery");
+        self.batch.name(&mut f, self.from);
+        f.finish_non_exhaustive()
+    }
+}
+
+/// Messages of one partition that came together, in order, each under the same attempt. Dropping it
+/// settles nothing. Cheap to clone.
+#[derive(Clone)]
+pub struct DeliveryRun {
+    batch: Arc<DeliveredBatch>,
+    from: u32,
+    from_byte: usize,
+}
+
+settle_and_describe!(DeliveryRun, DeliveryRun::count);
+
+impl DeliveryRun {
+    pub(crate) fn new(batch: DeliveredBatch) -> Self {
+        Self { batch: Arc::new(batch), from: 0, from_byte: 0 }
+    }
+
+    /// The first message's offset; the others follow.
+    #[must_use]
+    pub fn first_offset(&self) -> Offset {
+        self.batch.head.first.plus(u64::from(self.from))
+    }
+
+    /// How many messages, at least 1.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.batch.head.count - self.from
+    }
+
+    /// How many bytes they take, encoded.
+    #[must_use]
+    pub fn byte_count(&self) -> usize {
+        self.batch.batch.bytes().len() - self.from_byte
+    }
+
+    /// A walk over the messages, without copying.
+    #[must_use]
+    pub fn messages(&self) -> Messages<'_> {
+        Messages::of_checked(&self.batch.batch.bytes()[self.from_byte..])
+    }
+
+    /// Acks the first `count` messages, or all if there are fewer.
+    pub fn ack_up_to(&self, count: u32) {
+        self.batch.settle(Verdict::Ack, self.from, count.min(self.count()), None);
+    }
+
+    /// Takes the first message off; `None` when there is none left.
+    pub(crate) fn take_first(&mut self) -> Option<Delivery> {
+        let length = self.messages().next()?.encoded().len();
+        let bytes = self.from_byte..self.from_byte + length;
+        let first = Delivery { batch: Arc::clone(&self.batch), from: self.from, bytes };
+        self.from += 1;
+        self.from_byte += length;
+        Some(first)
+    }
+}
+
+impl fmt::Debug for DeliveryRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut f = f.debug_struct("DeliveryRun");
+        self.batch.name(&mut f, self.from);
+        f.field("count", &self.count()).finish()
+    }
+}

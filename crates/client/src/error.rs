@@ -1,0 +1,111 @@
+//! What can go wrong between a program and its broker. It knows no socket and no queue.
+
+use std::{io, sync::Arc, time::Duration};
+
+use sennit_model::BatchError;
+use sennit_protocol::{DecodeError, ErrorCode, control};
+
+/// What went wrong. Cheap to clone: one fault may fail many messages.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// No connection could be made, or the one there was is lost and is not to be made again.
+    #[error("cannot reach the broker at {address}: {source}")]
+    Unreachable {
+        /// The address as given.
+        address: String,
+        /// Why.
+        source: Arc<io::Error>,
+    },
+    /// The broker refused the request. Nothing was changed by it.
+    #[error("{code}: {message} ({hint})")]
+    Refused {
+        /// Which refusal.
+        code: ErrorCode,
+        /// What was wrong.
+        message: String,
+        /// What would be right.
+        hint: String,
+        /// Whether the same request may succeed later.
+        retryable: bool,
+        /// How long the broker asks to wait before that.
+        retry_after: Option<Duration>,
+    },
+    /// A higher epoch of this producer has published: this publisher is finished.
+    #[error("this publisher was fenced: another with its producer id and a higher epoch publishes")]
+    Fenced,
+    /// The connection was lost before the answer came: whether the request was done is not known.
+    #[error("the connection was lost before the broker answered: whether it was done is not known")]
+    OutcomeUnknown,
+    /// A message or a batch goes beyond a limit. It was not sent.
+    #[error(transparent)]
+    TooLarge(#[from] BatchError),
+    /// The topic has fewer partitions than that.
+    #[error(
+        "the topic has {partitions} partitions, counted from 0: there is no partition {partition}"
+    )]
+    UnknownPartition {
+        /// The partition asked for.
+        partition: u32,
+        /// How many there are.
+        partitions: u32,
+    },
+    /// The client, publisher or consumer was closed.
+    #[error("the client is closed")]
+    Closed,
+    /// The broker sent bytes that are not the protocol.
+    #[error("the broker does not speak the protocol: {0}")]
+    Protocol(#[from] DecodeError),
+    /// The broker sent something that the protocol does not allow at that point.
+    #[error("the broker broke the protocol: {0}")]
+    Unexpected(String),
+}
+
+impl Error {
+    /// Whether the same call may succeed later. After [`Error::OutcomeUnknown`] it may find its
+    /// work done already.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Refused { retryable, .. } => *retryable,
+            Self::Unreachable { .. } | Self::OutcomeUnknown => true,
+            Self::Fenced
+            | Self::TooLarge(_)
+            | Self::UnknownPartition { .. }
+            | Self::Closed
+            | Self::Protocol(_)
+            | Self::Unexpected(_) => false,
+        }
+    }
+
+    /// The broker's code, where the broker refused.
+    #[must_use]
+    pub fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::Refused { code, .. } => Some(*code),
+            Self::Fenced => Some(ErrorCode::ProducerFenced),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn unreachable(address: &str, source: io::Error) -> Self {
+        Self::Unreachable { address: address.into(), source: Arc::new(source) }
+    }
+}
+
+impl From<control::Error> for Error {
+    fn from(error: control::Error) -> Self {
+        match error.error_code() {
+            Some(ErrorCode::ProducerFenced) => Self::Fenced,
+            Some(ErrorCode::OutcomeUnknown) => Self::OutcomeUnknown,
+            code => Self::Refused {
+                // A newer broker's code; its text says what this version cannot.
+                code: code.unwrap_or(ErrorCode::Internal),
+                message: error.message,
+                hint: error.hint,
+                retryable: error.retryable,
+                retry_after: (error.retry_after_ms > 0)
+                    .then(|| Duration::from_millis(error.retry_after_ms)),
+            },
+        }
+    }
+}

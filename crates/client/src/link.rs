@@ -1,0 +1,69 @@
+//! The way from a program's handles to the connection task: requests by channel, batches and
+//! settlements through the outbox. When the last handle is dropped, the task says goodbye and ends.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use sennit_protocol::{Reply, Request, control};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    delivery_queue::DeliveryQueue, error::Error, outbox::Outbox, publisher_core::SharedPublisher,
+};
+
+/// Told the answer to a request.
+pub(crate) type Answer<T> = oneshot::Sender<Result<T, Error>>;
+
+/// What the connection task is asked to do.
+pub(crate) enum Command {
+    /// Ask the broker. `again` says whether it may be asked twice when a connection is lost.
+    Ask { request: Request, again: bool, answer: Answer<Reply> },
+    /// Open a publisher's topic, now and on every later connection.
+    OpenPublisher { publisher: SharedPublisher, answer: Answer<()> },
+    /// A publisher's last handle is gone: forget it once its batches are answered.
+    DropPublisher { number: u64 },
+    /// Subscribe, now and on every later connection.
+    Subscribe { subscribe: control::Subscribe, queue: Arc<DeliveryQueue>, answer: Answer<()> },
+    /// Replace a subscription's window.
+    SetCredit { subscription: u32, messages: u32, bytes: u64 },
+    /// End a subscription.
+    Unsubscribe { subscription: u32, answer: Option<Answer<()>> },
+    /// Send what waits, wait for what is unconfirmed, say goodbye, end.
+    Close { answer: oneshot::Sender<()> },
+}
+
+/// The way to the connection task. The task itself holds none: it ends with the last.
+pub(crate) struct Link {
+    pub(crate) commands: mpsc::UnboundedSender<Command>,
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) numbers: AtomicU64,
+}
+
+impl Link {
+    /// A number that no other publisher or subscription of this client has, from 1.
+    pub(crate) fn number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Sends a command whose answer is waited for: as many as callers can be under way.
+    pub(crate) async fn call<T>(
+        &self,
+        command: impl FnOnce(Answer<T>) -> Command,
+    ) -> Result<T, Error> {
+        let (answer, answered) = oneshot::channel();
+        self.commands.send(command(answer)).map_err(|_| Error::Closed)?;
+        answered.await.unwrap_or(Err(Error::Closed))
+    }
+
+    /// Sends a command that nobody waits for. After the end of the task it says nothing.
+    pub(crate) fn tell(&self, command: Command) {
+        let _ = self.commands.send(command);
+    }
+
+    /// Asks the broker.
+    pub(crate) async fn ask(&self, request: Request, again: bool) -> Result<Reply, Error> {
+        self.call(|answer| Command::Ask { request, again, answer }).await
+    }
+}

@@ -1,0 +1,422 @@
+//! One partition as one publisher sees it: messages gather into a batch, batches are sent in order,
+//! and each stays here until it is answered. It knows no socket and no lock.
+//!
+//! A refusal in the middle of a pipeline makes the broker refuse all that follows as a gap. So
+//! after a refusal nothing more is sent until everything sent has been answered; then a new round
+//! begins with the oldest batch that is left. If a batch failed for good, its sequences will never
+//! come, and the round begins in a new epoch whose sequences start at 0 with the oldest batch left.
+
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+use sennit_model::{
+    Batch, BatchBuilder, BatchError, Message, PartitionIndex,
+    limits::{BATCH_MESSAGES_MAX, PRODUCER_BATCHES_REMEMBERED},
+};
+use sennit_protocol::{Confirm as ConfirmFrame, ConfirmRun, ErrorCode};
+use tokio::time::Instant;
+
+use crate::{
+    error::Error,
+    pending::{BatchOutcome, Confirm},
+    reconnect::Backoff,
+};
+
+/// Bytes that gather in one batch. More does not make sending cheaper, and a smaller batch is
+/// confirmed and delivered sooner.
+const GATHERED_BYTES_MAX: usize = 256 << 10;
+
+const RETRY_DELAY_MIN: Duration = Duration::from_millis(50);
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(5);
+
+/// Rounds that may end in nothing but gaps before the broker is not believed any more.
+const FRUITLESS_ROUNDS_MAX: u32 = 4;
+
+/// How a publisher numbers its batches.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Numbering {
+    /// Whether the broker checks sequences.
+    pub(crate) idempotent: bool,
+    /// The first sequence on the wire.
+    pub(crate) first_sequence: u64,
+    /// How long a batch is sent again that the broker has no room for.
+    pub(crate) give_up_after: Option<Duration>,
+}
+
+/// A batch that has its answer.
+pub(crate) struct Resolution {
+    pub(crate) outcome: Arc<BatchOutcome>,
+    pub(crate) answer: Result<Confirm, Error>,
+    pub(crate) count: u32,
+    pub(crate) bytes: usize,
+}
+
+impl Resolution {
+    fn new(batch: Unconfirmed, answer: Result<Confirm, Error>) -> Self {
+        let (count, bytes) = (batch.batch.count(), batch.batch.bytes().len());
+        Self { outcome: batch.outcome, answer, count, bytes }
+    }
+}
+
+/// A batch to be put on the wire.
+pub(crate) struct Departure {
+    pub(crate) epoch: u32,
+    pub(crate) first_sequence: u64,
+    pub(crate) batch: Batch,
+}
+
+/// A refusal of one batch, as the wire tells it.
+pub(crate) struct BatchRefusal {
+    pub(crate) request: u64,
+    pub(crate) first_sequence: Option<u64>,
+    pub(crate) code: Option<ErrorCode>,
+    pub(crate) expected_sequence: Option<u64>,
+    pub(crate) error: Error,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// To be sent in this round.
+    Waiting,
+    /// On the wire, with the request number it carries.
+    Sent(u64),
+    /// Refused in this round, to be sent in the next.
+    Refused,
+}
+
+struct Unconfirmed {
+    position: u64,
+    batch: Batch,
+    outcome: Arc<BatchOutcome>,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    /// Batches are sent.
+    Open,
+    /// Something was refused: wait until the rest of the round is answered.
+    Draining,
+    /// The broker has no room: wait until then.
+    Resting(Instant),
+}
+
+/// One partition of one publisher.
+pub(crate) struct PartitionBuffer {
+    index: PartitionIndex,
+    numbering: Numbering,
+    epoch: u32,
+    /// The position of the message that has the first sequence of this epoch.
+    epoch_position: u64,
+    /// How many messages were published here.
+    next_position: u64,
+    gathering: BatchBuilder,
+    gathering_outcome: Option<Arc<BatchOutcome>>,
+    /// Sealed and unanswered, oldest first; those of this round that were sent are in front.
+    unconfirmed: VecDeque<Unconfirmed>,
+    sent: usize,
+    flow: Flow,
+    /// What this round has seen, for when it ends.
+    failed: bool,
+    forgotten: bool,
+    retry_after: Option<Duration>,
+    retrying_since: Option<Instant>,
+    fruitless_rounds: u32,
+    backoff: Backoff,
+}
+
+impl PartitionBuffer {
+    pub(crate) fn new(index: PartitionIndex, numbering: Numbering) -> Self {
+        Self {
+            index,
+            numbering,
+            epoch: 0,
+            epoch_position: 0,
+            next_position: 0,
+            gathering: BatchBuilder::new(),
+            gathering_outcome: None,
+            unconfirmed: VecDeque::new(),
+            sent: 0,
+            flow: Flow::Open,
+            failed: false,
+            forgotten: false,
+            retry_after: None,
+            retrying_since: None,
+            fruitless_rounds: 0,
+            backoff: Backoff::new(RETRY_DELAY_MIN, RETRY_DELAY_MAX),
+        }
+    }
+
+    /// How many messages were published here.
+    pub(crate) fn published(&self) -> u64 {
+        self.next_position
+    }
+
+    /// The oldest message without an answer; [`Self::published`] if each has one.
+    pub(crate) fn answered_before(&self) -> u64 {
+        self.unconfirmed.front().map_or_else(|| self.gathering_position(), |batch| batch.position)
+    }
+
+    /// Whether the next message begins a batch.
+    pub(crate) fn begins_a_batch(&self) -> bool {
+        self.gathering.is_empty() || self.gathering.byte_count() >= GATHERED_BYTES_MAX
+    }
+
+    /// Whether a batch could be sent now.
+    pub(crate) fn has_departure(&self) -> bool {
+        self.flow == Flow::Open && self.sent < PRODUCER_BATCHES_REMEMBERED && self.has_unsent()
+    }
+
+    /// Whether anything waits to be sent, now or later.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.sent < self.unconfirmed.len() || !self.gathering.is_empty()
+    }
+
+    /// Until when the broker asked to be left alone.
+    pub(crate) fn rests_until(&self) -> Option<Instant> {
+        match self.flow {
+            Flow::Resting(until) => Some(until),
+            Flow::Open | Flow::Draining => None,
+        }
+    }
+
+    /// Adds a message of `length` bytes, encoded: the batch it is in, and its place there.
+    pub(crate) fn push(
+        &mut self,
+        message: &Message,
+        length: usize,
+        batch_bytes_max: usize,
+    ) -> Result<(Arc<BatchOutcome>, u32), BatchError> {
+        if length > batch_bytes_max {
+            return Err(BatchError::TooLong { length });
+        }
+        let bytes_max = GATHERED_BYTES_MAX.min(batch_bytes_max);
+        if self.gathering.count() as usize == BATCH_MESSAGES_MAX
+            || self.gathering.byte_count() + length > bytes_max
+        {
+            self.seal();
+        }
+        self.gathering.push(message)?;
+        let position = self.next_position;
+        self.next_position += 1;
+        let outcome =
+            self.gathering_outcome.get_or_insert_with(|| BatchOutcome::new(self.index, position));
+        Ok((Arc::clone(outcome), self.gathering.count() - 1))
+    }
+
+    /// Adds a whole batch, after all that has gathered.
+    pub(crate) fn push_batch(&mut self, batch: Batch) -> Arc<BatchOutcome> {
+        self.seal();
+        let outcome = BatchOutcome::new(self.index, self.next_position);
+        self.next_position += u64::from(batch.count());
+        self.line_up(batch, Arc::clone(&outcome));
+        outcome
+    }
+
+    fn gathering_position(&self) -> u64 {
+        self.next_position - u64::from(self.gathering.count())
+    }
+
+    fn seal(&mut self) {
+        if let Some(batch) = self.gathering.take()
+            && let Some(outcome) = self.gathering_outcome.take()
+        {
+            self.line_up(batch, outcome);
+        }
+    }
+
+    fn line_up(&mut self, batch: Batch, outcome: Arc<BatchOutcome>) {
+        let position = outcome.first_sequence;
+        self.unconfirmed.push_back(Unconfirmed { position, batch, outcome, stage: Stage::Waiting });
+    }
+
+    /// The next batch to be sent, under this request number; `None` if there is none or none may
+    /// be sent now.
+    pub(crate) fn depart(&mut self, request: u64) -> Option<Departure> {
+        if !self.has_departure() {
+            return None;
+        }
+        if self.sent == self.unconfirmed.len() {
+            self.seal();
+        }
+        let first_sequence = self.sequence_of(self.unconfirmed.get(self.sent)?.position);
+        let next = self.unconfirmed.get_mut(self.sent)?;
+        next.stage = Stage::Sent(request);
+        self.sent += 1;
+        Some(Departure { epoch: self.epoch, first_sequence, batch: next.batch.clone() })
+    }
+
+    /// The sequence on the wire of the message at `position`, in this epoch.
+    fn sequence_of(&self, position: u64) -> u64 {
+        self.numbering.first_sequence + (position - self.epoch_position)
+    }
+
+    fn remove(&mut self, at: usize, answer: Result<Confirm, Error>, out: &mut Vec<Resolution>) {
+        if let Some(batch) = self.unconfirmed.remove(at) {
+            self.sent -= usize::from(at < self.sent);
+            out.push(Resolution::new(batch, answer));
+        }
+    }
+
+    /// Takes the part of a confirm frame that is about this publisher: `run`, and where sequences
+    /// are checked, everything before `up_to_sequence`.
+    pub(crate) fn confirmed(
+        &mut self,
+        frame: &ConfirmFrame,
+        run: Option<&ConfirmRun>,
+        now: Instant,
+        out: &mut Vec<Resolution>,
+    ) {
+        let before = out.len();
+        let mut at = 0;
+        while at < self.sent {
+            let batch = &self.unconfirmed[at];
+            let first = self.sequence_of(batch.position);
+            let end = first + u64::from(batch.batch.count());
+            let confirm = match run {
+                Some(run) => {
+                    let run_end = run.first_sequence + u64::from(run.count);
+                    (run.first_sequence <= first && end <= run_end).then(|| Confirm {
+                        partition: self.index,
+                        offset: run
+                            .first_offset
+                            .map(|offset| offset.plus(first - run.first_sequence)),
+                        duplicate: run.duplicate,
+                        durability: frame.head.durability,
+                    })
+                }
+                // Answered by a frame that was lost with an earlier connection.
+                None => (end <= frame.head.up_to_sequence).then_some(Confirm {
+                    partition: self.index,
+                    offset: None,
+                    duplicate: true,
+                    durability: frame.head.durability,
+                }),
+            };
+            match confirm {
+                Some(confirm) if matches!(batch.stage, Stage::Sent(_)) => {
+                    self.remove(at, Ok(confirm), out);
+                }
+                // Those behind a run that ends here are not in it.
+                None if run
+                    .is_some_and(|run| first >= run.first_sequence + u64::from(run.count)) =>
+                {
+                    break;
+                }
+                _ => at += 1,
+            }
+        }
+        if out.len() > before {
+            self.fruitless_rounds = 0;
+            self.retrying_since = None;
+            self.backoff.reset();
+        }
+        self.end_round_if_answered(now, out);
+    }
+
+    /// Takes a refusal; `false` if it is about no batch that is on the wire here.
+    pub(crate) fn refused(
+        &mut self,
+        refusal: &BatchRefusal,
+        now: Instant,
+        out: &mut Vec<Resolution>,
+    ) -> bool {
+        let found = self.unconfirmed.iter().take(self.sent).position(|batch| match batch.stage {
+            Stage::Sent(request) if refusal.request != 0 => request == refusal.request,
+            Stage::Sent(_) => refusal.first_sequence == Some(self.sequence_of(batch.position)),
+            Stage::Waiting | Stage::Refused => false,
+        });
+        let Some(at) = found else { return false };
+        let first = self.sequence_of(self.unconfirmed[at].position);
+        match refusal.code {
+            Some(ErrorCode::SequenceGap) => {
+                let oldest =
+                    self.unconfirmed.front().map_or(first, |b| self.sequence_of(b.position));
+                // All before the oldest was confirmed: a broker that expects less has forgotten
+                // this producer.
+                self.forgotten |= refusal.expected_sequence.is_some_and(|n| n < oldest);
+                self.unconfirmed[at].stage = Stage::Refused;
+            }
+            _ if refusal.error.is_retryable() && !self.gives_up(now) => {
+                let asked = match &refusal.error {
+                    Error::Refused { retry_after, .. } => *retry_after,
+                    _ => None,
+                };
+                self.retry_after = self.retry_after.max(Some(asked.unwrap_or_default()));
+                self.retrying_since.get_or_insert(now);
+                self.unconfirmed[at].stage = Stage::Refused;
+            }
+            _ => {
+                self.failed = true;
+                self.remove(at, Err(refusal.error.clone()), out);
+            }
+        }
+        self.flow = Flow::Draining;
+        self.end_round_if_answered(now, out);
+        true
+    }
+
+    fn gives_up(&self, now: Instant) -> bool {
+        match (self.numbering.give_up_after, self.retrying_since) {
+            (Some(limit), Some(since)) => now.duration_since(since) >= limit,
+            _ => false,
+        }
+    }
+
+    fn end_round_if_answered(&mut self, now: Instant, out: &mut Vec<Resolution>) {
+        let on_the_wire = |batch: &Unconfirmed| matches!(batch.stage, Stage::Sent(_));
+        if self.flow != Flow::Draining || self.unconfirmed.iter().take(self.sent).any(on_the_wire) {
+            return;
+        }
+        let only_gaps = !self.failed && self.retry_after.is_none();
+        self.fruitless_rounds = if only_gaps { self.fruitless_rounds + 1 } else { 0 };
+        if self.fruitless_rounds > FRUITLESS_ROUNDS_MAX {
+            let said = "a gap is refused though the batches are sent from the sequence it expects";
+            self.fail_all(&Error::Unexpected(said.into()), out);
+            self.failed = true;
+        }
+        if self.numbering.idempotent && (self.failed || self.forgotten) {
+            self.epoch += 1;
+            self.epoch_position = self.answered_before();
+        }
+        let rest = self.retry_after.take().map(|asked| now + asked.max(self.backoff.delay()));
+        self.begin_round();
+        self.flow = rest.map_or(Flow::Open, Flow::Resting);
+    }
+
+    fn begin_round(&mut self) {
+        for batch in self.unconfirmed.iter_mut().take(self.sent) {
+            batch.stage = Stage::Waiting;
+        }
+        self.sent = 0;
+        self.failed = false;
+        self.forgotten = false;
+        self.retry_after = None;
+        self.flow = Flow::Open;
+    }
+
+    /// The broker has been left alone for long enough, if it has.
+    pub(crate) fn wake(&mut self, now: Instant) {
+        if self.rests_until().is_some_and(|until| until <= now) {
+            self.flow = Flow::Open;
+        }
+    }
+
+    /// The connection is gone: whatever is unanswered will be sent again, in order and under the
+    /// sequences it had, so that what was appended is answered as a duplicate.
+    pub(crate) fn connection_lost(&mut self) {
+        if self.numbering.idempotent && self.failed {
+            // The batches behind the one that failed were refused, or would have been.
+            self.epoch += 1;
+            self.epoch_position = self.answered_before();
+        }
+        self.begin_round();
+    }
+
+    /// Nothing here will be sent any more.
+    pub(crate) fn fail_all(&mut self, error: &Error, out: &mut Vec<Resolution>) {
+        self.seal();
+        self.sent = 0;
+        let all = self.unconfirmed.drain(..);
+        out.extend(all.map(|batch| Resolution::new(batch, Err(error.clone()))));
+    }
+}

@@ -1,0 +1,104 @@
+//! When to try again: the bounds a user sets, and the delays drawn within them. It knows no socket.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    time::Duration,
+};
+
+/// How a client comes back after its connection was lost. The first connection is tried once,
+/// whatever this says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reconnect {
+    /// The shortest delay between two attempts.
+    pub delay_min: Duration,
+    /// The longest delay between two attempts.
+    pub delay_max: Duration,
+    /// After how many failed attempts in a row the client gives up; `None` for never, 0 for no
+    /// attempt at all.
+    pub attempts_max: Option<u32>,
+    /// How long one attempt may take, greeting included.
+    pub attempt_timeout: Duration,
+}
+
+impl Default for Reconnect {
+    /// For ever, 50 ms to 5 s apart, 5 s each.
+    fn default() -> Self {
+        Self {
+            delay_min: Duration::from_millis(50),
+            delay_max: Duration::from_secs(5),
+            attempts_max: None,
+            attempt_timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+impl Reconnect {
+    /// A lost connection is not made again: everything that waits for it fails.
+    #[must_use]
+    pub fn off() -> Self {
+        Self { attempts_max: Some(0), ..Self::default() }
+    }
+}
+
+/// Delays with decorrelated jitter: each is drawn between the shortest and three times the one
+/// before, so that clients that fell together do not come back together.
+#[derive(Clone, Debug)]
+pub(crate) struct Backoff {
+    min: Duration,
+    max: Duration,
+    last: Duration,
+}
+
+impl Backoff {
+    pub(crate) fn new(min: Duration, max: Duration) -> Self {
+        Self { min, max: max.max(min), last: Duration::ZERO }
+    }
+
+    /// The next delay. The first is the shortest one or less.
+    pub(crate) fn delay(&mut self) -> Duration {
+        let (low, high) = match self.last {
+            Duration::ZERO => (Duration::ZERO, self.min),
+            last => (self.min, (last * 3).min(self.max)),
+        };
+        let span = u64::try_from((high.saturating_sub(low)).as_micros()).unwrap_or(u64::MAX - 1);
+        let drawn = low + Duration::from_micros(random() % (span + 1));
+        self.last = drawn.max(self.min);
+        drawn
+    }
+
+    pub(crate) fn reset(&mut self) {
+        self.last = Duration::ZERO;
+    }
+}
+
+/// 64 random bits, never 0. The standard library seeds its hash maps from the system's randomness,
+/// with a new key each time: what is drawn here has to be different everywhere, not secret.
+pub(crate) fn random() -> u64 {
+    RandomState::new().hash_one(0_u8).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_grow_within_their_bounds_and_begin_again_after_a_reset() {
+        let (min, max) = (Duration::from_millis(50), Duration::from_secs(5));
+        let mut backoff = Backoff::new(min, max);
+        for _ in 0..100 {
+            assert!(backoff.delay() <= min);
+            let mut before = min;
+            for _ in 0..40 {
+                let delay = backoff.delay();
+                assert!(delay >= min && delay <= max && delay <= before * 3, "{delay:?}");
+                before = delay;
+            }
+            backoff.reset();
+        }
+    }
+
+    #[test]
+    fn two_draws_are_not_the_same() {
+        assert_ne!(random(), random());
+    }
+}

@@ -1,0 +1,96 @@
+//! One connection, from the first byte to the accepted greeting. What is said on it afterwards is
+//! for the connection task to know.
+
+use std::{io, sync::Arc, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use sennit_model::limits::{FRAME_BYTES_MAX, GREETING_BYTES_MAX};
+use sennit_protocol::{DecodeError, FrameHeader, FrameReader, Preface, Reply, Request, control};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+
+use crate::error::Error;
+
+/// What a client says of itself.
+#[derive(Clone, Debug)]
+pub(crate) struct Greeting {
+    pub(crate) address: Arc<str>,
+    pub(crate) name: String,
+    pub(crate) frame_bytes_max: usize,
+}
+
+/// A connection whose greeting was accepted.
+pub(crate) struct Session {
+    pub(crate) stream: TcpStream,
+    pub(crate) frames: FrameReader,
+    pub(crate) input: BytesMut,
+    /// The broker's name and version.
+    pub(crate) server: String,
+    /// The largest frame body, in bytes, both ways.
+    pub(crate) frame_bytes_max: usize,
+}
+
+impl Session {
+    /// Connects and greets, within `limit`.
+    pub(crate) async fn open(greeting: &Greeting, limit: Duration) -> Result<Self, Error> {
+        let late = || {
+            let error = io::Error::new(io::ErrorKind::TimedOut, "no greeting in time");
+            Error::unreachable(&greeting.address, error)
+        };
+        timeout(limit, Self::greet(greeting)).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    async fn greet(greeting: &Greeting) -> Result<Self, Error> {
+        let unreachable = |error| Error::unreachable(&greeting.address, error);
+        let mut stream = TcpStream::connect(&*greeting.address).await.map_err(unreachable)?;
+        stream.set_nodelay(true).map_err(unreachable)?;
+        let mut hello = BytesMut::new();
+        hello.extend_from_slice(&Preface::BYTES);
+        let body = control::Hello {
+            client_name: greeting.name.clone(),
+            client_version: env!("CARGO_PKG_VERSION").into(),
+            features: Vec::new(),
+            frame_bytes_max: u32::try_from(greeting.frame_bytes_max).unwrap_or(0),
+            token: None,
+        };
+        Request::Hello(body).encode(1, &mut hello);
+        stream.write_all(&hello).await.map_err(unreachable)?;
+
+        let mut frames = FrameReader::before_greeting();
+        let mut input = BytesMut::new();
+        loop {
+            let (header, body) = loop {
+                if let Some(frame) = frames.next_frame(&mut input)? {
+                    break frame;
+                }
+                if stream.read_buf(&mut input).await.map_err(unreachable)? == 0 {
+                    return Err(unreachable(io::ErrorKind::UnexpectedEof.into()));
+                }
+            };
+            if let Some(ok) = greeted(&header, body)? {
+                let limits = ok.limits.ok_or_else(|| Error::Unexpected("no limits".into()))?;
+                let frame_bytes_max = limits.frame_bytes_max as usize;
+                if frame_bytes_max < GREETING_BYTES_MAX {
+                    return Err(Error::Unexpected(format!("frames of {frame_bytes_max} bytes")));
+                }
+                frames.set_limit(frame_bytes_max.min(FRAME_BYTES_MAX));
+                let server = format!("{} {}", ok.server_name, ok.server_version);
+                return Ok(Self { stream, frames, input, server, frame_bytes_max });
+            }
+        }
+    }
+}
+
+/// The greeting's answer; `None` for a frame that a newer broker may send before it.
+fn greeted(header: &FrameHeader, body: Bytes) -> Result<Option<control::HelloOk>, Error> {
+    match Reply::decode(header, body) {
+        Ok(Reply::HelloOk(ok)) => Ok(Some(ok)),
+        Ok(Reply::Error(error)) => Err(error.into()),
+        Ok(other) => Err(Error::Unexpected(format!("{} before the greeting", other.kind()))),
+        Err(DecodeError::UnknownKind { .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
