@@ -11,7 +11,7 @@ use sennit_model::{
 
 use crate::{
     command::{DeadLetters, GroupSetting},
-    record::{RecordError, checked, start_at_parts},
+    record_error::RecordError,
 };
 
 /// Appends fields.
@@ -68,7 +68,11 @@ impl Writer<'_> {
     }
 
     pub(crate) fn group_setting(&mut self, setting: &GroupSetting) -> &mut Self {
-        let (tag, offset) = start_at_parts(setting.start);
+        let (tag, offset) = match setting.start {
+            StartAt::Earliest => (1, 0),
+            StartAt::Latest => (2, 0),
+            StartAt::Offset(offset) => (3, offset.0),
+        };
         self.u32(setting.id.0).duration(setting.config.lease).u32(setting.config.attempts_max);
         self.u8(tag).u64(offset)
     }
@@ -201,7 +205,8 @@ impl Reader {
             3 => StartAt::Offset(Offset(offset)),
             tag => return Err(self.field("start", tag)),
         };
-        Ok(GroupSetting { id, config: checked(config, self.kind)?, start })
+        config.check().map_err(|error| RecordError::Config { kind: self.kind, error })?;
+        Ok(GroupSetting { id, config, start })
     }
 
     pub(crate) fn dead_letters(&mut self) -> Result<DeadLetters, RecordError> {

@@ -11,11 +11,12 @@ use sennit_model::{
 use crate::{
     command::{Credit, DeliveryRun, Publish, SessionId, Settle, Subscribe, Verdict},
     effect::{Confirmed, Effect, Settled},
-    engine::{Engine, Journal, Outbox, Timer, stir},
+    engine::{Engine, Journal, Outbox, stir},
     group::{Group, Holder, range},
     producer::Admission,
     record::{Outcome, Record},
     refusal::Refusal,
+    timer::Timer,
 };
 
 impl Engine {

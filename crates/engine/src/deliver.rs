@@ -6,10 +6,11 @@ use sennit_model::{Generation, GroupId, Messages, Offset, OffsetRange, Partition
 use crate::{
     command::DeadLetters,
     effect::{Delivery, Effect},
-    engine::{Engine, Journal, Outbox, Payloads, Timer},
+    engine::{Engine, Journal, Outbox, Payloads},
     group::{Group, range},
     log::{Entry, Log},
     runs::Runs,
+    timer::Timer,
     wheel::Wheel,
 };
 

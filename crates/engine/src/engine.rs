@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use sennit_model::{Generation, GroupId, Offset, OffsetRange, PartitionId, Timestamp};
+use sennit_model::{Generation, GroupId, OffsetRange, PartitionId, Timestamp};
 
 use crate::{
     catalogue::Catalogue,
@@ -17,6 +17,7 @@ use crate::{
     partition::Partition,
     record::{Outcome, Record},
     refusal::Refusal,
+    timer::Timer,
     wheel::Wheel,
 };
 
@@ -47,23 +48,6 @@ impl Outbox {
     pub(crate) fn refuse(&mut self, origin: Origin, refusal: Refusal) {
         self.now.push(Effect::Refused { origin, refusal });
     }
-}
-
-/// What waits for a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Timer {
-    /// A lease may have ended; it is found by its last offset.
-    Lease { partition: PartitionId, group: GroupId, last: Offset },
-    /// Messages that failed may be ready again.
-    Retry { partition: PartitionId, group: GroupId, range: OffsetRange },
-    /// Messages whose publisher asked for a delay may be ready.
-    Due { partition: PartitionId, range: OffsetRange },
-    /// The time to live of messages may be over.
-    Expiry { partition: PartitionId, range: OffsetRange },
-    /// The oldest messages of a partition may be older than they may get.
-    Age { partition: PartitionId },
-    /// A session that was cut off has not come back.
-    Grace { session: SessionId },
 }
 
 pub(crate) type Partitions = HashMap<PartitionId, Partition, foldhash::fast::FixedState>;

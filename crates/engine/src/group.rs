@@ -8,8 +8,8 @@ use sennit_model::{GroupId, Offset, OffsetRange, PartitionId, Timestamp};
 use crate::{
     command::{Credit, GroupSetting, SessionId},
     effect::GroupDescription,
-    engine::Timer,
     runs::{Runs, SettledSet},
+    timer::Timer,
     wheel::{TimerKey, Wheel},
 };
 

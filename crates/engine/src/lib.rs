@@ -18,9 +18,11 @@ mod log;
 mod partition;
 mod producer;
 mod record;
+mod record_error;
 mod refusal;
 mod runs;
 mod snapshot;
+mod timer;
 mod timers;
 mod wheel;
 
@@ -36,5 +38,6 @@ pub use dead_letter::{
 pub use effect::{Confirmed, Delivery, Effect, GroupDescription, PartitionDescription, Settled};
 pub use engine::{Engine, Journal, Outbox, Payloads};
 pub use log::Place;
-pub use record::{Outcome, RECORD_KIND_END, Record, RecordError, TopicCreated};
+pub use record::{Outcome, RECORD_KIND_END, Record, TopicCreated};
+pub use record_error::RecordError;
 pub use refusal::Refusal;

@@ -7,11 +7,11 @@ use sennit_model::{
 use crate::{
     command::{DeadLetters, GroupSetting},
     effect::PartitionDescription,
-    engine::Timer,
     group::{Group, range},
     log::{Entry, Log, Place},
     producer::Producers,
     runs::Runs,
+    timer::Timer,
     wheel::Wheel,
 };
 

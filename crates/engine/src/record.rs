@@ -6,14 +6,14 @@
 
 use bytes::{Buf, Bytes};
 use sennit_model::{
-    Batch, BatchError, ConfigError, GroupConfig, GroupId, GroupName, Incarnation, NameError,
-    Offset, OffsetRange, PartitionId, ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId,
-    TopicName,
+    Batch, GroupId, GroupName, Incarnation, Offset, OffsetRange, PartitionId, ProducerStamp,
+    Timestamp, TopicConfig, TopicId, TopicName,
 };
 
 use crate::{
     codec::{Reader, Writer},
     command::{DeadLetters, GroupSetting},
+    record_error::RecordError,
 };
 
 /// One decided fact.
@@ -155,63 +155,6 @@ pub enum Outcome {
     Acked,
     /// Its time to live is over.
     Expired,
-}
-
-/// Why bytes are no record.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RecordError {
-    /// The kind is unknown: the journal was written by a newer program.
-    #[error("record kind {kind} is not known to this version")]
-    Kind {
-        /// The kind.
-        kind: u8,
-    },
-    /// The bytes end too early or too late.
-    #[error("a record of kind {kind} does not end where its fields end")]
-    Length {
-        /// The kind.
-        kind: u8,
-    },
-    /// A field has a value that it cannot have.
-    #[error("{field} of a record of kind {kind} cannot be {value}")]
-    Field {
-        /// The kind.
-        kind: u8,
-        /// The field.
-        field: &'static str,
-        /// Its value.
-        value: u64,
-    },
-    /// A name is not one.
-    #[error("a record of kind {kind}: {error}")]
-    Name {
-        /// The kind.
-        kind: u8,
-        /// What is wrong with it.
-        error: NameError,
-    },
-    /// Text is not UTF-8.
-    #[error("text in a record of kind {kind} is not UTF-8")]
-    Text {
-        /// The kind.
-        kind: u8,
-    },
-    /// The settings are out of bounds.
-    #[error("a record of kind {kind}: {error}")]
-    Config {
-        /// The kind.
-        kind: u8,
-        /// What is wrong with them.
-        error: ConfigError,
-    },
-    /// The batch is not one.
-    #[error("a record of kind {kind}: {error}")]
-    Batch {
-        /// The kind.
-        kind: u8,
-        /// What is wrong with it.
-        error: BatchError,
-    },
 }
 
 const TOPIC_CREATED: u8 = 1;
@@ -404,27 +347,12 @@ impl Record {
     }
 }
 
-/// Where a group begins, as a record says it: `(tag, offset)`.
-pub(crate) fn start_at_parts(start: StartAt) -> (u8, u64) {
-    match start {
-        StartAt::Earliest => (1, 0),
-        StartAt::Latest => (2, 0),
-        StartAt::Offset(offset) => (3, offset.0),
-    }
-}
-
-/// A group's settings as records and snapshots say them.
-pub(crate) fn checked(config: GroupConfig, kind: u8) -> Result<GroupConfig, RecordError> {
-    config.check().map_err(|error| RecordError::Config { kind, error })?;
-    Ok(config)
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
     use proptest::prelude::*;
-    use sennit_model::{BatchBuilder, Message, ProducerId, Retention};
+    use sennit_model::{BatchBuilder, GroupConfig, Message, ProducerId, Retention, StartAt};
 
     use super::*;
 

@@ -10,13 +10,15 @@ use sennit_model::{
 use crate::{
     catalogue::{CatalogueGroup, Topic},
     codec::{Reader, Writer},
-    engine::{Engine, Timer, stir},
+    engine::{Engine, stir},
     group::{Dying, Group, Waiting, range},
     log::{Entry, Log, Place},
     partition::Partition,
     producer::{AppendedBatch, Producer},
-    record::{RecordError, TopicCreated},
+    record::TopicCreated,
+    record_error::RecordError,
     runs::Runs,
+    timer::Timer,
     wheel::Wheel,
 };
 
@@ -212,6 +214,25 @@ fn encode_group(w: &mut Writer<'_>, group: &Group) {
     }
 }
 
+/// A list of what is held of a group's messages: ranges in order, not beyond the partition's end.
+fn within<T>(
+    r: &mut Reader,
+    visible: u64,
+    item: impl FnMut(&mut Reader) -> Result<T, RecordError>,
+    range: impl Fn(&T) -> sennit_model::OffsetRange,
+) -> Result<Vec<T>, RecordError> {
+    let items = r.list(item)?;
+    let mut least = 0;
+    for item in &items {
+        let range = range(item);
+        if range.start.0 < least || range.end.0 > visible {
+            return Err(r.field("range of a group", range.end.0));
+        }
+        least = range.end.0;
+    }
+    Ok(items)
+}
+
 fn decode_group(
     r: &mut Reader,
     partition: PartitionId,
@@ -223,23 +244,25 @@ fn decode_group(
     if group.settled.floor() > visible {
         return Err(r.field("settled floor", group.settled.floor()));
     }
-    for settled in r.list(Reader::range)? {
+    for settled in within(r, visible, Reader::range, |range| *range)? {
         group.settled.insert(settled.start.0, settled.end.0);
     }
     let floor = group.settled.floor();
     group.appear(floor, visible, delays);
-    for (tried, attempts) in r.list(|r| Ok((r.range()?, r.u32()?)))? {
+    for (tried, attempts) in within(r, visible, |r| Ok((r.range()?, r.u32()?)), |held| held.0)? {
         group.ready.insert(tried.start.0, tried.end.0, attempts);
     }
-    for (held, attempts, due) in r.list(|r| Ok((r.range()?, r.u32()?, Timestamp(r.u64()?))))? {
+    let waiting = |r: &mut Reader| Ok((r.range()?, r.u32()?, Timestamp(r.u64()?)));
+    for (held, attempts, due) in within(r, visible, waiting, |held| held.0)? {
         group.ready.remove(held.start.0, held.end.0);
         group.wait((held.start.0, held.end.0), Waiting { attempts, due }, wheel);
     }
-    for (held, dying) in r.list(|r| {
+    let dying = |r: &mut Reader| {
         let held = r.range()?;
         let (attempts, failed_at) = (r.u32()?, Timestamp(r.u64()?));
         Ok((held, Dying { attempts, failed_at, reason: r.text()?.into() }))
-    })? {
+    };
+    for (held, dying) in within(r, visible, dying, |held| held.0)? {
         group.ready.remove(held.start.0, held.end.0);
         group.dying.insert(held.start.0, held.end.0, dying);
     }

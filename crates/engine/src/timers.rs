@@ -7,9 +7,10 @@ use sennit_model::{GroupId, Offset, OffsetRange, PartitionId, Timestamp};
 
 use crate::{
     command::SessionId,
-    engine::{Engine, Journal, Timer, stir},
+    engine::{Engine, Journal, stir},
     group::range,
     record::Record,
+    timer::Timer,
 };
 
 /// Attempts that failed at one time, gathered so that each group gets one record.

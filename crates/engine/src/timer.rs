@@ -1,0 +1,22 @@
+//! What a timer on the wheel stands for.
+
+use sennit_model::{GroupId, Offset, OffsetRange, PartitionId};
+
+use crate::command::SessionId;
+
+/// What waits for a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Timer {
+    /// A lease may have ended; it is found by its last offset.
+    Lease { partition: PartitionId, group: GroupId, last: Offset },
+    /// Messages that failed may be ready again.
+    Retry { partition: PartitionId, group: GroupId, range: OffsetRange },
+    /// Messages whose publisher asked for a delay may be ready.
+    Due { partition: PartitionId, range: OffsetRange },
+    /// The time to live of messages may be over.
+    Expiry { partition: PartitionId, range: OffsetRange },
+    /// The oldest messages of a partition may be older than they may get.
+    Age { partition: PartitionId },
+    /// A session that was cut off has not come back.
+    Grace { session: SessionId },
+}

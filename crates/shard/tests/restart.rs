@@ -1,0 +1,210 @@
+//! A shard on a disk in memory: what was committed is there after a restart, segments are used
+//! again, a backlog beyond the cache is read back.
+
+use std::path::PathBuf;
+
+use sennit_engine::{
+    Command, Credit, DeadLetters, DeliveryRun, Effect, GroupSetting, Origin, PartitionCommand,
+    Publish, SessionId, Settle, Subscribe, Verdict,
+};
+use sennit_journal::{
+    LaneConfig,
+    disk::{Disk, MemoryDisk},
+};
+use sennit_model::{
+    BatchBuilder, Generation, GroupConfig, GroupId, Message, Messages, PartitionId, PartitionIndex,
+    ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId, TopicKind,
+};
+use sennit_shard::{Recovered, Settings, recover};
+
+const ORDERS: PartitionId = PartitionId { topic: TopicId(1), index: PartitionIndex(0) };
+const GROUP: GroupId = GroupId(1);
+const ORIGIN: Origin = Origin { session: SessionId(1), request: 1 };
+const SEGMENT_BYTES: u64 = 64 << 10;
+
+struct Broker<D: Disk> {
+    parts: Recovered<D>,
+    now: Timestamp,
+    delivered: Vec<(u64, String)>,
+    runs: Vec<DeliveryRun>,
+    confirmed: u64,
+}
+
+impl<D: Disk> Broker<D> {
+    fn open(disk: &D, cache_bytes: usize) -> Self {
+        let config = LaneConfig {
+            directory: PathBuf::from("data/lane-0"),
+            lane: 0,
+            segment_bytes: SEGMENT_BYTES,
+            incarnation: 42,
+        };
+        let now = Timestamp(1_000);
+        let parts = recover(disk, config, Settings { cache_bytes }, now).unwrap();
+        let (delivered, runs) = (Vec::new(), Vec::new());
+        Self { parts, now, delivered, runs, confirmed: 0 }
+    }
+
+    fn tell(&mut self, command: Command) {
+        self.parts.shard.handle(&mut vec![command], self.now);
+        self.settle_down();
+    }
+
+    fn settle_down(&mut self) {
+        let Recovered { shard, lane, reader, slots, .. } = &mut self.parts;
+        loop {
+            for effect in shard.effects().drain(..) {
+                match effect {
+                    Effect::Deliver(delivery) => {
+                        let texts = Messages::of_checked(&delivery.messages);
+                        let texts = texts.map(|m| String::from_utf8_lossy(m.payload()).into());
+                        self.delivered.extend((delivery.first.0..).zip(texts));
+                        self.runs.push(DeliveryRun {
+                            first: delivery.first,
+                            count: delivery.count,
+                            attempt: delivery.attempt,
+                            generation: delivery.generation,
+                        });
+                    }
+                    Effect::Confirmed(confirmed) => self.confirmed += u64::from(confirmed.count),
+                    Effect::Refused { refusal, .. } => panic!("{refusal}"),
+                    _ => {}
+                }
+            }
+            let (mut frames, mut fetches, mut released) = (Vec::new(), Vec::new(), Vec::new());
+            shard.take_released(&mut released);
+            released.into_iter().for_each(|segment| lane.release(segment));
+            shard.take_frames(&mut frames);
+            shard.take_fetches(&mut fetches);
+            if frames.is_empty() && fetches.is_empty() {
+                break;
+            }
+            while lane.spare_count() < 3 {
+                lane.add_spare(slots.make().unwrap());
+            }
+            if !frames.is_empty() {
+                let end = lane.append(&frames).unwrap();
+                shard.committed(end, self.now);
+            }
+            for fetch in fetches {
+                let bytes = reader.read(fetch.position, fetch.length).unwrap();
+                shard.fetched(fetch, Some(bytes), self.now);
+            }
+        }
+    }
+
+    fn create(&mut self) {
+        let setting =
+            GroupSetting { id: GROUP, config: GroupConfig::default(), start: StartAt::Earliest };
+        let open = PartitionCommand::Open {
+            config: TopicConfig::of_kind(TopicKind::Queue),
+            groups: vec![setting],
+            dead_letters: DeadLetters::NotYet,
+        };
+        self.tell(Command::Partition(ORIGIN, ORDERS, open));
+    }
+
+    fn publish(&mut self, texts: &[String]) {
+        let mut builder = BatchBuilder::new();
+        for text in texts {
+            builder.push(&Message::new(text.clone())).unwrap();
+        }
+        let producer = ProducerStamp::default();
+        let batch = builder.take().unwrap();
+        self.tell(Command::Publish(Publish { origin: ORIGIN, partition: ORDERS, producer, batch }));
+    }
+
+    fn subscribe(&mut self, messages: u32) {
+        let credit = Credit { messages, bytes: 1 << 20 };
+        let subscribe =
+            Subscribe { origin: ORIGIN, subscription: 1, partition: ORDERS, group: GROUP, credit };
+        self.tell(Command::Subscribe(subscribe));
+    }
+
+    fn ack_all(&mut self) {
+        let runs = std::mem::take(&mut self.runs);
+        let (origin, partition, group) = (ORIGIN, ORDERS, GROUP);
+        let (verdict, confirm) = (Verdict::Ack, true);
+        let settle = Settle { origin, partition, group, verdict, runs, confirm };
+        self.tell(Command::Settle(settle));
+    }
+}
+
+fn texts(range: std::ops::Range<usize>) -> Vec<String> {
+    range.map(|n| format!("message {n} {}", "x".repeat(100))).collect()
+}
+
+#[test]
+fn what_was_committed_is_there_after_a_restart() {
+    let disk = MemoryDisk::default();
+    let mut broker = Broker::open(&disk, 1 << 20);
+    broker.create();
+    broker.publish(&texts(0..3));
+    assert_eq!(broker.confirmed, 3);
+    broker.subscribe(2);
+    assert_eq!(broker.delivered.len(), 2);
+    broker.runs.truncate(1);
+    broker.runs[0].count = 1;
+    broker.ack_all();
+
+    let mut broker = Broker::open(&disk, 1 << 20);
+    assert_eq!(broker.parts.report.generation, Generation(2));
+    broker.subscribe(10);
+    let offsets: Vec<u64> = broker.delivered.iter().map(|(offset, _)| *offset).collect();
+    assert_eq!(offsets, [1, 2]);
+}
+
+#[test]
+fn segments_are_used_again_once_their_messages_are_settled_and_a_snapshot_says_so() {
+    let disk = MemoryDisk::default();
+    let mut broker = Broker::open(&disk, 1 << 20);
+    broker.create();
+    broker.subscribe(1000);
+    for round in 0..200 {
+        broker.publish(&texts(round * 50..round * 50 + 50));
+        broker.ack_all();
+    }
+    assert_eq!(broker.delivered.len(), 10_000);
+    let slots = disk.list(std::path::Path::new("data/lane-0")).unwrap().len();
+    assert!(slots <= 8, "{slots} slots for {} segments' worth", 10_000 * 130 / SEGMENT_BYTES);
+    let mut broker = Broker::open(&disk, 1 << 20);
+    assert!(broker.parts.report.bytes < 4 * SEGMENT_BYTES);
+    broker.subscribe(1000);
+    assert_eq!(broker.delivered, []);
+    broker.publish(&texts(0..1));
+    assert_eq!(broker.delivered[0].0, 10_000);
+}
+
+#[test]
+fn a_backlog_beyond_the_cache_is_read_back_in_order() {
+    let disk = MemoryDisk::default();
+    let mut broker = Broker::open(&disk, 16 << 10);
+    broker.create();
+    for round in 0..100 {
+        broker.publish(&texts(round * 20..round * 20 + 20));
+    }
+    for restart in [false, true] {
+        if restart {
+            broker = Broker::open(&disk, 16 << 10);
+        }
+        broker.subscribe(2000);
+        let expected: Vec<_> = (0u64..).zip(texts(0..2000)).collect();
+        assert_eq!(broker.delivered, expected);
+    }
+}
+
+#[test]
+fn an_idle_lane_writes_one_mark_and_then_nothing() {
+    let disk = MemoryDisk::default();
+    let mut broker = Broker::open(&disk, 1 << 20);
+    broker.create();
+    broker.publish(&texts(0..1));
+    let commits = broker.parts.shard.counters().commits;
+    let due = broker.parts.shard.next_wake().unwrap();
+    for step in [0, 100, 200, 300] {
+        broker.now = Timestamp(due.0 + step);
+        broker.parts.shard.advance(broker.now);
+        broker.settle_down();
+    }
+    assert_eq!(broker.parts.shard.counters().commits, commits + 1);
+    assert_eq!(broker.parts.shard.next_wake(), None);
+}
