@@ -1,0 +1,217 @@
+//! `sennit consume`: takes messages as a member of a group, prints each on a line, and settles
+//! what was printed.
+
+use std::{
+    io::{self, BufWriter, Write},
+    num::NonZeroU64,
+    time::Duration,
+};
+
+use sennit_client::{Client, Consumer, DeliveryRun};
+use sennit_model::{GroupName, HeaderKind, MessageView, TopicName, limits::CREDIT_MESSAGES_MAX};
+use serde_json::{Value, json};
+
+use crate::{
+    exit::Failure,
+    output::unless_reader_left,
+    reach::{Reach, block_on},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  sennit consume orders                      all that is ready, then end
+  sennit consume orders --follow             for ever
+  sennit consume orders --group audit --json
+  sennit consume orders --count 1 --no-ack   look at one; it returns to the group";
+
+/// How long nothing has to come before the broker is asked whether anything is ready.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// How many messages are held unsettled unless fewer are asked for.
+const CREDIT_MESSAGES: u32 = 4096;
+
+/// The arguments of `sennit consume`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    reach: Reach,
+    /// The topic's name
+    topic: TopicName,
+    /// The group to take part in
+    #[arg(long, short, value_name = "NAME", default_value = "default")]
+    group: GroupName,
+    /// End after this many messages
+    #[arg(long, short = 'n', value_name = "N")]
+    count: Option<NonZeroU64>,
+    /// Settle nothing: what was printed returns to the group in the end
+    #[arg(long)]
+    no_ack: bool,
+    /// Wait for more instead of ending when nothing is ready
+    #[arg(long, short)]
+    follow: bool,
+    /// Print each message as a JSON object with all that is known of it
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// What the broker refuses, or that messages could not be printed; those are not settled.
+pub fn run(args: Args) -> Result<(), Failure> {
+    block_on(async {
+        let client = args.reach.client().await?;
+        let credit = match (args.count, args.no_ack) {
+            (Some(count), _) => u32::try_from(count.get()).unwrap_or(CREDIT_MESSAGES),
+            (None, true) => CREDIT_MESSAGES_MAX,
+            (None, false) => CREDIT_MESSAGES,
+        };
+        let most = if args.no_ack { CREDIT_MESSAGES_MAX } else { CREDIT_MESSAGES };
+        let consumer =
+            client.consumer(&args.topic, &args.group).credit_messages(credit.min(most)).subscribe();
+        let mut consumer = consumer.await.map_err(|error| {
+            Failure::from(error).about(format!("{} {}", args.topic, args.group))
+        })?;
+        let taken = tokio::select! {
+            taken = take(&args, &client, &mut consumer) => taken,
+            _ = tokio::signal::ctrl_c() => Ok(()),
+        };
+        consumer.close().await?;
+        client.close().await?;
+        taken
+    })
+}
+
+async fn take(args: &Args, client: &Client, consumer: &mut Consumer) -> Result<(), Failure> {
+    let mut out = BufWriter::with_capacity(256 << 10, io::stdout().lock());
+    let mut left = args.count.map_or(u64::MAX, NonZeroU64::get);
+    // Acked and not yet known to be confirmed: the last run stands for all before it.
+    let mut last: Option<DeliveryRun> = None;
+    while left > 0 {
+        let next = match tokio::time::timeout(QUIET, consumer.next_run()).await {
+            Ok(Some(run)) => run?,
+            Ok(None) => break,
+            Err(_quiet) => {
+                confirm(last.take()).await?;
+                if !args.follow && is_empty(args, client).await? {
+                    break;
+                }
+                continue;
+            }
+        };
+        let count = u32::try_from(left).unwrap_or(u32::MAX).min(next.count);
+        let written = print(args, &next, count, &mut out).and_then(|()| out.flush());
+        if written.is_err() {
+            confirm(last.take()).await?;
+            return unless_reader_left(written);
+        }
+        if !args.no_ack {
+            next.ack_up_to(count);
+            last = Some(next);
+        }
+        left -= u64::from(count);
+    }
+    confirm(last).await
+}
+
+/// Waits until the broker has said that all acks before and with this one are done.
+async fn confirm(last: Option<DeliveryRun>) -> Result<(), Failure> {
+    if let Some(last) = last {
+        last.ack_confirmed().await?;
+    }
+    Ok(())
+}
+
+/// Whether the group has nothing more for this consumer.
+async fn is_empty(args: &Args, client: &Client) -> Result<bool, Failure> {
+    let group = client.describe_group(&args.topic, &args.group).await?;
+    // Without acks the credit runs out before the messages do.
+    Ok(group.ready == 0 || args.no_ack)
+}
+
+fn print(args: &Args, run: &DeliveryRun, count: u32, out: &mut impl Write) -> io::Result<()> {
+    for (index, message) in run.messages().take(count as usize).enumerate() {
+        if args.json {
+            let mut value = message_json(&message);
+            value["topic"] = args.topic.as_str().into();
+            value["partition"] = run.partition.0.into();
+            value["offset"] = (run.first_offset.0 + index as u64).into();
+            value["attempt"] = run.attempt.into();
+            value["appended_at_ms"] = run.appended_at.0.into();
+            writeln!(out, "{value}")?;
+        } else {
+            out.write_all(message.payload())?;
+            out.write_all(b"\n")?;
+        }
+    }
+    Ok(())
+}
+
+/// What a message says of itself. Bytes that are text are text, others are hexadecimal under a
+/// name that says so.
+fn message_json(message: &MessageView<'_>) -> Value {
+    let mut value = json!({});
+    put_bytes(&mut value, "key", message.key());
+    let headers = message.headers().flatten().map(|(name, kind, bytes)| {
+        let kind = match kind {
+            HeaderKind::Text => "text",
+            HeaderKind::Binary => "binary",
+            HeaderKind::Number => "number",
+            HeaderKind::Boolean => "boolean",
+        };
+        let mut header = json!({ "name": name, "kind": kind });
+        put_bytes(&mut header, "value", bytes);
+        header
+    });
+    value["headers"] = headers.collect();
+    put_bytes(&mut value, "payload", message.payload());
+    let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    if let Some(delay) = message.delay() {
+        value["delay_ms"] = ms(delay).into();
+    }
+    if let Some(age) = message.time_to_live() {
+        value["time_to_live_ms"] = ms(age).into();
+    }
+    value
+}
+
+fn put_bytes(value: &mut Value, name: &str, bytes: &[u8]) {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => value[name] = text.into(),
+        Err(_) => {
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            value[format!("{name}_hex")] = hex.into();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sennit_model::{BatchBuilder, Header, Message};
+
+    use super::*;
+
+    #[test]
+    fn json_says_all_that_a_message_holds() {
+        let mut builder = BatchBuilder::new();
+        let message = Message {
+            key: "k".into(),
+            headers: vec![Header::text("type", "created")],
+            payload: vec![0xff, 0x00].into(),
+            delay: Some(Duration::from_secs(1)),
+            time_to_live: None,
+        };
+        builder.push(&message).unwrap();
+        let batch = builder.take().unwrap();
+        assert_eq!(
+            message_json(&batch.messages().next().unwrap()),
+            json!({
+                "key": "k",
+                "headers": [{ "name": "type", "kind": "text", "value": "created" }],
+                "payload_hex": "ff00",
+                "delay_ms": 1000,
+            })
+        );
+    }
+}

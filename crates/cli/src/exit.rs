@@ -1,0 +1,127 @@
+//! How a verb ends when it does not succeed: an exit code that scripts can tell apart, and a text
+//! that says what would be right. The table of codes is in the program's help.
+
+use std::{fmt, io, process::ExitCode};
+
+use sennit_client::{Error, ErrorCode};
+
+/// What an unsuccessful end was about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// It failed.
+    Failed = 1,
+    /// The command line was wrong.
+    Usage = 2,
+    /// What was named is not there.
+    NotFound = 3,
+    /// It is there already, and different.
+    Conflict = 4,
+    /// Nobody answered, or not in time.
+    Unreachable = 6,
+    /// Some of it was done.
+    Partial = 7,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// Why a verb did not succeed.
+#[derive(Debug)]
+pub struct Failure {
+    /// The code to end with.
+    pub exit: Exit,
+    text: String,
+}
+
+impl Failure {
+    /// A failure with a text for people: one line, what was wrong and what would be right.
+    pub fn new(exit: Exit, text: impl Into<String>) -> Self {
+        Self { exit, text: text.into() }
+    }
+
+    /// The same failure, after some of the work was done.
+    #[must_use]
+    pub fn in_part(self) -> Self {
+        Self { exit: Exit::Partial, ..self }
+    }
+
+    /// The same failure, said of `what`.
+    #[must_use]
+    pub fn about(self, what: impl fmt::Display) -> Self {
+        Self { text: format!("{what}: {}", self.text), ..self }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sennit: {}", self.text)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        let exit = match &error {
+            Error::Refused { code, .. } => exit_of(*code),
+            Error::Unreachable { .. } | Error::Closed => Exit::Unreachable,
+            _ => Exit::Failed,
+        };
+        let mut text = error.to_string();
+        if let Error::Refused { hint, .. } = &error
+            && !hint.is_empty()
+            && !text.contains(hint.as_str())
+        {
+            text = format!("{text}; {hint}");
+        }
+        let mut cause = std::error::Error::source(&error);
+        while let Some(deeper) = cause {
+            let said = deeper.to_string();
+            if !text.contains(&said) {
+                text = format!("{text}: {said}");
+            }
+            cause = deeper.source();
+        }
+        Self { exit, text }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        let exit = match error.kind() {
+            io::ErrorKind::NotFound => Exit::NotFound,
+            io::ErrorKind::TimedOut | io::ErrorKind::ConnectionRefused => Exit::Unreachable,
+            _ => Exit::Failed,
+        };
+        Self { exit, text: error.to_string() }
+    }
+}
+
+fn exit_of(code: ErrorCode) -> Exit {
+    match code {
+        ErrorCode::UnknownTopic | ErrorCode::UnknownGroup | ErrorCode::UnknownSubscription => {
+            Exit::NotFound
+        }
+        ErrorCode::TopicExists | ErrorCode::SettingFixed | ErrorCode::SubscriptionExists => {
+            Exit::Conflict
+        }
+        ErrorCode::InvalidName | ErrorCode::InvalidConfig => Exit::Usage,
+        ErrorCode::ShuttingDown | ErrorCode::Busy => Exit::Unreachable,
+        _ => Exit::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_end_with_the_code_that_the_help_names() {
+        assert_eq!(exit_of(ErrorCode::UnknownTopic) as u8, 3);
+        assert_eq!(exit_of(ErrorCode::TopicExists) as u8, 4);
+        assert_eq!(exit_of(ErrorCode::Busy) as u8, 6);
+        assert_eq!(exit_of(ErrorCode::Internal) as u8, 1);
+    }
+}

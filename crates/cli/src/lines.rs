@@ -1,0 +1,145 @@
+//! The lines of a file or of standard input, cut into messages on a thread of their own. A line
+//! is never copied, and a line too long to be a message is never read whole.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+    thread,
+};
+
+use bytes::{Bytes, BytesMut};
+use sennit_model::limits::MESSAGE_BYTES_MAX;
+use tokio::sync::mpsc;
+
+/// How much is asked of the file at once, in bytes.
+const READ_BYTES: usize = 256 << 10;
+
+/// How many blocks of lines may wait for the publisher.
+const BLOCKS_WAITING_MAX: usize = 4;
+
+/// What went wrong while reading, after all lines before it were handed on.
+#[derive(Debug)]
+pub enum Broken {
+    /// This line is longer than any message may be.
+    TooLong,
+    /// The source failed.
+    Source(io::Error),
+}
+
+/// The lines of one read, without their ends; an error is the last block there is.
+pub type Block = Result<Vec<Bytes>, Broken>;
+
+/// Opens `path`, or standard input for `-`, and begins to read.
+///
+/// # Errors
+/// The file cannot be opened.
+pub fn read(path: &Path) -> io::Result<mpsc::Receiver<Block>> {
+    let source: Box<dyn Read + Send> = match path.to_str() {
+        Some("-") => Box::new(io::stdin()),
+        _ => Box::new(File::open(path)?),
+    };
+    let (blocks, receiver) = mpsc::channel(BLOCKS_WAITING_MAX);
+    thread::Builder::new().name("lines".into()).spawn(move || {
+        // A publisher that has stopped does not want the rest.
+        cut(source, |block| blocks.blocking_send(block).is_ok());
+    })?;
+    Ok(receiver)
+}
+
+/// Cuts `source` into blocks of lines until it ends, breaks or `take` has had enough. A last line
+/// without an end is a line.
+fn cut(mut source: impl Read, mut take: impl FnMut(Block) -> bool) {
+    let mut rest = BytesMut::new();
+    loop {
+        let known = rest.len();
+        rest.resize(known + READ_BYTES, 0);
+        let read = source.read(&mut rest[known..]);
+        rest.truncate(known + *read.as_ref().unwrap_or(&0));
+        match read {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => {
+                take(Err(Broken::Source(error)));
+                return;
+            }
+            Ok(0) => {
+                if !rest.is_empty() {
+                    take(Ok(vec![rest.freeze()]));
+                }
+                return;
+            }
+            Ok(_) => {}
+        }
+        let lines = whole_lines(&mut rest, known);
+        let too_long = rest.len() > MESSAGE_BYTES_MAX;
+        if !lines.is_empty() && !take(Ok(lines)) {
+            return;
+        }
+        if too_long {
+            take(Err(Broken::TooLong));
+            return;
+        }
+    }
+}
+
+/// Takes the lines off `rest` that have ended; none ends before `searched`.
+fn whole_lines(rest: &mut BytesMut, searched: usize) -> Vec<Bytes> {
+    let Some(last) = rest[searched..].iter().rposition(|&byte| byte == b'\n') else {
+        return Vec::new();
+    };
+    let block = rest.split_to(searched + last + 1).freeze();
+    let mut lines = Vec::new();
+    let mut start = 0;
+    for (end, _) in block.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
+        lines.push(block.slice(start..end));
+        start = end + 1;
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(source: impl Read) -> (Vec<Bytes>, Option<Broken>) {
+        let (mut lines, mut broken) = (Vec::new(), None);
+        cut(source, |block| {
+            match block {
+                Ok(block) => lines.extend(block),
+                Err(error) => broken = Some(error),
+            }
+            true
+        });
+        (lines, broken)
+    }
+
+    /// Gives one byte at a time.
+    struct Drop<'a>(&'a [u8]);
+
+    impl Read for Drop<'_> {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            let n = self.0.len().min(1);
+            out[..n].copy_from_slice(&self.0[..n]);
+            self.0 = &self.0[n..];
+            Ok(n)
+        }
+    }
+
+    #[test]
+    fn each_line_is_a_message_the_empty_and_the_last_too() {
+        for text in ["a\n\nlong line\nlast", "a\n\nlong line\nlast\n"] {
+            let (lines, broken) = all(text.as_bytes());
+            assert_eq!(lines, ["a", "", "long line", "last"]);
+            assert!(broken.is_none());
+            assert_eq!(all(Drop(text.as_bytes())).0, lines);
+        }
+        assert!(all(&b""[..]).0.is_empty());
+    }
+
+    #[test]
+    fn a_line_without_end_is_refused_before_it_is_read_whole() {
+        let (lines, broken) = all(io::Cursor::new("fine\n").chain(io::repeat(b'x')));
+        assert_eq!(lines, ["fine"]);
+        assert!(matches!(broken, Some(Broken::TooLong)));
+    }
+}

@@ -1,0 +1,323 @@
+//! `sennit publish`: messages from the command line, a file or standard input, pipelined; done
+//! when all are confirmed.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    future::Future,
+    path::{Path, PathBuf},
+    pin::pin,
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use indicatif::{ProgressBar, ProgressStyle};
+use sennit_client::{Confirm, Pending, Publisher};
+use sennit_model::{Header, Message, Offset, TopicName};
+use serde_json::json;
+
+use crate::{
+    exit::{Exit, Failure},
+    lines::{self, Broken},
+    output::{may_show_progress, print_json, talk},
+    quantity::duration,
+    reach::{Reach, block_on},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  sennit publish orders 'first message' 'second message'
+  sennit publish orders --file messages.ndjson --create
+  seq 1000000 | sennit publish numbers
+  sennit publish orders '{\"id\":7}' --key 7 --header type=created --delay 5m";
+
+/// How often the line that says how far it is changes, and how long work takes before it appears.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+
+/// How many messages are published before the answers are looked at.
+const LOOK_EVERY: usize = 1024;
+
+/// The arguments of `sennit publish`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    reach: Reach,
+    /// The topic's name
+    topic: TopicName,
+    /// The messages; without any, one is read from each line of standard input
+    #[arg(conflicts_with = "file")]
+    body: Vec<String>,
+    /// Publish each line of this file as a message; - is standard input
+    #[arg(long, short, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// The messages' key: the same key, the same partition
+    #[arg(long, short, value_name = "KEY")]
+    key: Option<String>,
+    /// A header of the messages, name=value; may be given several times
+    #[arg(long, short = 'H', value_name = "NAME=VALUE", value_parser = header)]
+    header: Vec<Header>,
+    /// Wait this long before the messages are ready
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    delay: Option<Duration>,
+    /// Let the messages expire if nobody has leased them by this age
+    #[arg(long, value_name = "AGE", value_parser = duration)]
+    ttl: Option<Duration>,
+    /// Create the topic, as a queue of one partition, if it is not there
+    #[arg(long)]
+    create: bool,
+    /// Print a summary as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+fn header(text: &str) -> Result<Header, String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok(Header::text(name, value)),
+        _ => Err(format!("{text:?} is no header: write name=value")),
+    }
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// [`Exit::Partial`] if some messages were confirmed and one was not; the text names the first.
+pub fn run(args: Args) -> Result<(), Failure> {
+    block_on(async {
+        let source = match (&args.file, args.body.is_empty()) {
+            (Some(path), _) => Some(open(path)?),
+            (None, true) => Some(open(Path::new("-"))?),
+            (None, false) => None,
+        };
+        let client = args.reach.client().await?;
+        let publisher = client.publisher(&args.topic).create_if_missing(args.create).open().await;
+        let publisher = publisher.map_err(|error| Failure::from(error).about(&args.topic))?;
+        let mut run = Run::new(&args, &publisher);
+        let published = match source {
+            Some(source) => run.publish_lines(source).await,
+            None => run.publish_arguments().await,
+        };
+        let ended = match published {
+            Ok(()) => run.settle_all().await,
+            // What was sent before the failure is still waited for, so that the count is right.
+            Err(failure) => Err(run.settle_all().await.err().unwrap_or(failure)),
+        };
+        run.progress.finish_and_clear();
+        run.summary.print(&args)?;
+        let closed = client.close().await;
+        ended.map_err(|failure| match run.summary.confirmed {
+            0 => failure,
+            _ => failure.in_part(),
+        })?;
+        closed.map_err(Failure::from)
+    })
+}
+
+fn open(path: &Path) -> Result<tokio::sync::mpsc::Receiver<lines::Block>, Failure> {
+    lines::read(path).map_err(|error| Failure::from(error).about(path.display()))
+}
+
+/// A publish on its way.
+struct Run<'a> {
+    message: Message,
+    args: &'a Args,
+    publisher: &'a Publisher,
+    /// The unanswered, oldest first.
+    waiting: VecDeque<Pending>,
+    /// How many were handed to the publisher.
+    sent: u64,
+    summary: Summary,
+    progress: ProgressBar,
+    begun: Instant,
+}
+
+impl<'a> Run<'a> {
+    fn new(args: &'a Args, publisher: &'a Publisher) -> Self {
+        let message = Message {
+            key: args.key.clone().map(Bytes::from).unwrap_or_default(),
+            headers: args.header.clone(),
+            payload: Bytes::new(),
+            delay: args.delay,
+            time_to_live: args.ttl,
+        };
+        Self {
+            message,
+            args,
+            publisher,
+            waiting: VecDeque::new(),
+            sent: 0,
+            summary: Summary::default(),
+            progress: ProgressBar::hidden(),
+            begun: Instant::now(),
+        }
+    }
+
+    async fn publish_arguments(&mut self) -> Result<(), Failure> {
+        for body in &self.args.body {
+            self.publish(Bytes::from(body.clone())).await?;
+        }
+        Ok(())
+    }
+
+    async fn publish_lines(
+        &mut self,
+        mut source: tokio::sync::mpsc::Receiver<lines::Block>,
+    ) -> Result<(), Failure> {
+        while let Some(block) = source.recv().await {
+            let next = self.sent + 1;
+            let block = block.map_err(|broken| match broken {
+                Broken::TooLong => Failure::new(
+                    Exit::Failed,
+                    format!("line {next} was not published: it is longer than a message may be"),
+                ),
+                Broken::Source(error) => Failure::from(error).about(format!("line {next}")),
+            })?;
+            for line in block {
+                self.publish(line).await?;
+            }
+            self.show_progress();
+        }
+        Ok(())
+    }
+
+    /// Hands one message on, and looks at the answers now and then.
+    async fn publish(&mut self, payload: Bytes) -> Result<(), Failure> {
+        let message = Message { payload, ..self.message.clone() };
+        let number = self.sent + 1;
+        let pending = self.publisher.publish(message).await;
+        let pending = pending.map_err(|error| not_confirmed(self.args, number, error))?;
+        self.sent = number;
+        self.waiting.push_back(pending);
+        if self.waiting.len() % LOOK_EVERY == 0 {
+            self.settle_answered()?;
+        }
+        Ok(())
+    }
+
+    /// Takes the answers that are there.
+    fn settle_answered(&mut self) -> Result<(), Failure> {
+        let mut context = Context::from_waker(Waker::noop());
+        while let Some(oldest) = self.waiting.front_mut() {
+            let Poll::Ready(answer) = pin!(oldest).poll(&mut context) else { break };
+            self.waiting.pop_front();
+            self.take(answer)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for all answers; the first bad one is the failure, the others are counted still.
+    async fn settle_all(&mut self) -> Result<(), Failure> {
+        let mut ended = Ok(());
+        while let Some(oldest) = self.waiting.pop_front() {
+            let answer = oldest.await;
+            if let Err(failure) = self.take(answer) {
+                ended = ended.and(Err(failure));
+            }
+            if self.summary.confirmed % LOOK_EVERY as u64 == 0 {
+                self.show_progress();
+            }
+        }
+        ended
+    }
+
+    fn take(&mut self, answer: Result<Confirm, sennit_client::Error>) -> Result<(), Failure> {
+        let number = self.summary.answered + 1;
+        self.summary.answered = number;
+        match answer {
+            Ok(confirm) => {
+                self.summary.add(&confirm);
+                Ok(())
+            }
+            Err(error) => Err(not_confirmed(self.args, number, error)),
+        }
+    }
+
+    fn show_progress(&mut self) {
+        if !may_show_progress() || self.begun.elapsed() < PROGRESS_EVERY {
+            return;
+        }
+        if self.progress.is_hidden() {
+            self.progress = ProgressBar::new_spinner();
+            if let Ok(style) =
+                ProgressStyle::with_template("{spinner} {human_pos} confirmed, {per_sec}")
+            {
+                self.progress.set_style(style);
+            }
+        }
+        self.progress.set_position(self.summary.confirmed);
+    }
+}
+
+fn not_confirmed(args: &Args, number: u64, error: sennit_client::Error) -> Failure {
+    let unit = if args.body.is_empty() { "line" } else { "message" };
+    Failure::from(error).about(format!("{unit} {number} was not confirmed"))
+}
+
+/// What was confirmed.
+#[derive(Default)]
+struct Summary {
+    answered: u64,
+    confirmed: u64,
+    duplicates: u64,
+    /// First and last offset of each partition, and how many.
+    partitions: BTreeMap<u32, (Option<Offset>, Option<Offset>, u64)>,
+}
+
+impl Summary {
+    fn add(&mut self, confirm: &Confirm) {
+        self.confirmed += 1;
+        self.duplicates += u64::from(confirm.duplicate);
+        let (first, last, count) = self.partitions.entry(confirm.partition.0).or_default();
+        *first = first.or(confirm.offset);
+        *last = confirm.offset.or(*last);
+        *count += 1;
+    }
+
+    fn print(&self, args: &Args) -> Result<(), Failure> {
+        if !args.json {
+            talk(&format!("{}: {} confirmed", args.topic, self.confirmed));
+            return Ok(());
+        }
+        let partitions = self.partitions.iter().map(|(partition, (first, last, count))| {
+            json!({
+                "partition": partition,
+                "first_offset": first.map(|offset| offset.0),
+                "last_offset": last.map(|offset| offset.0),
+                "confirmed": count,
+            })
+        });
+        print_json(&json!({
+            "topic": args.topic.as_str(),
+            "confirmed": self.confirmed,
+            "duplicates": self.duplicates,
+            "partitions": partitions.collect::<Vec<_>>(),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_a_name_and_a_value_that_may_hold_anything() {
+        assert_eq!(header("type=a=b"), Ok(Header::text("type", "a=b")));
+        assert_eq!(header("empty="), Ok(Header::text("empty", "")));
+        assert!(header("=value").is_err() && header("name").is_err());
+    }
+
+    #[test]
+    fn the_summary_knows_where_each_partition_begins_and_ends() {
+        let mut summary = Summary::default();
+        for (partition, offset) in [(0, 5), (1, 0), (0, 6)] {
+            summary.add(&Confirm {
+                partition: sennit_model::PartitionIndex(partition),
+                offset: Some(Offset(offset)),
+                duplicate: false,
+                durability: sennit_client::Durability::Durable,
+            });
+        }
+        assert_eq!(summary.confirmed, 3);
+        assert_eq!(summary.partitions[&0], (Some(Offset(5)), Some(Offset(6)), 2));
+    }
+}

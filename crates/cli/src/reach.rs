@@ -1,0 +1,44 @@
+//! How verbs reach a broker: its address, how long to try, and the runtime they wait in.
+
+use std::time::Duration;
+
+use sennit_client::Client;
+
+use crate::exit::{Exit, Failure};
+
+/// How long a verb tries to connect before it says that nobody is there.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Which broker to speak to.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Reach {
+    /// The broker's address, host and port
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4438", env = "SENNIT_SERVER")]
+    #[arg(global = true)]
+    pub server: String,
+}
+
+impl Reach {
+    /// A connection to the broker.
+    ///
+    /// # Errors
+    /// Nobody listens there, or nobody answered in time.
+    pub async fn client(&self) -> Result<Client, Failure> {
+        let connected = tokio::time::timeout(CONNECT_TIMEOUT, Client::connect(&self.server)).await;
+        let late = || {
+            let text = format!("no broker answered at {} in {CONNECT_TIMEOUT:?}", self.server);
+            Failure::new(Exit::Unreachable, text)
+        };
+        let connected = connected.map_err(|_| late())?;
+        connected.map_err(|error| Failure::from(error).about(&self.server))
+    }
+}
+
+/// Runs `work` to its end on this thread.
+///
+/// # Errors
+/// What `work` says, or that the system gives no event queue.
+pub fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(work)
+}

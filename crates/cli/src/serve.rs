@@ -1,0 +1,129 @@
+//! `sennit serve`: runs the broker in this process until a signal ends it.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use sennit_server::{Config, Io, ServeError};
+use serde_json::json;
+use tracing_subscriber::EnvFilter;
+
+use crate::{
+    exit::{Exit, Failure},
+    output::{print_json, talk},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  sennit serve
+  sennit serve --data /var/lib/sennit --log-json
+  sennit serve --listen 0.0.0.0:4438 --insecure-no-auth   anybody who reaches it may do anything
+
+SIGTERM and Ctrl-C end it cleanly. RUST_LOG says what is logged (info). Port 0 is a free port; the
+addresses taken are printed on standard output.";
+
+/// The arguments of `sennit serve`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    /// The folder that holds everything; made if it is not there
+    #[arg(long, value_name = "DIR", default_value = "data")]
+    data: PathBuf,
+    /// Where the native protocol is spoken
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4438")]
+    listen: SocketAddr,
+    /// Where /healthz, /readyz and /metrics are
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4437")]
+    http: SocketAddr,
+    /// How many threads share the partitions [default: one per core, or what the data says]
+    #[arg(long, value_name = "N")]
+    shards: Option<usize>,
+    /// How the journal is written: around the page cache or through it
+    #[arg(long, value_enum, default_value = "auto")]
+    io: IoKind,
+    /// Serve beyond this machine although nobody is asked who they are
+    #[arg(long)]
+    insecure_no_auth: bool,
+    /// Log as JSON
+    #[arg(long)]
+    log_json: bool,
+    /// Print the addresses as a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum IoKind {
+    /// Direct where the file system allows
+    Auto,
+    /// Around the page cache
+    Direct,
+    /// Through the page cache
+    Buffered,
+}
+
+/// Runs the broker until it is told to stop.
+///
+/// # Errors
+/// It cannot begin, or its journal has failed.
+pub fn run(args: &Args) -> Result<(), Failure> {
+    log_to_standard_error(args.log_json);
+    let config = Config {
+        data: args.data.clone(),
+        listen: args.listen,
+        http: args.http,
+        shards: args.shards,
+        io: match args.io {
+            IoKind::Auto => Io::Auto,
+            IoKind::Direct => Io::Direct,
+            IoKind::Buffered => Io::Buffered,
+        },
+        insecure_no_auth: args.insecure_no_auth,
+        ..Config::default()
+    };
+    let as_json = args.json;
+    sennit_server::serve(config, stop_signal(), move |addresses| {
+        let (listen, http) = (addresses.listen, addresses.http);
+        let said = if as_json {
+            print_json(&json!({ "listen": listen.to_string(), "http": http.to_string() }))
+        } else {
+            talk(&format!("sennit listens on {listen}, http on {http}"));
+            Ok(())
+        };
+        if let Err(failure) = said {
+            talk(&failure.to_string());
+        }
+    })
+    .map_err(|error| {
+        let exit = match error {
+            ServeError::NotLoopback { .. } => Exit::Usage,
+            _ => Exit::Failed,
+        };
+        Failure::new(exit, error.to_string())
+    })
+}
+
+fn log_to_standard_error(as_json: bool) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if as_json {
+        builder.json().init();
+    } else {
+        let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+        builder.with_ansi(terminal && !no_color).init();
+    }
+}
+
+/// Ends when the process is asked to.
+async fn stop_signal() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let interrupted = tokio::signal::ctrl_c();
+    match signal(SignalKind::terminate()) {
+        Ok(mut terminated) => tokio::select! {
+            _ = interrupted => {}
+            _ = terminated.recv() => {}
+        },
+        Err(_) => {
+            let _ = interrupted.await;
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! `sennit topic`: create, list, describe, alter, delete.
+
+use std::{str::FromStr, time::Duration};
+
+use sennit_client::{Client, TopicDescription};
+use sennit_model::{Retention, TopicConfig, TopicKind, TopicName};
+use serde_json::{Value, json};
+
+use crate::{
+    exit::{Exit, Failure},
+    group,
+    output::{print_json, print_table, talk},
+    quantity::{duration, show_duration, show_size, size},
+    reach::{Reach, block_on},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  sennit topic create orders
+  sennit topic create events --kind stream --partitions 4 --retain 7d --retain 10GiB
+  sennit topic list --json
+  sennit topic alter events --retain forever";
+
+/// The arguments of `sennit topic`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    reach: Reach,
+    /// Print JSON, one object for each topic
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Create a topic, or find it if it has the same settings
+    Create {
+        /// Its name: parts of a-z A-Z 0-9 _ - between dots
+        name: TopicName,
+        #[command(flatten)]
+        settings: Settings,
+        /// How many partitions; fixed for ever
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        partitions: u32,
+    },
+    /// Print all topics by name
+    List,
+    /// Print a topic with its partitions and groups
+    Describe {
+        /// Its name
+        name: TopicName,
+    },
+    /// Change settings of a topic; those not named stay
+    Alter {
+        /// Its name
+        name: TopicName,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Delete a topic with its messages and groups
+    Delete {
+        /// Its name
+        name: TopicName,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Settings {
+    /// Short for a retention: a queue keeps until settled, a stream for ever. The default is a
+    /// queue, or what --retain says
+    #[arg(long, value_enum)]
+    kind: Option<Kind>,
+    /// What is kept: until-settled, forever, an age (7d), bytes per partition (10GiB); may be
+    /// given several times, and the rule that frees more counts
+    #[arg(long, value_name = "RULE", value_delimiter = ',')]
+    retain: Vec<Rule>,
+    /// Age after which a message that nobody has leased expires, unless it names its own; none
+    /// for no such age
+    #[arg(long, value_name = "AGE", value_parser = age_or_none)]
+    ttl: Option<Age>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, clap::ValueEnum)]
+enum Kind {
+    Queue,
+    Stream,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Rule {
+    UntilSettled,
+    Forever,
+    Age(Duration),
+    Bytes(u64),
+}
+
+impl FromStr for Rule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = |_| {
+            format!("{text:?} is no retention: until-settled, forever, an age (7d), bytes (10GiB)")
+        };
+        match text {
+            "until-settled" => Ok(Self::UntilSettled),
+            "forever" => Ok(Self::Forever),
+            _ => duration(text)
+                .map(Self::Age)
+                .or_else(|_| size(text).map(Self::Bytes))
+                .map_err(wrong),
+        }
+    }
+}
+
+/// An age, or `none`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Age(Option<Duration>);
+
+fn age_or_none(text: &str) -> Result<Age, String> {
+    if text == "none" { Ok(Age(None)) } else { duration(text).map(|age| Age(Some(age))) }
+}
+
+impl Settings {
+    fn retention(&self) -> Result<Option<Retention>, Failure> {
+        let usage = |text: &str| Err(Failure::new(Exit::Usage, text));
+        if self.retain.is_empty() {
+            return Ok(self.kind.map(|kind| match kind {
+                Kind::Queue => Retention::UNTIL_SETTLED,
+                Kind::Stream => Retention::FOREVER,
+            }));
+        }
+        let mut retention = Retention::FOREVER;
+        for rule in &self.retain {
+            match rule {
+                Rule::Forever if self.retain.len() > 1 => {
+                    return usage("--retain forever stands alone: it names no limit");
+                }
+                Rule::Forever => {}
+                Rule::UntilSettled => retention.until_settled = true,
+                Rule::Age(age) => retention.age = Some(*age),
+                Rule::Bytes(bytes) => retention.bytes = Some(*bytes),
+            }
+        }
+        match self.kind {
+            Some(Kind::Stream) if retention.until_settled => {
+                usage("a stream does not retain until-settled: leave out --kind, or say queue")
+            }
+            Some(Kind::Queue) if self.retain == [Rule::Forever] => {
+                usage("a queue does not retain forever: leave out --kind, or say stream")
+            }
+            Some(Kind::Queue) => Ok(Some(Retention { until_settled: true, ..retention })),
+            _ => Ok(Some(retention)),
+        }
+    }
+
+    /// `config` with what was given on the command line.
+    fn over(&self, config: TopicConfig) -> Result<TopicConfig, Failure> {
+        Ok(TopicConfig {
+            retention: self.retention()?.unwrap_or(config.retention),
+            time_to_live: self.ttl.map_or(config.time_to_live, |age| age.0),
+            ..config
+        })
+    }
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// What the broker refuses, or that it cannot be reached.
+pub fn run(args: Args) -> Result<(), Failure> {
+    block_on(async {
+        let client = match &args.verb {
+            // What is wrong with the command line is said before a broker is asked for.
+            Verb::Create { settings, .. } | Verb::Alter { settings, .. } => {
+                settings.retention()?;
+                args.reach.client().await?
+            }
+            _ => args.reach.client().await?,
+        };
+        match args.verb {
+            Verb::Create { name, settings, partitions } => {
+                let queue = TopicConfig { partitions, ..TopicConfig::of_kind(TopicKind::Queue) };
+                let created = client.create_topic(&name, settings.over(queue)?).await;
+                let created = created.map_err(|error| Failure::from(error).about(&name))?;
+                say_done(args.json, &name, if created { "created" } else { "exists" })
+            }
+            Verb::List => list(&client, args.json).await,
+            Verb::Describe { name } => {
+                let topic = client.describe_topic(&name).await;
+                describe(&topic.map_err(|error| Failure::from(error).about(&name))?, args.json)
+            }
+            Verb::Alter { name, settings } => {
+                alter(&client, &name, &settings).await.map_err(|failure| failure.about(&name))?;
+                say_done(args.json, &name, "altered")
+            }
+            Verb::Delete { name } => {
+                let deleted = client.delete_topic(&name).await;
+                deleted.map_err(|error| Failure::from(error).about(&name))?;
+                say_done(args.json, &name, "deleted")
+            }
+        }
+    })
+}
+
+async fn alter(client: &Client, name: &TopicName, settings: &Settings) -> Result<(), Failure> {
+    let config = client.describe_topic(name).await?.config;
+    client.alter_topic(name, settings.over(config)?).await?;
+    Ok(())
+}
+
+async fn list(client: &Client, as_json: bool) -> Result<(), Failure> {
+    let topics = client.list_topics().await?;
+    if as_json {
+        return topics.iter().try_for_each(|topic| {
+            print_json(&topic_json(topic.name.as_str(), topic.id.0, &topic.config))
+        });
+    }
+    let rows: Vec<_> = topics
+        .iter()
+        .map(|topic| {
+            let config = &topic.config;
+            let (kind, kept) = (kind_name(config), show_retention(&config.retention));
+            vec![topic.name.to_string(), kind.into(), config.partitions.to_string(), kept]
+        })
+        .collect();
+    print_table(&["TOPIC", "KIND", "PARTITIONS", "RETAINS"], &rows)
+}
+
+fn describe(topic: &TopicDescription, as_json: bool) -> Result<(), Failure> {
+    if as_json {
+        let mut value = topic_json(topic.name.as_str(), topic.id.0, &topic.config);
+        let partition = |partition: &sennit_client::PartitionDescription| {
+            json!({
+                "partition": partition.index.0,
+                "start": partition.start.0,
+                "end": partition.end.0,
+                "bytes": partition.bytes,
+                "oldest_ms": partition.oldest.map(|at| at.0),
+            })
+        };
+        value["partition"] = topic.partitions.iter().map(partition).collect();
+        value["group"] = topic.groups.iter().map(group::description_json).collect();
+        return print_json(&value);
+    }
+    let mut rows = vec![
+        vec!["topic".into(), topic.name.to_string()],
+        vec!["kind".into(), kind_name(&topic.config).into()],
+        vec!["retains".into(), show_retention(&topic.config.retention)],
+    ];
+    if let Some(age) = topic.config.time_to_live {
+        rows.push(vec!["ttl".into(), show_duration(age)]);
+    }
+    for partition in &topic.partitions {
+        let held =
+            format!("offsets {}..{}, {} bytes", partition.start, partition.end, partition.bytes);
+        rows.push(vec![format!("partition {}", partition.index.0), held]);
+    }
+    for group in &topic.groups {
+        let state = format!(
+            "{} ready, {} leased, {} delayed, {} consumers",
+            group.ready, group.leased, group.delayed, group.consumers
+        );
+        rows.push(vec![format!("group {}", group.name), state]);
+    }
+    print_table(&["", ""], &rows)
+}
+
+/// Says what became of `name`: talk for people, data for programs.
+pub(crate) fn say_done(as_json: bool, name: &TopicName, outcome: &str) -> Result<(), Failure> {
+    if as_json {
+        return print_json(&json!({ "topic": name.as_str(), "outcome": outcome }));
+    }
+    talk(&format!("{name}: {outcome}"));
+    Ok(())
+}
+
+fn kind_name(config: &TopicConfig) -> &'static str {
+    match config.kind() {
+        TopicKind::Queue => "queue",
+        TopicKind::Stream => "stream",
+    }
+}
+
+fn show_retention(retention: &Retention) -> String {
+    let rules = [
+        retention.until_settled.then(|| "until-settled".to_owned()),
+        retention.age.map(show_duration),
+        retention.bytes.map(show_size),
+    ];
+    let rules: Vec<_> = rules.into_iter().flatten().collect();
+    if rules.is_empty() { "forever".into() } else { rules.join(",") }
+}
+
+fn topic_json(name: &str, id: u32, config: &TopicConfig) -> Value {
+    let ms = |age: Duration| u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+    json!({
+        "topic": name,
+        "id": id,
+        "kind": kind_name(config),
+        "partitions": config.partitions,
+        "retention": {
+            "until_settled": config.retention.until_settled,
+            "age_ms": config.retention.age.map(ms),
+            "bytes": config.retention.bytes,
+        },
+        "time_to_live_ms": config.time_to_live.map(ms),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn retention(kind: Option<Kind>, rules: &[&str]) -> Result<Option<Retention>, Failure> {
+        let retain = rules.iter().map(|rule| rule.parse().unwrap()).collect();
+        Settings { kind, retain, ttl: None }.retention()
+    }
+
+    #[test]
+    fn rules_add_up_and_a_queue_stays_one() {
+        let week = Some(Duration::from_secs(7 * 24 * 3600));
+        let bounded = Retention { until_settled: false, age: week, bytes: Some(10 << 30) };
+        assert_eq!(retention(None, &["7d", "10GiB"]).unwrap(), Some(bounded));
+        assert_eq!(
+            retention(Some(Kind::Queue), &["7d"]).unwrap(),
+            Some(Retention { until_settled: true, age: week, bytes: None })
+        );
+        assert_eq!(retention(None, &["forever"]).unwrap(), Some(Retention::FOREVER));
+        assert_eq!(retention(Some(Kind::Stream), &[]).unwrap(), Some(Retention::FOREVER));
+        assert_eq!(retention(None, &[]).unwrap(), None);
+    }
+
+    #[test]
+    fn rules_that_contradict_are_a_wrong_command_line() {
+        for (kind, rules) in [
+            (Some(Kind::Stream), &["until-settled"][..]),
+            (Some(Kind::Queue), &["forever"]),
+            (None, &["forever", "7d"]),
+        ] {
+            assert_eq!(retention(kind, rules).unwrap_err().exit, Exit::Usage, "{rules:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_listing_shows_can_be_typed_again() {
+        let shown =
+            show_retention(&retention(None, &["until-settled", "7d", "1GiB"]).unwrap().unwrap());
+        assert_eq!(shown, "until-settled,7d,1GiB");
+    }
+
+    #[test]
+    fn alter_changes_what_is_named_and_nothing_else() {
+        let before = TopicConfig {
+            partitions: 3,
+            retention: Retention::UNTIL_SETTLED,
+            time_to_live: Some(Duration::from_secs(9)),
+        };
+        let settings = |ttl| Settings { kind: None, retain: Vec::new(), ttl };
+        assert_eq!(settings(None).over(before).unwrap(), before);
+        let none = settings(Some(Age(None))).over(before).unwrap();
+        assert_eq!(none, TopicConfig { time_to_live: None, ..before });
+    }
+}

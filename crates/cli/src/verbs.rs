@@ -1,0 +1,133 @@
+//! The command line as a whole: which verbs there are and what they share. What a verb does is in
+//! its own file.
+
+use clap::{Parser, Subcommand};
+
+use crate::{bench, consume, exit::Failure, group, publish, serve, topic};
+
+/// Shown below the help of the whole program.
+const EXAMPLES: &str = "\
+Examples:
+  sennit serve --data ./data
+  sennit topic create orders
+  echo hello | sennit publish orders
+  sennit consume orders
+
+Data goes to standard output, talk to standard error. Tables are for terminals; into a pipe the
+same cells come as tab-separated lines, and with --json as JSON. NO_COLOR is honoured.
+
+Exit codes:
+  0  done                      4  exists or differs already
+  1  failed                    6  unreachable, or too late
+  2  the command line is wrong 7  done in part
+  3  not found";
+
+/// A message broker: queues and streams on one durable log
+#[derive(Debug, Parser)]
+#[command(name = "sennit", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+#[command(propagate_version = true, max_term_width = 100)]
+pub struct Sennit {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run the broker until it is told to stop
+    Serve(serve::Args),
+    /// Create topics, and look at them
+    Topic(topic::Args),
+    /// Create groups of a topic, and look at them
+    Group(group::Args),
+    /// Publish messages and wait until they are confirmed
+    Publish(publish::Args),
+    /// Take messages as a member of a group, print them and settle them
+    Consume(consume::Args),
+    /// Measure a broker
+    Bench(bench::Args),
+    #[command(hide = true)]
+    BenchWorker,
+}
+
+/// Runs the verb that was asked for.
+///
+/// # Errors
+/// What went wrong, with the exit code it stands for.
+pub fn run(command: Sennit) -> Result<(), Failure> {
+    match command.verb {
+        Verb::Serve(args) => serve::run(&args),
+        Verb::Topic(args) => topic::run(args),
+        Verb::Group(args) => group::run(args),
+        Verb::Publish(args) => publish::run(args),
+        Verb::Consume(args) => consume::run(args),
+        Verb::Bench(args) => bench::run(args),
+        Verb::BenchWorker => bench::run_worker(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fmt::Write as _, fs, path::Path};
+
+    use clap::{Command, CommandFactory};
+
+    use super::*;
+
+    const INTRODUCTION: &str = "# The command line
+
+What `sennit` prints as help, verb by verb. This page is written by a test of `crates/cli`
+(`SENNIT_WRITE_PAGES=1 cargo test -p sennit the_page`), which fails when the two differ.
+";
+
+    fn write_page(command: &mut Command, path: &str, page: &mut String) {
+        let depth = path.split(' ').count() + 1;
+        let help = command.clone().term_width(100).render_long_help();
+        let help: Vec<_> =
+            help.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
+        write!(page, "\n{} {path}\n\n```text\n{}\n```\n", "#".repeat(depth), help.join("\n"))
+            .unwrap();
+        let names: Vec<_> = command
+            .get_subcommands()
+            .filter(|sub| !sub.is_hide_set())
+            .map(|sub| sub.get_name().to_owned())
+            .collect();
+        for name in names {
+            let sub = command.find_subcommand_mut(&name).unwrap();
+            write_page(sub, &format!("{path} {name}"), page);
+        }
+    }
+
+    #[test]
+    fn the_commands_do_not_contradict_each_other() {
+        Sennit::command().debug_assert();
+    }
+
+    #[test]
+    fn the_page_says_what_the_help_says() {
+        let mut command = Sennit::command();
+        command.build();
+        let mut page = INTRODUCTION.to_owned();
+        write_page(&mut command, "sennit", &mut page);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/cli.md");
+        if std::env::var_os("SENNIT_WRITE_PAGES").is_some() {
+            fs::write(&path, &page).unwrap();
+        }
+        let written = fs::read_to_string(&path).unwrap_or_default();
+        assert!(written == page, "docs/reference/cli.md is behind; SENNIT_WRITE_PAGES=1 writes it");
+    }
+
+    #[test]
+    fn a_wrong_command_line_ends_with_2() {
+        for line in [
+            &["sennit"][..],
+            &["sennit", "serf"],
+            &["sennit", "topic", "create"],
+            &["sennit", "topic", "create", "no spaces"],
+            &["sennit", "topic", "create", "a", "--ttl", "soon"],
+            &["sennit", "publish", "orders", "--header", "no-equals-sign"],
+            &["sennit", "consume", "orders", "--count", "0"],
+        ] {
+            assert_eq!(Sennit::try_parse_from(line).unwrap_err().exit_code(), 2, "{line:?}");
+        }
+    }
+}
