@@ -13,11 +13,14 @@ use std::{
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::fault::Fault;
+use crate::{fault::Fault, format::BLOCK_BYTES};
 
 const FORMAT: u32 = 1;
 const FIRST_LINE: &str = "sennit data directory";
+/// Room for a header, a frame and a turn.
 const SEGMENT_BYTES_MIN: u64 = 16 << 10;
+/// Each shard is a thread, and a lane with files.
+const SHARDS_MAX: u32 = 1024;
 
 /// What is fixed when a data directory is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +47,8 @@ impl DataDirectory {
     ///
     /// # Errors
     /// [`Fault::InUse`] if another process has it, [`Fault::NewerFormat`],
-    /// [`Fault::NotADataDirectory`], or [`Fault::Io`] with the path.
+    /// [`Fault::NotADataDirectory`], [`Fault::Impossible`] if none can be made as wanted, or
+    /// [`Fault::Io`] with the path.
     pub fn open(path: &Path, wanted: DirectorySettings) -> Result<Self, Fault> {
         fs::create_dir_all(path).map_err(Fault::io("create the directory", path))?;
         let lock_path = path.join("LOCK");
@@ -61,6 +65,9 @@ impl DataDirectory {
             Ok(text) => parse(&text, path)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 refuse_foreign_files(path)?;
+                if let Err(reason) = check(&wanted) {
+                    return Err(Fault::Impossible { path: path.to_owned(), reason });
+                }
                 write(&wanted, path, &format_path)?;
                 wanted
             }
@@ -86,7 +93,8 @@ impl DataDirectory {
 fn refuse_foreign_files(path: &Path) -> Result<(), Fault> {
     for entry in fs::read_dir(path).map_err(Fault::io("list", path))? {
         let name = entry.map_err(Fault::io("list", path))?.file_name();
-        if name != "LOCK" && name != "FORMAT.new" {
+        // The last is there where the directory is a file system of its own.
+        if name != "LOCK" && name != "FORMAT.new" && name != "lost+found" {
             let reason = format!("it has no FORMAT file but holds {}", name.display());
             return Err(Fault::NotADataDirectory { path: path.to_owned(), reason });
         }
@@ -107,8 +115,31 @@ fn write(settings: &DirectorySettings, path: &Path, format_path: &Path) -> Resul
     });
     written.map_err(Fault::io("write", &new))?;
     fs::rename(&new, format_path).map_err(Fault::io("rename", &new))?;
-    let synced = File::open(path).and_then(|directory| directory.sync_all());
-    synced.map_err(Fault::io("sync", path))
+    let sync = |directory: &Path| File::open(directory).and_then(|opened| opened.sync_all());
+    sync(path).map_err(Fault::io("sync", path))?;
+    // The parent of a plain name is the empty path.
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    let above = above.unwrap_or(Path::new("."));
+    match sync(above) {
+        // A directory above may be for passing through only; then it is not ours to sync.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        synced => synced.map_err(Fault::io("sync", above)),
+    }
+}
+
+/// Why a directory cannot be made with these settings.
+fn check(settings: &DirectorySettings) -> Result<(), String> {
+    let DirectorySettings { shards, segment_bytes, .. } = *settings;
+    if !(1..=SHARDS_MAX).contains(&shards) {
+        return Err(format!("{shards} shards; 1 to {SHARDS_MAX} are possible"));
+    }
+    if segment_bytes < SEGMENT_BYTES_MIN || !segment_bytes.is_multiple_of(BLOCK_BYTES as u64) {
+        return Err(format!(
+            "segments of {segment_bytes} bytes; multiples of {BLOCK_BYTES} from \
+             {SEGMENT_BYTES_MIN} on are possible"
+        ));
+    }
+    Ok(())
 }
 
 fn parse(text: &str, path: &Path) -> Result<DirectorySettings, Fault> {
@@ -130,12 +161,8 @@ fn parse(text: &str, path: &Path) -> Result<DirectorySettings, Fault> {
     let shards = field("shards")?;
     let segment_bytes = field("segment_bytes")?;
     let incarnation = field("incarnation")?;
-    let shards = u32::try_from(shards).ok().filter(|shards| (1..=1024).contains(shards));
-    let Some(shards) = shards else {
-        return Err(not("its number of shards is not 1 to 1024".into()));
-    };
-    if segment_bytes < SEGMENT_BYTES_MIN || segment_bytes % 4096 != 0 {
-        return Err(not(format!("a segment of {segment_bytes} bytes is not possible")));
-    }
-    Ok(DirectorySettings { shards, segment_bytes, incarnation })
+    let shards = u32::try_from(shards).unwrap_or(u32::MAX);
+    let settings = DirectorySettings { shards, segment_bytes, incarnation };
+    check(&settings).map_err(|reason| not(format!("its FORMAT file says {reason}")))?;
+    Ok(settings)
 }

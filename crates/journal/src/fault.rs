@@ -83,6 +83,14 @@ pub enum Fault {
         /// Why not.
         reason: String,
     },
+    /// No directory can be made with these settings.
+    #[error("cannot make a data directory in {path} with {reason}", path = .path.display())]
+    Impossible {
+        /// The directory.
+        path: PathBuf,
+        /// What is asked for, and what is possible.
+        reason: String,
+    },
     /// Another process has the directory.
     #[error("{path} is in use by another process; stop it, or choose another directory", path = .path.display())]
     InUse {

@@ -1,7 +1,10 @@
 //! Reads back what lies in segments, for consumers that lag. It may live on another thread than
 //! the lane.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use bytes::Bytes;
 
@@ -33,7 +36,7 @@ impl<D: Disk> Reader<D> {
     /// [`Fault::MissingSegment`] if no slot holds the segment, else [`Fault::Io`].
     pub fn read(&mut self, position: Position, length: usize) -> Result<Bytes, Fault> {
         let segment = position.segment(self.config.segment_bytes);
-        if !self.is_current(segment) {
+        if !self.is_current(segment)? {
             self.find(segment)?;
         }
         let Some((path, file)) = self.files.get(&segment) else {
@@ -43,7 +46,7 @@ impl<D: Disk> Reader<D> {
         let mut bytes = vec![0; length];
         let at = position.in_segment(self.config.segment_bytes);
         file.read_at(&mut bytes, at).map_err(Fault::io("read", path))?;
-        if !self.is_current(segment) {
+        if !self.is_current(segment)? {
             // The slot was given to another segment while it was read: nobody needs this one.
             let path = self.config.directory.clone();
             return Err(Fault::MissingSegment { path, segment });
@@ -53,9 +56,10 @@ impl<D: Disk> Reader<D> {
 
     /// Whether the slot that held the segment when it was last looked at still does: its header
     /// says so.
-    fn is_current(&self, segment: u64) -> bool {
-        let Some((_, file)) = self.files.get(&segment) else { return false };
-        segment_in(file).is_some_and(|header| self.is_own(&header) && header.segment == segment)
+    fn is_current(&self, segment: u64) -> Result<bool, Fault> {
+        let Some((path, file)) = self.files.get(&segment) else { return Ok(false) };
+        let header = segment_in(file, path)?;
+        Ok(header.is_some_and(|header| self.is_own(&header) && header.segment == segment))
     }
 
     fn is_own(&self, header: &SegmentHeader) -> bool {
@@ -72,7 +76,11 @@ impl<D: Disk> Reader<D> {
             }
             let path = directory.join(name);
             let file = self.disk.open_to_read(&path).map_err(Fault::io("open", &path))?;
-            if let Some(header) = segment_in(&file)
+            if file.length().map_err(Fault::io("measure", &path))? < self.config.segment_bytes {
+                // It is being made.
+                continue;
+            }
+            if let Some(header) = segment_in(&file, &path)?
                 && self.is_own(&header)
             {
                 self.files.insert(header.segment, (path, file));
@@ -86,8 +94,11 @@ impl<D: Disk> Reader<D> {
 }
 
 /// The header of the segment that a slot holds; `None` if there is none that is whole.
-pub(crate) fn segment_in(file: &impl DiskFile) -> Option<SegmentHeader> {
+pub(crate) fn segment_in(
+    file: &impl DiskFile,
+    path: &Path,
+) -> Result<Option<SegmentHeader>, Fault> {
     let mut block = [0; BLOCK_BYTES];
-    file.read_at(&mut block, 0).ok()?;
-    SegmentHeader::decode(&block)
+    file.read_at(&mut block, 0).map_err(Fault::io("read", path))?;
+    Ok(SegmentHeader::decode(&block))
 }

@@ -53,7 +53,7 @@ struct Found<F> {
 
 /// Opens a lane and gives every record from where the last replay mark says on to `each`, in
 /// order: its kind, the position of its body, and the body. A directory without segments is a new
-/// lane. Nothing is written.
+/// lane. Nothing is written, but what was written is synced.
 ///
 /// # Errors
 /// [`Fault::Rot`] or [`Fault::MissingSegment`] if something that was durable is not there;
@@ -66,6 +66,11 @@ pub fn recover<D: Disk, E: From<Fault>>(
 ) -> Result<RecoveredEnd<D>, E> {
     let directory = &config.directory;
     disk.create_directory(directory).map_err(Fault::io("create", directory))?;
+    // A slot whose maker was killed before it synced the directory is used like the others.
+    let above = directory.parent().filter(|above| !above.as_os_str().is_empty());
+    for directory in above.into_iter().chain([directory.as_path()]) {
+        disk.sync_directory(directory).map_err(Fault::io("sync", directory))?;
+    }
     let mut segments: BTreeMap<u64, Found<D::File>> = BTreeMap::new();
     let mut headless = Vec::new();
     let mut next_slot = 0;
@@ -78,13 +83,25 @@ pub fn recover<D: Disk, E: From<Fault>>(
             continue;
         }
         next_slot = next_slot.max(number + 1);
-        match segment_in(&file) {
+        file.forget_cached().map_err(Fault::io("reread", &path))?;
+        match segment_in(&file, &path)? {
             Some(header) => {
                 check_header(&header, &config, &path)?;
+                if segments.contains_key(&header.segment) {
+                    let position = Position(header.segment * config.segment_bytes);
+                    let what = "another slot holds the same segment";
+                    return Err(Fault::Rot { path, position, what }.into());
+                }
                 segments.insert(header.segment, Found { header, path, file });
             }
             None => headless.push((path, file)),
         }
+    }
+    if let Some(newest) = segments.values().next_back() {
+        // What a killed process wrote and never synced can be read, and is taken for the log's
+        // end: from here on others build on it, so it has to be durable. Older segments were
+        // synced before this one was begun.
+        newest.file.sync().map_err(Fault::io("sync", &newest.path))?;
     }
     let newest = segments.last_key_value().map(|(_, found)| found.header);
     for (path, file) in &headless {

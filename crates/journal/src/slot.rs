@@ -38,6 +38,11 @@ impl<D: Disk> SlotMaker<D> {
     /// [`Fault::StorageFull`] if there is no room, else [`Fault::Io`]. What was left of the file is
     /// used at the next try.
     pub fn make(&mut self) -> Result<Slot, Fault> {
+        let available = self.disk.available_bytes(&self.directory);
+        // A slot that is begun and not finished would take the room it needs from others.
+        if available.map_err(Fault::io("measure", &self.directory))? < self.segment_bytes {
+            return Err(Fault::StorageFull { path: self.directory.clone() });
+        }
         let path = self.directory.join(slot_name(self.next));
         let file = match self.disk.create(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {

@@ -132,10 +132,19 @@ impl FaultyDisk {
         let mut files = std::mem::take(&mut state.files);
         files.retain(|_, image| image.entered || state.chance(plan.crash_keeps));
         for image in files.values_mut() {
+            // A length that was not synced is lost like any other write.
+            let grown = image.cached.len().saturating_sub(image.platter.len());
+            if grown > 0 && !state.chance(plan.crash_keeps) {
+                let kept = state.next_random() as usize % grown;
+                image.cached.truncate(image.platter.len() + kept);
+            }
             image.platter.resize(image.cached.len(), 0);
             for sector in std::mem::take(&mut image.dirty) {
                 let start = sector * SECTOR_BYTES;
                 let end = (start + SECTOR_BYTES).min(image.platter.len());
+                if start >= end {
+                    continue;
+                }
                 if state.chance(plan.crash_keeps) {
                     image.platter[start..end].copy_from_slice(&image.cached[start..end]);
                 } else if state.chance(plan.crash_tears) {
@@ -148,6 +157,11 @@ impl FaultyDisk {
             image.entered = true;
         }
         state.files = files;
+    }
+
+    /// The process goes and the system stays: open files are dead, the cache keeps what it holds.
+    pub fn kill(&self) {
+        self.state.borrow_mut().life += 1;
     }
 
     /// Flips a bit of a file, on the platter and in the cache.
@@ -284,6 +298,20 @@ impl DiskFile for FaultyFile {
         Ok(())
     }
 
+    fn forget_cached(&self) -> io::Result<()> {
+        let mut state = self.state.borrow_mut();
+        let image = state.files.get_mut(&self.path).ok_or(io::ErrorKind::NotFound)?;
+        let mut seen = image.platter.clone();
+        seen.resize(image.cached.len(), 0);
+        for sector in &image.dirty {
+            let start = sector * SECTOR_BYTES;
+            let end = (start + SECTOR_BYTES).min(seen.len());
+            seen[start..end].copy_from_slice(&image.cached[start..end]);
+        }
+        image.cached = seen;
+        Ok(())
+    }
+
     fn sync(&self) -> io::Result<()> {
         let mut state = self.state.borrow_mut();
         if state.life != self.life {
@@ -292,12 +320,12 @@ impl DiskFile for FaultyFile {
         let plan = state.plan;
         let fails = state.fails(plan.sync_fails);
         let image = state.files.get_mut(&self.path).ok_or(io::ErrorKind::NotFound)?;
-        image.platter.resize(image.cached.len(), 0);
         let dirty = std::mem::take(&mut image.dirty);
         if fails {
             // The books say clean, the platter says otherwise.
             return Err(broken());
         }
+        image.platter.resize(image.cached.len(), 0);
         for sector in dirty {
             let start = sector * SECTOR_BYTES;
             let end = (start + SECTOR_BYTES).min(image.cached.len());

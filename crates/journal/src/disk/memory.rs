@@ -110,6 +110,10 @@ impl DiskFile for MemoryFile {
         Ok(())
     }
 
+    fn forget_cached(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     fn sync(&self) -> io::Result<()> {
         Ok(())
     }

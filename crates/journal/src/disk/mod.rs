@@ -74,7 +74,14 @@ pub trait DiskFile {
     /// What the system says; `UnexpectedEof` if the file ends before.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// Makes everything written durable. After an error nothing is known of what was written since
+    /// Makes later reads see what the disk holds, not what the system's cache remembers: after a
+    /// failed sync the two differ. What was written and not synced stays readable.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn forget_cached(&self) -> io::Result<()>;
+
+    /// Makes everything written durable, through whichever handle. After an error nothing is known of what was written since
     /// the last sync, and another sync proves nothing.
     ///
     /// # Errors

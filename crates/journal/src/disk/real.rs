@@ -12,10 +12,10 @@ use std::{
     path::Path,
 };
 
-use rustix::fs::{OFlags, fdatasync, statvfs};
+use rustix::fs::{Advice, OFlags, fadvise, fdatasync, statvfs};
 
 use super::{Disk, DiskFile};
-use crate::format::BLOCK_BYTES;
+use crate::{block::Blocks, format::BLOCK_BYTES};
 
 /// How segments are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -76,7 +76,10 @@ impl Disk for RealDisk {
         let buffered = || OpenOptions::new().read(true).write(true).open(path);
         let direct = || {
             let flags = i32::try_from(OFlags::DIRECT.bits()).map_err(io::Error::other)?;
-            OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
+            let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
+            // Some file systems take the flag and refuse the first transfer.
+            FileExt::read_at(&file, Blocks::zeroed(1).as_mut(), 0)?;
+            Ok(file)
         };
         match self.access {
             Access::Buffered => buffered(),
@@ -106,6 +109,10 @@ impl DiskFile for File {
 
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
         self.read_exact_at(bytes, offset)
+    }
+
+    fn forget_cached(&self) -> io::Result<()> {
+        Ok(fadvise(self, 0, None, Advice::DontNeed)?)
     }
 
     fn sync(&self) -> io::Result<()> {
