@@ -33,10 +33,12 @@ impl DeliveryQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The window in force, which bounds what is kept here.
+    /// A window that is in force now. The largest there was bounds what is kept here: a smaller one
+    /// takes nothing back.
     pub(crate) fn set_credit(&self, messages: u32, bytes: u64) {
         let mut state = self.state();
-        (state.credit_messages, state.credit_bytes) = (messages.into(), bytes);
+        state.credit_messages = state.credit_messages.max(messages.into());
+        state.credit_bytes = state.credit_bytes.max(bytes);
     }
 
     /// Adds what has come. Twice the credit may be here, because after a lost connection the old

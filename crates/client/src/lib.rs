@@ -12,6 +12,7 @@ mod admin;
 mod client;
 mod connection;
 mod consumer;
+mod conversation;
 mod delivery;
 mod delivery_queue;
 mod error;

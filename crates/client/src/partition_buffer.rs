@@ -4,7 +4,8 @@
 //! A refusal in the middle of a pipeline makes the broker refuse all that follows as a gap. So
 //! after a refusal nothing more is sent until everything sent has been answered; then a new round
 //! begins with the oldest batch that is left. If a batch failed for good, its sequences will never
-//! come, and the round begins in a new epoch whose sequences start at 0 with the oldest batch left.
+//! come: once all before it is answered, those behind it go out in a new epoch, whose sequences
+//! start at 0.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -115,8 +116,10 @@ pub(crate) struct PartitionBuffer {
     unconfirmed: VecDeque<Unconfirmed>,
     sent: usize,
     flow: Flow,
+    /// A batch from this position failed for good: those behind it wait for the next epoch, those
+    /// before it belong to this one.
+    epoch_ends_at: Option<u64>,
     /// What this round has seen, for when it ends.
-    failed: bool,
     forgotten: bool,
     retry_after: Option<Duration>,
     retrying_since: Option<Instant>,
@@ -137,7 +140,7 @@ impl PartitionBuffer {
             unconfirmed: VecDeque::new(),
             sent: 0,
             flow: Flow::Open,
-            failed: false,
+            epoch_ends_at: None,
             forgotten: false,
             retry_after: None,
             retrying_since: None,
@@ -163,7 +166,15 @@ impl PartitionBuffer {
 
     /// Whether a batch could be sent now.
     pub(crate) fn has_departure(&self) -> bool {
-        self.flow == Flow::Open && self.sent < PRODUCER_BATCHES_REMEMBERED && self.has_unsent()
+        if self.flow != Flow::Open || self.sent >= PRODUCER_BATCHES_REMEMBERED {
+            return false;
+        }
+        let next = match self.unconfirmed.get(self.sent) {
+            Some(batch) => batch.position,
+            None if self.gathering.is_empty() => return false,
+            None => self.gathering_position(),
+        };
+        self.epoch_ends_at.is_none_or(|end| next < end)
     }
 
     /// Whether anything waits to be sent, now or later.
@@ -346,7 +357,8 @@ impl PartitionBuffer {
                 self.unconfirmed[at].stage = Stage::Refused;
             }
             _ => {
-                self.failed = true;
+                let position = self.unconfirmed[at].position;
+                self.epoch_ends_at.get_or_insert(position);
                 self.remove(at, Err(refusal.error.clone()), out);
             }
         }
@@ -364,19 +376,16 @@ impl PartitionBuffer {
 
     fn end_round_if_answered(&mut self, now: Instant, out: &mut Vec<Resolution>) {
         let on_the_wire = |batch: &Unconfirmed| matches!(batch.stage, Stage::Sent(_));
-        if self.flow != Flow::Draining || self.unconfirmed.iter().take(self.sent).any(on_the_wire) {
+        let ends = self.flow == Flow::Draining || self.epoch_ends_at.is_some();
+        if !ends || self.unconfirmed.iter().take(self.sent).any(on_the_wire) {
             return;
         }
-        let only_gaps = !self.failed && self.retry_after.is_none();
+        let only_gaps = self.epoch_ends_at.is_none() && self.retry_after.is_none();
         self.fruitless_rounds = if only_gaps { self.fruitless_rounds + 1 } else { 0 };
         if self.fruitless_rounds > FRUITLESS_ROUNDS_MAX {
-            let said = "a gap is refused though the batches are sent from the sequence it expects";
+            let said = "a gap is refused though the batches begin where it says";
             self.fail_all(&Error::Unexpected(said.into()), out);
-            self.failed = true;
-        }
-        if self.numbering.idempotent && (self.failed || self.forgotten) {
-            self.epoch += 1;
-            self.epoch_position = self.answered_before();
+            self.forgotten = true;
         }
         let rest = self.retry_after.take().map(|asked| now + asked.max(self.backoff.delay()));
         self.begin_round();
@@ -388,7 +397,15 @@ impl PartitionBuffer {
             batch.stage = Stage::Waiting;
         }
         self.sent = 0;
-        self.failed = false;
+        let left = self.answered_before();
+        let ended = self.epoch_ends_at.is_some_and(|end| left >= end);
+        if ended {
+            self.epoch_ends_at = None;
+        }
+        if self.numbering.idempotent && (ended || self.forgotten) {
+            self.epoch += 1;
+            self.epoch_position = left;
+        }
         self.forgotten = false;
         self.retry_after = None;
         self.flow = Flow::Open;
@@ -404,11 +421,6 @@ impl PartitionBuffer {
     /// The connection is gone: whatever is unanswered will be sent again, in order and under the
     /// sequences it had, so that what was appended is answered as a duplicate.
     pub(crate) fn connection_lost(&mut self) {
-        if self.numbering.idempotent && self.failed {
-            // The batches behind the one that failed were refused, or would have been.
-            self.epoch += 1;
-            self.epoch_position = self.answered_before();
-        }
         self.begin_round();
     }
 

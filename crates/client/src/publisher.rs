@@ -120,10 +120,9 @@ impl Drop for Handle {
 /// under way those that come gather. At most 64 batches per partition are unconfirmed.
 ///
 /// A message is sent again until it is confirmed or refused for good, over as many connections as
-/// it takes. When the publisher is idempotent (it is unless told), the broker appends it once. Two
-/// cases are beyond that: a broker that has forgotten this producer, because more than 4096 others
-/// have published to the partition since, and a message behind one that was refused for good while
-/// the connection was lost, may be appended twice.
+/// it takes. When the publisher is idempotent (it is unless told), the broker appends it once, as
+/// long as it remembers this producer: it forgets who was silent longest when more than 4096 publish
+/// to one partition.
 ///
 /// When a batch is refused for good, its messages fail. Those behind it are sent in a new epoch,
 /// whose sequences start at 0 again, so that the gap it leaves does not hold them up.

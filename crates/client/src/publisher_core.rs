@@ -13,6 +13,7 @@ use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     error::Error,
+    outgoing::Outgoing,
     partition_buffer::{BatchRefusal, Numbering, PartitionBuffer, Resolution},
     pending::{ConfirmedRun, Pending, PendingBatch},
 };
@@ -229,12 +230,14 @@ impl PublisherCore {
         Numbering { idempotent, first_sequence, give_up_after: self.settings.give_up_after }
     }
 
-    /// Hands batches to `send` until it has enough, which it says by `false`.
+    /// Puts batches into `outgoing` until it holds `bytes_max`; `request` is the last request
+    /// number that was given out.
     pub(crate) fn depart(
         &self,
         now: Instant,
-        mut send: impl FnMut(PublishHead, Batch) -> bool,
-        mut request: impl FnMut() -> u64,
+        request: &mut u64,
+        outgoing: &mut Outgoing,
+        bytes_max: usize,
     ) -> Left {
         let mut state = self.state();
         let state = &mut *state;
@@ -248,13 +251,16 @@ impl PublisherCore {
             let buffer = &mut state.partitions[at];
             buffer.wake(now);
             while buffer.has_departure() {
-                let Some(departure) = buffer.depart(request()) else { break };
+                if outgoing.byte_count() >= bytes_max {
+                    state.turn = at;
+                    state.standing = Standing::Listed;
+                    return Left::More;
+                }
+                *request += 1;
+                let Some(departure) = buffer.depart(*request) else { break };
                 let head = PublishHead {
-                    partition: PartitionId {
-                        topic: state.topic,
-                        // A topic has at most 1024 partitions.
-                        index: PartitionIndex(at as u32),
-                    },
+                    // A topic has at most 1024 partitions.
+                    partition: PartitionId { topic: state.topic, index: PartitionIndex(at as u32) },
                     producer: ProducerStamp {
                         id: self.producer,
                         epoch: departure.epoch,
@@ -262,11 +268,7 @@ impl PublisherCore {
                     },
                     count: departure.batch.count(),
                 };
-                if !send(head, departure.batch) {
-                    state.turn = (at + 1) % partitions;
-                    state.standing = Standing::Listed;
-                    return Left::More;
-                }
+                outgoing.publish(&head, &departure.batch, *request);
             }
         }
         let blocked = state.partitions.iter().any(PartitionBuffer::has_unsent);
@@ -309,7 +311,7 @@ impl PublisherCore {
             return None;
         }
         if matches!(refusal.code, Some(ErrorCode::ProducerFenced | ErrorCode::UnknownTopic)) {
-            state.fail(&refusal.error, &mut resolutions);
+            state.fail(&refusal.error, &refusal.error, &mut resolutions);
         }
         let listed = state.list_if_blocked();
         self.resolve(state, resolutions);
@@ -330,11 +332,12 @@ impl PublisherCore {
         state.standing = if unsent { Standing::Blocked } else { Standing::Idle };
     }
 
-    /// The publisher is finished, and everything it holds.
-    pub(crate) fn fail(&self, error: &Error) {
+    /// The publisher is finished: what it holds fails with `error`, and what comes later with
+    /// `later`.
+    pub(crate) fn fail(&self, error: &Error, later: &Error) {
         let mut resolutions = Vec::new();
         let mut state = self.state();
-        state.fail(error, &mut resolutions);
+        state.fail(error, later, &mut resolutions);
         self.resolve(state, resolutions);
     }
 
@@ -462,8 +465,8 @@ impl State {
         listed
     }
 
-    fn fail(&mut self, error: &Error, out: &mut Vec<Resolution>) {
-        self.failed.get_or_insert_with(|| error.clone());
+    fn fail(&mut self, error: &Error, later: &Error, out: &mut Vec<Resolution>) {
+        self.failed.get_or_insert_with(|| later.clone());
         for buffer in &mut self.partitions {
             buffer.fail_all(error, out);
         }
