@@ -3,16 +3,20 @@
 use std::error::Error;
 
 const SCHEMA: &str = "schema/control.proto";
+const SERDE: &str = "#[cfg_attr(test, derive(serde::Serialize, serde::Deserialize))]";
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed={SCHEMA}");
     let files = protox::compile([SCHEMA], ["schema"])?;
     prost_build::Config::new()
         // The test vectors spell control bodies as JSON with the schema's field names.
-        .type_attribute(".", "#[cfg_attr(test, derive(serde::Serialize, serde::Deserialize))]")
+        .message_attribute(".", SERDE)
         .message_attribute(".", "#[cfg_attr(test, serde(default))]")
-        .enum_attribute(".", "#[cfg_attr(test, serde(rename_all = \"snake_case\"))]")
-        .field_attribute(".sennit.v1.StartAt.at", "#[cfg_attr(test, serde(flatten))]")
+        .type_attribute(".sennit.v1.StartAt.at", SERDE)
+        .type_attribute(
+            ".sennit.v1.StartAt.at",
+            "#[cfg_attr(test, serde(rename_all = \"snake_case\"))]",
+        )
         .compile_fds(files)?;
     Ok(())
 }

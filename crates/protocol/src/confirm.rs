@@ -82,15 +82,17 @@ impl Run for ConfirmRun {
             first_sequence: bytes.get_u64_le(),
             first_offset: Some(bytes.get_u64_le()).filter(|&n| n != FORGOTTEN).map(Offset),
             count: bytes.get_u32_le(),
-            // Further flags belong to later versions.
             duplicate: bytes.get_u32_le() & FLAG_DUPLICATE != 0,
         }
     }
 
-    fn check(&self, kind: Kind) -> Result<(), DecodeError> {
-        DecodeError::require_range(kind, "first_sequence", self.first_sequence, self.count)?;
-        let offset = self.first_offset.unwrap_or_default();
-        DecodeError::require_range(kind, "first_offset", offset.0, self.count)
+    fn check(bytes: &[u8], kind: Kind) -> Result<(), DecodeError> {
+        let run = Self::decode(bytes);
+        let flags = (&bytes[Self::BYTES - 4..]).get_u32_le();
+        DecodeError::require_zero(kind, "unknown flags", u64::from(flags & !FLAG_DUPLICATE))?;
+        DecodeError::require_range(kind, "first_sequence", run.first_sequence, run.count)?;
+        let offset = run.first_offset.unwrap_or_default();
+        DecodeError::require_range(kind, "first_offset", offset.0, run.count)
     }
 }
 

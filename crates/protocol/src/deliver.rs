@@ -89,13 +89,13 @@ impl Deliver {
         Ok(Self { head, messages: body })
     }
 
-    /// Checks the messages: limits, checksums, and that they are as many as announced. Costs one
-    /// walk over the bytes.
+    /// Checks the messages: limits, with room for headers that the broker added, checksums, and
+    /// that they are as many as announced. Costs one walk over the bytes.
     ///
     /// # Errors
     /// [`DecodeError::Batch`] or [`DecodeError::Count`].
     pub fn check_messages(&self) -> Result<Batch, DecodeError> {
-        let batch = Batch::check(self.messages.clone())?;
+        let batch = Batch::check_delivered(self.messages.clone())?;
         if batch.count() != self.head.count {
             let (announced, held) = (self.head.count, batch.count());
             return Err(DecodeError::Count { kind: KIND, announced, held });

@@ -146,7 +146,7 @@ error_codes! {
         "The journal failed before it said whether the request was committed",
         "send it again with the same sequence: what was committed is answered as a duplicate";
     StaleSettle = 40, "stale-settle", final, stay,
-        "The deliveries were settled already or delivered again since",
+        "The messages were delivered again since, or never delivered",
         "do nothing: whoever holds them now settles them";
     UnknownSubscription = 41, "unknown-subscription", final, stay,
         "The connection has no subscription of that number",

@@ -47,3 +47,6 @@ pub use settled::Settled;
 
 /// The port a server listens on unless it is told otherwise.
 pub const DEFAULT_PORT: u16 = 4438;
+
+#[cfg(test)]
+mod tests;

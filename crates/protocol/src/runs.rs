@@ -18,11 +18,11 @@ pub trait Run: Copy {
     /// Reads it from exactly [`Self::BYTES`] bytes, whatever they hold.
     fn decode(bytes: &[u8]) -> Self;
 
-    /// Checks what [`Self::decode`] has read.
+    /// Checks the bytes that [`Self::decode`] reads.
     ///
     /// # Errors
     /// [`DecodeError::Field`] for the first field that is out of bounds.
-    fn check(&self, kind: Kind) -> Result<(), DecodeError>;
+    fn check(bytes: &[u8], kind: Kind) -> Result<(), DecodeError>;
 }
 
 /// Checked runs, encoded. Cloning shares the bytes.
@@ -40,8 +40,8 @@ impl<T: Run> Runs<T> {
             return Err(DecodeError::Length { kind, needed, given: body.len() });
         };
         let runs = Self { bytes: body.split_to(length), run: PhantomData };
-        for run in runs.iter() {
-            run.check(kind)?;
+        for run in runs.bytes.chunks_exact(T::BYTES) {
+            T::check(run, kind)?;
         }
         Ok(runs)
     }

@@ -160,13 +160,14 @@ impl Run for SettleRun {
         }
     }
 
-    fn check(&self, kind: Kind) -> Result<(), DecodeError> {
-        for (field, value) in [("count", self.count), ("attempt", self.attempt)] {
+    fn check(bytes: &[u8], kind: Kind) -> Result<(), DecodeError> {
+        let run = Self::decode(bytes);
+        for (field, value) in [("count", run.count), ("attempt", run.attempt)] {
             if value == 0 {
                 return Err(DecodeError::Field { kind, field, value: 0, allowed: "1 or more" });
             }
         }
-        DecodeError::require_range(kind, "first_offset", self.first.0, self.count)
+        DecodeError::require_range(kind, "first_offset", run.first.0, run.count)
     }
 }
 

@@ -17,7 +17,8 @@ const KIND: Kind = Kind::Settled;
 pub struct Settled {
     /// How many messages it applied to.
     pub applied: u64,
-    /// The runs it did not apply to: settled already, or delivered again since.
+    /// The runs it did not apply to: delivered again since, or never delivered. What was settled
+    /// already counts neither here nor there.
     pub stale: Runs<SettleRun>,
 }
 

@@ -1,0 +1,187 @@
+//! Bytes from a stranger: never a panic, never more memory than they deserve, and a hot body has
+//! one form only.
+
+use bytes::{Bytes, BytesMut};
+use proptest::{collection::vec, prelude::*};
+use sennit_model::limits::GREETING_BYTES_MAX;
+
+use crate::*;
+
+fn header_and_body() -> impl Strategy<Value = (FrameHeader, Bytes)> {
+    let kind =
+        prop_oneof![prop::sample::select(Kind::ALL).prop_map(|kind| kind as u8), any::<u8>(),];
+    // Small numbers are likely to be counts, kinds and field tags that mean something.
+    let byte = prop_oneof![any::<u8>(), 0..6u8, Just(0)];
+    (kind, vec(byte, 0..200)).prop_map(|(kind, body)| {
+        let size = u32::try_from(body.len()).unwrap();
+        (FrameHeader { size, kind, flags: 0, request: 7 }, Bytes::from(body))
+    })
+}
+
+fn is_hot(kind: Kind) -> bool {
+    kind as u8 >= Kind::Publish as u8
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4096))]
+
+    #[test]
+    fn any_body_is_read_or_refused_with_a_reason((header, body) in header_and_body()) {
+        let mut out = Vec::new();
+        let hot = match (
+            Request::decode(&header, body.clone()),
+            Reply::decode(&header, body.clone()),
+        ) {
+            (Ok(request), _) => {
+                request.encode(header.request, &mut out);
+                is_hot(request.kind())
+            }
+            (_, Ok(reply)) => {
+                reply.encode(header.request, &mut out);
+                is_hot(reply.kind())
+            }
+            (Err(refused), Err(other)) => {
+                prop_assert!(!refused.to_string().is_empty() && !other.to_string().is_empty());
+                prop_assert!(!control::Error::from(&refused).hint.is_empty());
+                return Ok(());
+            }
+        };
+        if hot {
+            prop_assert_eq!(&out[FrameHeader::BYTES..], &body[..]);
+        }
+    }
+
+    #[test]
+    fn any_stream_is_cut_or_refused_without_more_memory_than_it_sent(
+        stream in vec(any::<u8>(), 0..400),
+        small in any::<bool>(),
+        piece in 1..64usize,
+    ) {
+        let mut stream = stream;
+        if small && stream.len() > 8 {
+            // Make the first frame one that passes the checks of its header.
+            stream[1..4].fill(0);
+            stream[6..8].fill(0);
+        }
+        let _ = Preface::take(&mut BytesMut::from(&stream[..]));
+        let mut reader = FrameReader::before_greeting();
+        let mut input = BytesMut::new();
+        'stream: for piece in stream.chunks(piece) {
+            input.extend_from_slice(piece);
+            loop {
+                match reader.next_frame(&mut input) {
+                    Ok(Some((header, body))) => {
+                        prop_assert_eq!(header.size as usize, body.len());
+                    }
+                    Ok(None) => break,
+                    Err(_) => break 'stream,
+                }
+            }
+            prop_assert!(input.capacity() <= 4 * GREETING_BYTES_MAX);
+        }
+    }
+
+    #[test]
+    fn a_cut_hot_frame_is_refused(cut in 0..1000usize, kind in prop::sample::select(vec![
+        Kind::Confirm, Kind::Settle, Kind::Settled, Kind::SetCredit,
+    ])) {
+        let run = SettleRun { count: 1, attempt: 1, ..SettleRun::default() };
+        let mut frame = Vec::new();
+        match kind {
+            Kind::Confirm => {
+                let runs = [ConfirmRun::default(); 3].into_iter().collect();
+                Confirm { runs, ..Confirm::default() }.encode(1, &mut frame);
+            }
+            Kind::Settle => {
+                let runs = [run; 3].into_iter().collect();
+                Settle { runs, ..Settle::default() }.encode(1, &mut frame);
+            }
+            Kind::Settled => {
+                Settled { applied: 1, stale: [run; 3].into_iter().collect() }.encode(1, &mut frame);
+            }
+            _ => SetCredit::default().encode(1, &mut frame),
+        }
+        let body = frame.split_off(FrameHeader::BYTES);
+        let body = Bytes::from(body).slice(..cut % (frame.len().max(16)));
+        let header = FrameHeader::new(kind, body.len(), 1);
+        prop_assert!(Request::decode(&header, body.clone()).is_err());
+        prop_assert!(Reply::decode(&header, body).is_err());
+    }
+}
+
+#[test]
+fn a_frame_beyond_the_limit_is_refused_before_anything_is_allocated() {
+    let mut input = BytesMut::new();
+    FrameHeader { size: u32::MAX, kind: 64, flags: 0, request: 1 }.encode(&mut input);
+    let before = input.capacity();
+    let mut reader = FrameReader::before_greeting();
+    let refused = reader.next_frame(&mut input);
+    let limit = GREETING_BYTES_MAX;
+    assert_eq!(refused, Err(DecodeError::FrameTooLarge { kind: 64, size: u32::MAX, limit }));
+    assert_eq!(input.capacity(), before);
+}
+
+#[test]
+fn a_frame_of_exactly_the_limit_is_read_and_one_byte_more_is_not() {
+    for (size, fits) in [(100, true), (101, false)] {
+        let mut reader = FrameReader::before_greeting();
+        reader.set_limit(100);
+        let mut input = BytesMut::new();
+        FrameHeader::new(Kind::Publish, size, 1).encode(&mut input);
+        input.extend_from_slice(&[0; 101][..size]);
+        let frame = reader.next_frame(&mut input);
+        assert_eq!(frame.is_ok_and(|frame| frame.is_some()), fits, "{size}");
+    }
+}
+
+#[test]
+fn memory_for_a_body_follows_what_was_sent_and_not_what_was_announced() {
+    let mut reader = FrameReader::before_greeting();
+    reader.set_limit(8 << 20);
+    let mut input = BytesMut::new();
+    FrameHeader::new(Kind::Publish, 8 << 20, 1).encode(&mut input);
+    assert_eq!(reader.next_frame(&mut input), Ok(None));
+    assert!(input.capacity() <= 256 << 10, "{}", input.capacity());
+}
+
+#[test]
+fn a_settle_that_announces_more_runs_than_it_holds_is_refused_without_allocating_them() {
+    let mut body = vec![0; 24];
+    body[8] = 1;
+    body[12..16].copy_from_slice(&8192u32.to_le_bytes());
+    let needed = 8192 * 24;
+    let refused = Settle::decode(Bytes::from(body));
+    assert_eq!(refused, Err(DecodeError::Length { kind: Kind::Settle, needed, given: 0 }));
+}
+
+#[test]
+fn a_control_body_too_long_for_any_request_is_refused() {
+    let body = Bytes::from(vec![0x1a; CONTROL_REQUEST_BYTES_MAX + 1]);
+    let header = FrameHeader::new(Kind::Hello, body.len(), 1);
+    let refused = Request::decode(&header, body).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::FrameTooLarge);
+}
+
+#[test]
+fn a_hot_body_is_read_without_copying_it() {
+    let mut frame = Vec::new();
+    Publish { batch: Bytes::from_static(b"messages"), ..Publish::default() }.encode(1, &mut frame);
+    let body = Bytes::from(frame.split_off(FrameHeader::BYTES));
+    let publish = Publish::decode(body.clone()).unwrap();
+    assert_eq!(publish.batch.as_ptr(), body[PublishHead::BYTES..].as_ptr());
+}
+
+#[test]
+fn a_preface_is_taken_whole_and_a_wrong_byte_is_found_at_once() {
+    let mut input = BytesMut::from(&Preface::BYTES[..5]);
+    assert_eq!(Preface::take(&mut input), Ok(None));
+    input.extend_from_slice(&Preface::BYTES[5..]);
+    input.extend_from_slice(b"next");
+    assert_eq!(Preface::take(&mut input), Ok(Some(Preface)));
+    assert_eq!(&input[..], b"next");
+
+    let http = Preface::take(&mut BytesMut::from(&b"GET "[..])).unwrap_err();
+    assert_eq!(http.code(), ErrorCode::BadPreface);
+    let newer = Preface::take(&mut BytesMut::from(&b"SENNIT\x00\x02"[..])).unwrap_err();
+    assert_eq!(newer, DecodeError::Version { given: 2 });
+}

@@ -1,0 +1,378 @@
+//! Strategies for any frame of either side.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use proptest::{collection::vec, option, prelude::*};
+use sennit_model::{
+    Generation, GroupId, Offset, PartitionId, PartitionIndex, ProducerId, ProducerStamp, Timestamp,
+    TopicId, limits::DURATION_MAX,
+};
+
+use crate::{
+    Confirm, ConfirmHead, ConfirmRun, Deliver, DeliverHead, Durability, Publish, PublishHead,
+    Reply, Request, SetCredit, Settle, SettleHead, SettleRun, Settled, Verdict,
+    control::{start_at::At, *},
+};
+
+fn text() -> impl Strategy<Value = String> {
+    ".{0,12}"
+}
+
+fn bytes() -> impl Strategy<Value = Bytes> {
+    vec(any::<u8>(), 0..60).prop_map(Bytes::from)
+}
+
+fn duration() -> impl Strategy<Value = Duration> {
+    (0..=u64::try_from(DURATION_MAX.as_millis()).unwrap()).prop_map(Duration::from_millis)
+}
+
+fn partition() -> impl Strategy<Value = PartitionId> {
+    any::<(u32, u32)>().prop_map(|(topic, index)| PartitionId {
+        topic: TopicId(topic),
+        index: PartitionIndex(index),
+    })
+}
+
+/// A number to which any count can be added.
+fn first() -> impl Strategy<Value = u64> {
+    0..u64::MAX - u64::from(u32::MAX)
+}
+
+fn durability() -> impl Strategy<Value = Durability> {
+    prop_oneof![
+        Just(Durability::Durable),
+        Just(Durability::Speculative),
+        Just(Durability::Ephemeral),
+        Just(Durability::Memory),
+    ]
+}
+
+fn publish() -> impl Strategy<Value = Publish> {
+    (partition(), any::<u64>(), any::<u32>(), first(), any::<u32>(), bytes()).prop_map(
+        |(partition, id, epoch, first_sequence, count, batch)| {
+            let producer = ProducerStamp { id: ProducerId(id), epoch, first_sequence };
+            Publish { head: PublishHead { partition, producer, count }, batch }
+        },
+    )
+}
+
+fn confirm_run() -> impl Strategy<Value = ConfirmRun> {
+    (first(), option::of(first()), any::<u32>(), any::<bool>()).prop_map(
+        |(first_sequence, offset, count, duplicate)| ConfirmRun {
+            first_sequence,
+            first_offset: offset.map(Offset),
+            count,
+            duplicate,
+        },
+    )
+}
+
+fn confirm() -> impl Strategy<Value = Confirm> {
+    (partition(), any::<(u64, u64)>(), durability(), vec(confirm_run(), 0..5)).prop_map(
+        |(partition, (producer, up_to_sequence), durability, runs)| Confirm {
+            head: ConfirmHead {
+                partition,
+                producer: ProducerId(producer),
+                up_to_sequence,
+                durability,
+            },
+            runs: runs.into_iter().collect(),
+        },
+    )
+}
+
+fn deliver() -> impl Strategy<Value = Deliver> {
+    (any::<(u32, u32, u64, u32, u32, u32)>(), first(), durability(), bytes()).prop_map(
+        |(
+            (subscription, partition, ms, attempt, generation, count),
+            first,
+            durability,
+            messages,
+        )| {
+            let head = DeliverHead {
+                subscription,
+                partition: PartitionIndex(partition),
+                first: Offset(first),
+                appended_at: Timestamp(ms),
+                attempt,
+                generation: Generation(generation),
+                count,
+                durability,
+            };
+            Deliver { head, messages }
+        },
+    )
+}
+
+fn settle_run() -> impl Strategy<Value = SettleRun> {
+    (any::<u32>(), first(), 1..=u32::MAX, 1..=u32::MAX, any::<u32>()).prop_map(
+        |(partition, first, count, attempt, generation)| SettleRun {
+            partition: PartitionIndex(partition),
+            first: Offset(first),
+            count,
+            attempt,
+            generation: Generation(generation),
+        },
+    )
+}
+
+fn verdict() -> impl Strategy<Value = Verdict> {
+    prop_oneof![
+        Just(Verdict::Ack),
+        Just(Verdict::Retry),
+        duration().prop_map(Verdict::RetryAfter),
+        text().prop_map(|reason| Verdict::DeadLetter { reason }),
+        duration().prop_map(Verdict::Extend),
+    ]
+}
+
+fn settle() -> impl Strategy<Value = Settle> {
+    (any::<(u32, u32, bool)>(), verdict(), vec(settle_run(), 1..5)).prop_map(
+        |((topic, group, confirm), verdict, runs)| Settle {
+            head: SettleHead { topic: TopicId(topic), group: GroupId(group), verdict, confirm },
+            runs: runs.into_iter().collect(),
+        },
+    )
+}
+
+fn settled() -> impl Strategy<Value = Settled> {
+    (any::<u64>(), vec(settle_run(), 0..5))
+        .prop_map(|(applied, stale)| Settled { applied, stale: stale.into_iter().collect() })
+}
+
+fn set_credit() -> impl Strategy<Value = SetCredit> {
+    any::<(u32, u32, u64)>().prop_map(|(subscription, messages, bytes)| SetCredit {
+        subscription,
+        messages,
+        bytes,
+    })
+}
+
+fn topic_config() -> impl Strategy<Value = TopicConfig> {
+    let retention = any::<(bool, Option<u64>, Option<u64>)>()
+        .prop_map(|(until_settled, age_ms, bytes)| Retention { until_settled, age_ms, bytes });
+    (any::<Option<u32>>(), option::of(retention), any::<Option<u64>>()).prop_map(
+        |(partitions, retention, time_to_live_ms)| TopicConfig {
+            partitions,
+            retention,
+            time_to_live_ms,
+        },
+    )
+}
+
+fn group_config() -> impl Strategy<Value = GroupConfig> {
+    any::<(Option<u64>, Option<u32>)>()
+        .prop_map(|(lease_ms, attempts_max)| GroupConfig { lease_ms, attempts_max })
+}
+
+fn start() -> impl Strategy<Value = StartAt> {
+    let at = prop_oneof![
+        any::<bool>().prop_map(At::Earliest),
+        any::<bool>().prop_map(At::Latest),
+        any::<u64>().prop_map(At::Offset),
+    ];
+    option::of(at).prop_map(|at| StartAt { at })
+}
+
+fn limits() -> impl Strategy<Value = Limits> {
+    any::<(u32, u32, u32, u32)>().prop_map(|(frame, messages, batch, message)| Limits {
+        frame_bytes_max: frame,
+        batch_messages_max: messages,
+        batch_bytes_max: batch,
+        message_bytes_max: message,
+    })
+}
+
+fn hello() -> impl Strategy<Value = Hello> {
+    (text(), text(), vec(text(), 0..3), any::<u32>(), option::of(text())).prop_map(
+        |(client_name, client_version, features, frame_bytes_max, token)| Hello {
+            client_name,
+            client_version,
+            features,
+            frame_bytes_max,
+            token,
+        },
+    )
+}
+
+fn hello_ok() -> impl Strategy<Value = HelloOk> {
+    (text(), text(), vec(text(), 0..3), option::of(limits()), any::<(u64, u64, u64)>()).prop_map(
+        |(server_name, server_version, features, limits, (session_id, grace, now_ms))| HelloOk {
+            server_name,
+            server_version,
+            features,
+            limits,
+            session_id,
+            reconnect_grace_ms: grace,
+            now_ms,
+        },
+    )
+}
+
+fn error() -> impl Strategy<Value = Error> {
+    let context = (option::of(text()), any::<(Option<u32>, Option<u32>)>());
+    let producer = any::<(Option<u64>, Option<u64>, Option<u32>, Option<u64>)>();
+    (any::<(u32, u64, bool, bool)>(), text(), text(), context, producer).prop_map(
+        |((code, after, retryable, closes), message, hint, (topic, ids), producer)| Error {
+            code,
+            message,
+            hint,
+            retryable,
+            retry_after_ms: after,
+            closes_connection: closes,
+            topic,
+            topic_id: ids.0,
+            partition: ids.1,
+            producer_id: producer.0,
+            first_sequence: producer.1,
+            count: producer.2,
+            expected_sequence: producer.3,
+        },
+    )
+}
+
+fn group_description() -> impl Strategy<Value = GroupDescription> {
+    let counts = any::<(u32, u64, u64, u64, u64, u32)>();
+    (text(), text(), option::of(group_config()), counts, vec(any::<u64>(), 0..4)).prop_map(
+        |(name, topic, config, (id, ready, leased, delayed, dying, consumers), settled_before)| {
+            GroupDescription {
+                name,
+                id,
+                topic,
+                config,
+                ready,
+                leased,
+                delayed,
+                dying,
+                consumers,
+                settled_before,
+            }
+        },
+    )
+}
+
+fn topic_description() -> impl Strategy<Value = TopicDescription> {
+    let partition = any::<(u32, u64, u64, u64, Option<u64>)>().prop_map(
+        |(index, start, end, bytes, oldest_ms)| PartitionDescription {
+            index,
+            start,
+            end,
+            bytes,
+            oldest_ms,
+        },
+    );
+    let lists = (vec(partition, 0..3), vec(group_description(), 0..3));
+    (text(), any::<(u32, u64, i32, Option<u64>)>(), option::of(topic_config()), lists).prop_map(
+        |(name, (id, incarnation, kind, created_ms), config, (partitions, groups))| {
+            TopicDescription { name, id, incarnation, config, kind, created_ms, partitions, groups }
+        },
+    )
+}
+
+fn catalogue_request() -> impl Strategy<Value = Request> {
+    prop_oneof![
+        hello().prop_map(Request::Hello),
+        Just(Request::Ping),
+        Just(Request::Pong),
+        Just(Request::Goodbye),
+        (text(), option::of(topic_config()))
+            .prop_map(|(name, config)| Request::CreateTopic(CreateTopic { name, config })),
+        (text(), option::of(topic_config()))
+            .prop_map(|(name, config)| Request::AlterTopic(AlterTopic { name, config })),
+        text().prop_map(|name| Request::DeleteTopic(DeleteTopic { name })),
+        text().prop_map(|name| Request::DescribeTopic(DescribeTopic { name })),
+        (text(), any::<u32>()).prop_map(|(page_token, page_size)| {
+            Request::ListTopics(ListTopics { page_token, page_size })
+        }),
+        (text(), text(), option::of(group_config()), option::of(start())).prop_map(
+            |(topic, name, config, start)| {
+                Request::CreateGroup(CreateGroup { topic, name, config, start })
+            }
+        ),
+    ]
+}
+
+pub fn request() -> impl Strategy<Value = Request> {
+    prop_oneof![
+        catalogue_request(),
+        (text(), text())
+            .prop_map(|(topic, name)| Request::DeleteGroup(DeleteGroup { topic, name })),
+        text().prop_map(|topic| Request::ListGroups(ListGroups { topic })),
+        (text(), text())
+            .prop_map(|(topic, name)| Request::DescribeGroup(DescribeGroup { topic, name })),
+        (text(), any::<bool>()).prop_map(|(name, create_if_missing)| {
+            Request::OpenTopic(OpenTopic { name, create_if_missing })
+        }),
+        (text(), text(), any::<(u32, bool, u32, u64)>()).prop_map(
+            |(topic, group, (subscription, create, messages, bytes))| {
+                Request::Subscribe(Subscribe {
+                    subscription,
+                    topic,
+                    group,
+                    create_group_if_missing: create,
+                    credit_messages: messages,
+                    credit_bytes: bytes,
+                })
+            }
+        ),
+        any::<u32>().prop_map(|subscription| Request::Unsubscribe(Unsubscribe { subscription })),
+        publish().prop_map(Request::Publish),
+        settle().prop_map(Request::Settle),
+        set_credit().prop_map(Request::SetCredit),
+    ]
+}
+
+fn listing_reply() -> impl Strategy<Value = Reply> {
+    let topic = (text(), any::<u32>(), option::of(topic_config()))
+        .prop_map(|(name, id, config)| TopicEntry { name, id, config });
+    let group = (text(), any::<u32>(), option::of(group_config()))
+        .prop_map(|(name, id, config)| GroupEntry { name, id, config });
+    prop_oneof![
+        topic_description().prop_map(Reply::TopicDescription),
+        (vec(topic, 0..4), text()).prop_map(|(topics, next_page_token)| {
+            Reply::TopicList(TopicList { topics, next_page_token })
+        }),
+        group_description().prop_map(Reply::GroupDescription),
+        vec(group, 0..4).prop_map(|groups| Reply::GroupList(GroupList { groups })),
+    ]
+}
+
+pub fn reply() -> impl Strategy<Value = Reply> {
+    prop_oneof![
+        hello_ok().prop_map(Reply::HelloOk),
+        error().prop_map(Reply::Error),
+        Just(Reply::Ping),
+        Just(Reply::Pong),
+        (text(), any::<u64>())
+            .prop_map(|(reason, grace_ms)| Reply::GoAway(GoAway { reason, grace_ms })),
+        any::<(bool, u32, u32)>().prop_map(|(created, topic_id, group_id)| Reply::Done(Done {
+            created,
+            topic_id,
+            group_id
+        })),
+        listing_reply(),
+        (any::<(u32, u64, u32)>(), option::of(limits())).prop_map(
+            |((topic_id, incarnation, partitions), limits)| {
+                Reply::TopicOpened(TopicOpened { topic_id, incarnation, partitions, limits })
+            }
+        ),
+        any::<(u32, u32, u32, u32, u64)>().prop_map(
+            |(subscription, topic_id, group_id, partitions, lease_ms)| {
+                Reply::Subscribed(Subscribed {
+                    subscription,
+                    topic_id,
+                    group_id,
+                    partitions,
+                    lease_ms,
+                })
+            }
+        ),
+        (any::<(u32, u32)>(), text()).prop_map(|((subscription, code), reason)| {
+            Reply::SubscriptionEnded(SubscriptionEnded { subscription, code, reason })
+        }),
+        confirm().prop_map(Reply::Confirm),
+        deliver().prop_map(Reply::Deliver),
+        settled().prop_map(Reply::Settled),
+    ]
+}

@@ -1,0 +1,85 @@
+//! docs/reference/protocol.md says what the code does: every kind, every error code, every limit.
+
+use sennit_model::limits;
+
+use crate::*;
+
+const PAGE: &str = include_str!("../../../../docs/reference/protocol.md");
+
+fn assert_line(line: &str) {
+    assert!(PAGE.lines().any(|l| l == line), "the page lacks this line:\n{line}");
+}
+
+#[test]
+fn the_page_lists_every_error_code() {
+    for code in ErrorCode::ALL {
+        let yes = |is: bool| if is { "yes" } else { "" };
+        assert_line(&format!(
+            "| {} | `{}` | {} | {} | {} | {} |",
+            code.number(),
+            code.name(),
+            yes(code.is_retryable()),
+            yes(code.closes_connection()),
+            code.meaning(),
+            code.hint(),
+        ));
+    }
+}
+
+#[test]
+fn the_page_lists_every_kind_with_its_sender() {
+    for &kind in Kind::ALL {
+        let sender = match (kind.is_request(), kind.is_reply()) {
+            (true, true) => "both",
+            (true, false) => "client",
+            _ => "server",
+        };
+        let start = format!("| {} | {} | {} |", kind as u8, kind.name(), sender);
+        assert!(PAGE.lines().any(|line| line.starts_with(&start)), "the page lacks {start}");
+    }
+}
+
+#[test]
+fn the_page_states_the_limits_in_force() {
+    for (name, limit) in [
+        ("frame_bytes_max", limits::FRAME_BYTES_MAX),
+        ("frame_bytes_max before HelloOk", limits::GREETING_BYTES_MAX),
+        ("control body of a request", CONTROL_REQUEST_BYTES_MAX),
+        ("batch_messages_max", limits::BATCH_MESSAGES_MAX),
+        ("batch_bytes_max", limits::BATCH_BYTES_MAX),
+        ("message_bytes_max", limits::MESSAGE_BYTES_MAX),
+        ("key", limits::KEY_BYTES_MAX),
+        ("headers of a message", limits::HEADERS_BYTES_MAX),
+        ("headers that the broker adds", limits::BROKER_HEADERS_BYTES_MAX),
+        ("name of a topic or group", limits::NAME_BYTES_MAX),
+        ("partitions of a topic", limits::PARTITIONS_MAX as usize),
+        ("groups of a topic", limits::GROUPS_PER_TOPIC_MAX),
+        ("unconfirmed batches of a producer in a partition", limits::PRODUCER_BATCHES_REMEMBERED),
+        ("runs of a settle", limits::SETTLE_RUNS_MAX),
+        ("reason", limits::REASON_BYTES_MAX),
+        ("subscriptions of a connection", limits::SUBSCRIPTIONS_PER_CONNECTION_MAX),
+        ("credit in messages", limits::CREDIT_MESSAGES_MAX as usize),
+        ("credit in bytes", limits::CREDIT_BYTES_MAX as usize),
+    ] {
+        assert_line(&format!("| {name} | {limit} |"));
+    }
+}
+
+#[test]
+fn the_page_states_the_port_and_the_preface() {
+    assert!(PAGE.contains(&format!("port {DEFAULT_PORT}")));
+    let hex: Vec<String> = Preface::BYTES.iter().map(|byte| format!("{byte:02x}")).collect();
+    assert!(PAGE.contains(&hex.join(" ")));
+}
+
+#[test]
+fn numbers_of_errors_and_kinds_find_their_way_back() {
+    for &code in ErrorCode::ALL {
+        assert_eq!(ErrorCode::of_number(code.number()), Some(code));
+    }
+    for &kind in Kind::ALL {
+        assert_eq!(Kind::try_from(kind as u8), Ok(kind));
+    }
+    assert_eq!(ErrorCode::of_number(0), None);
+    assert_eq!(Kind::try_from(0), Err(DecodeError::UnknownKind { kind: 0 }));
+}

@@ -1,0 +1,155 @@
+//! Any frame, written and read again, is the same frame; settings survive the way through the
+//! schema; streams of frames are cut where they were joined.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use proptest::{collection::vec, option, prelude::*};
+use sennit_model::{
+    BatchBuilder, GroupConfig, Header, HeaderKind, Message, Offset, PartitionId, ProducerStamp,
+    Retention, StartAt, TopicConfig, TopicKind,
+    limits::{FRAME_BYTES_MAX, GREETING_BYTES_MAX, LEASE_MAX, PARTITIONS_MAX, REASON_BYTES_MAX},
+};
+
+use super::any_frame::{reply, request};
+use crate::*;
+
+/// Cuts `bytes` into frames, fed in pieces of `piece` bytes.
+fn cut(bytes: &[u8], piece: usize) -> Vec<(FrameHeader, Bytes)> {
+    let mut reader = FrameReader::before_greeting();
+    let (mut input, mut frames) = (BytesMut::new(), Vec::new());
+    for piece in bytes.chunks(piece) {
+        input.extend_from_slice(piece);
+        while let Some(frame) = reader.next_frame(&mut input).unwrap() {
+            frames.push(frame);
+        }
+    }
+    assert!(input.is_empty());
+    frames
+}
+
+proptest! {
+    #[test]
+    fn requests_come_out_as_they_went_in(
+        requests in vec((any::<u64>(), request()), 1..5),
+        piece in 1..100usize,
+    ) {
+        let mut bytes = BytesMut::new();
+        for (number, request) in &requests {
+            request.encode(*number, &mut bytes);
+        }
+        let frames = cut(&bytes, piece);
+        prop_assert_eq!(frames.len(), requests.len());
+        for ((header, body), (number, request)) in frames.into_iter().zip(requests) {
+            prop_assert_eq!(header.request, number);
+            prop_assert_eq!(Request::decode(&header, body), Ok(request));
+        }
+    }
+
+    #[test]
+    fn replies_come_out_as_they_went_in(
+        replies in vec((any::<u64>(), reply()), 1..5),
+        piece in 1..100usize,
+    ) {
+        let mut bytes = BytesMut::new();
+        for (number, reply) in &replies {
+            reply.encode(*number, &mut bytes);
+        }
+        let frames = cut(&bytes, piece);
+        prop_assert_eq!(frames.len(), replies.len());
+        for ((header, body), (number, reply)) in frames.into_iter().zip(replies) {
+            prop_assert_eq!(header.request, number);
+            prop_assert_eq!(Reply::decode(&header, body), Ok(reply));
+        }
+    }
+
+    #[test]
+    fn a_topics_settings_survive_the_way_through_the_schema(
+        partitions in 1..=PARTITIONS_MAX,
+        until_settled: bool,
+        age in option::of(1..1u64 << 40),
+        bytes in option::of(1..u64::MAX),
+        time_to_live in option::of(1..1u64 << 40),
+    ) {
+        let config = TopicConfig {
+            partitions,
+            retention: Retention { until_settled, age: age.map(Duration::from_millis), bytes },
+            time_to_live: time_to_live.map(Duration::from_millis),
+        };
+        let wire = control::TopicConfig::from(&config);
+        prop_assert_eq!(TopicConfig::try_from(&wire), Ok(config));
+    }
+
+    #[test]
+    fn a_groups_settings_and_start_survive_the_way_through_the_schema(
+        lease_ms in 100..=u64::try_from(LEASE_MAX.as_millis()).unwrap(),
+        attempts_max in 1..u32::MAX,
+        offset: u64,
+    ) {
+        let config = GroupConfig {
+            lease: Duration::from_millis(lease_ms),
+            attempts_max,
+        };
+        let wire = control::GroupConfig::from(&config);
+        prop_assert_eq!(GroupConfig::try_from(&wire), Ok(config));
+        for start in
+            [StartAt::Earliest, StartAt::Latest, StartAt::Offset(Offset(offset))]
+        {
+            prop_assert_eq!(StartAt::from(&control::StartAt::from(start)), start);
+        }
+    }
+}
+
+#[test]
+fn what_a_client_leaves_out_takes_its_default() {
+    let topic = control::CreateTopic::default().topic_config().unwrap();
+    assert_eq!(topic, TopicConfig::of_kind(TopicKind::Queue));
+    let group = control::CreateGroup::default();
+    assert_eq!(group.group_config().unwrap(), GroupConfig::default());
+    assert_eq!(group.start_at(), StartAt::Earliest);
+}
+
+#[test]
+fn a_setting_out_of_bounds_is_refused_by_name() {
+    let config = control::TopicConfig { partitions: Some(0), ..Default::default() };
+    let error = TopicConfig::try_from(&config).unwrap_err();
+    assert_eq!(error.field, "partitions");
+    assert_eq!(control::Error::from(&error).error_code(), Some(ErrorCode::InvalidConfig));
+    let config = control::GroupConfig { lease_ms: Some(1), ..Default::default() };
+    assert_eq!(GroupConfig::try_from(&config).unwrap_err().field, "lease");
+}
+
+#[test]
+fn a_reason_too_long_is_cut_after_a_whole_character() {
+    let verdict = Verdict::DeadLetter { reason: "€".repeat(1000) };
+    let head = SettleHead { verdict, ..SettleHead::default() };
+    let run = SettleRun { count: 1, attempt: 1, ..SettleRun::default() };
+    let mut bytes = Vec::new();
+    Settle { head, runs: [run].into_iter().collect() }.encode(1, &mut bytes);
+    let settle = Settle::decode(Bytes::from(bytes.split_off(FrameHeader::BYTES))).unwrap();
+    let Verdict::DeadLetter { reason } = settle.head.verdict else { panic!("another verdict") };
+    assert_eq!(reason, "€".repeat(REASON_BYTES_MAX / 3));
+}
+
+#[test]
+fn a_dead_letter_may_be_delivered_with_more_headers_than_a_publisher_may_send() {
+    let full = Header { name: "h".into(), kind: HeaderKind::Binary, value: vec![0; 63_000].into() };
+    let added = Header::text("reason", "x".repeat(1000));
+    let mut builder = BatchBuilder::for_broker();
+    builder.push(&Message { headers: vec![full, added], ..Message::default() }).unwrap();
+    let batch = builder.take().unwrap();
+
+    let head = DeliverHead { count: 1, ..DeliverHead::default() };
+    let delivered = Deliver { head, messages: batch.bytes().clone() };
+    assert_eq!(delivered.check_messages(), Ok(batch.clone()));
+    let published = Publish::new(PartitionId::default(), ProducerStamp::default(), &batch);
+    assert_eq!(published.check_batch().unwrap_err().code(), ErrorCode::BatchInvalid);
+}
+
+#[test]
+fn what_a_client_wants_of_frames_is_kept_within_bounds() {
+    assert_eq!(negotiated_frame_bytes_max(0), FRAME_BYTES_MAX);
+    assert_eq!(negotiated_frame_bytes_max(u32::MAX), FRAME_BYTES_MAX);
+    assert_eq!(negotiated_frame_bytes_max(1), GREETING_BYTES_MAX);
+    assert_eq!(negotiated_frame_bytes_max(100_000), 100_000);
+}
