@@ -4,16 +4,18 @@
 use std::{
     io::{self, BufWriter, Write},
     num::NonZeroU64,
+    pin::pin,
     time::Duration,
 };
 
-use sennit_client::{Client, Consumer, DeliveryRun};
+use sennit_client::{Client, Consumer, DeliveryRun, Settled};
 use sennit_model::{GroupName, HeaderKind, MessageView, TopicName, limits::CREDIT_MESSAGES_MAX};
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::{
-    exit::Failure,
-    output::unless_reader_left,
+    exit::{Exit, Failure},
+    output::{talk, unless_reader_left},
     reach::{Reach, block_on},
 };
 
@@ -29,6 +31,9 @@ const QUIET: Duration = Duration::from_millis(500);
 
 /// How many messages are held unsettled unless fewer are asked for.
 const CREDIT_MESSAGES: u32 = 4096;
+
+/// How many bytes of messages are held unsettled.
+const CREDIT_BYTES: u64 = 32 << 20;
 
 /// The arguments of `sennit consume`.
 #[derive(Debug, clap::Args)]
@@ -62,63 +67,84 @@ pub struct Args {
 pub fn run(args: Args) -> Result<(), Failure> {
     block_on(async {
         let client = args.reach.client().await?;
-        let credit = match (args.count, args.no_ack) {
-            (Some(count), _) => u32::try_from(count.get()).unwrap_or(CREDIT_MESSAGES),
-            (None, true) => CREDIT_MESSAGES_MAX,
-            (None, false) => CREDIT_MESSAGES,
-        };
         let most = if args.no_ack { CREDIT_MESSAGES_MAX } else { CREDIT_MESSAGES };
-        let consumer =
-            client.consumer(&args.topic, &args.group).credit_messages(credit.min(most)).subscribe();
+        let count = args.count.map_or(u64::MAX, NonZeroU64::get);
+        let credit = u32::try_from(count).unwrap_or(u32::MAX).min(most);
+        let consumer = client
+            .consumer(&args.topic, &args.group)
+            .credit_messages(credit)
+            .credit_bytes(CREDIT_BYTES)
+            .subscribe();
         let mut consumer = consumer.await.map_err(|error| {
             Failure::from(error).about(format!("{} {}", args.topic, args.group))
         })?;
-        let taken = tokio::select! {
-            taken = take(&args, &client, &mut consumer) => taken,
-            _ = tokio::signal::ctrl_c() => Ok(()),
-        };
+        let mut acks = JoinSet::new();
+        let taken = take(&args, &client, &mut consumer, credit, &mut acks).await;
+        let confirmed = all_confirmed(acks).await;
         consumer.close().await?;
-        client.close().await?;
-        taken
+        client.close().await;
+        taken.and(confirmed)
     })
 }
 
-async fn take(args: &Args, client: &Client, consumer: &mut Consumer) -> Result<(), Failure> {
+async fn take(
+    args: &Args,
+    client: &Client,
+    consumer: &mut Consumer,
+    credit: u32,
+    acks: &mut JoinSet<Result<Settled, sennit_client::Error>>,
+) -> Result<(), Failure> {
     let mut out = BufWriter::with_capacity(256 << 10, io::stdout().lock());
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
     let mut left = args.count.map_or(u64::MAX, NonZeroU64::get);
-    // Acked and not yet known to be confirmed: the last run stands for all before it.
-    let mut last: Option<DeliveryRun> = None;
     while left > 0 {
-        let next = match tokio::time::timeout(QUIET, consumer.next_run()).await {
+        let next = tokio::select! {
+            next = tokio::time::timeout(QUIET, consumer.next_run()) => next,
+            _ = &mut interrupted => break,
+        };
+        let run = match next {
             Ok(Some(run)) => run?,
             Ok(None) => break,
-            Err(_quiet) => {
-                confirm(last.take()).await?;
-                if !args.follow && is_empty(args, client).await? {
-                    break;
-                }
-                continue;
-            }
+            Err(_quiet) if args.follow || !is_empty(args, client).await? => continue,
+            Err(_quiet) => break,
         };
-        let count = u32::try_from(left).unwrap_or(u32::MAX).min(next.count);
-        let written = print(args, &next, count, &mut out).and_then(|()| out.flush());
+        let count = u32::try_from(left).unwrap_or(u32::MAX).min(run.count());
+        let written = print(args, &run, count, &mut out).and_then(|()| out.flush());
         if written.is_err() {
-            confirm(last.take()).await?;
             return unless_reader_left(written);
         }
-        if !args.no_ack {
-            next.ack_up_to(count);
-            last = Some(next);
-        }
         left -= u64::from(count);
+        if left < u64::from(credit) {
+            // Before the ack, which would make room for more than is wanted.
+            consumer.set_credit(u32::try_from(left).unwrap_or(u32::MAX), CREDIT_BYTES);
+        }
+        if args.no_ack {
+            continue;
+        }
+        while acks
+            .try_join_next()
+            .is_some_and(|ack| matches!(ack, Ok(Ok(Settled { stale: 0, .. }))))
+        {}
+        if count < run.count() {
+            run.ack_up_to(count);
+        } else {
+            acks.spawn(async move { run.ack_confirmed().await });
+        }
     }
-    confirm(last).await
+    Ok(())
 }
 
-/// Waits until the broker has said that all acks before and with this one are done.
-async fn confirm(last: Option<DeliveryRun>) -> Result<(), Failure> {
-    if let Some(last) = last {
-        last.ack_confirmed().await?;
+/// Waits until the broker has committed all acks; says how many came too late.
+async fn all_confirmed(
+    mut acks: JoinSet<Result<Settled, sennit_client::Error>>,
+) -> Result<(), Failure> {
+    let mut stale = 0;
+    while let Some(ack) = acks.join_next().await {
+        let ack = ack.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+        stale += ack?.stale;
+    }
+    if stale > 0 {
+        talk(&format!("{stale} acks came after the lease had ended: these are delivered again"));
     }
     Ok(())
 }
@@ -135,10 +161,10 @@ fn print(args: &Args, run: &DeliveryRun, count: u32, out: &mut impl Write) -> io
         if args.json {
             let mut value = message_json(&message);
             value["topic"] = args.topic.as_str().into();
-            value["partition"] = run.partition.0.into();
-            value["offset"] = (run.first_offset.0 + index as u64).into();
-            value["attempt"] = run.attempt.into();
-            value["appended_at_ms"] = run.appended_at.0.into();
+            value["partition"] = run.partition().0.into();
+            value["offset"] = (run.first_offset().0 + index as u64).into();
+            value["attempt"] = run.attempt().into();
+            value["appended_at_ms"] = run.appended_at().0.into();
             writeln!(out, "{value}")?;
         } else {
             out.write_all(message.payload())?;

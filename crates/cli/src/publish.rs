@@ -3,10 +3,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    future::Future,
     path::{Path, PathBuf},
-    pin::pin,
-    task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
 
@@ -104,12 +101,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
         };
         run.progress.finish_and_clear();
         run.summary.print(&args)?;
-        let closed = client.close().await;
+        client.close().await;
         ended.map_err(|failure| match run.summary.confirmed {
             0 => failure,
             _ => failure.in_part(),
-        })?;
-        closed.map_err(Failure::from)
+        })
     })
 }
 
@@ -196,9 +192,7 @@ impl<'a> Run<'a> {
 
     /// Takes the answers that are there.
     fn settle_answered(&mut self) -> Result<(), Failure> {
-        let mut context = Context::from_waker(Waker::noop());
-        while let Some(oldest) = self.waiting.front_mut() {
-            let Poll::Ready(answer) = pin!(oldest).poll(&mut context) else { break };
+        while let Some(answer) = self.waiting.front().and_then(Pending::try_get) {
             self.waiting.pop_front();
             self.take(answer)?;
         }

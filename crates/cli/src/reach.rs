@@ -2,12 +2,20 @@
 
 use std::time::Duration;
 
-use sennit_client::Client;
+use sennit_client::{Client, Reconnect};
 
 use crate::exit::{Exit, Failure};
 
 /// How long a verb tries to connect before it says that nobody is there.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How often a lost connection is tried again: about a minute, for a broker that restarts.
+const RECONNECT: Reconnect = Reconnect {
+    delay_min: Duration::from_millis(50),
+    delay_max: Duration::from_secs(2),
+    attempts_max: Some(50),
+    attempt_timeout: CONNECT_TIMEOUT,
+};
 
 /// Which broker to speak to.
 #[derive(Clone, Debug, clap::Args)]
@@ -24,7 +32,9 @@ impl Reach {
     /// # Errors
     /// Nobody listens there, or nobody answered in time.
     pub async fn client(&self) -> Result<Client, Failure> {
-        let connected = tokio::time::timeout(CONNECT_TIMEOUT, Client::connect(&self.server)).await;
+        let connecting =
+            Client::builder(&self.server).name("sennit").reconnect(RECONNECT).connect();
+        let connected = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
         let late = || {
             let text = format!("no broker answered at {} in {CONNECT_TIMEOUT:?}", self.server);
             Failure::new(Exit::Unreachable, text)

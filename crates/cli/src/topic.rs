@@ -238,7 +238,7 @@ fn describe(topic: &TopicDescription, as_json: bool) -> Result<(), Failure> {
                 "start": partition.start.0,
                 "end": partition.end.0,
                 "bytes": partition.bytes,
-                "oldest_ms": partition.oldest.map(|at| at.0),
+                "oldest_ms": partition.oldest_at.map(|at| at.0),
             })
         };
         value["partition"] = topic.partitions.iter().map(partition).collect();
