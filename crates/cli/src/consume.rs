@@ -11,7 +11,7 @@ use std::{
 use sennit_client::{Client, Consumer, DeliveryRun, Settled};
 use sennit_model::{GroupName, HeaderKind, MessageView, TopicName, limits::CREDIT_MESSAGES_MAX};
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use crate::{
     exit::{Exit, Failure},
@@ -78,9 +78,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let mut consumer = consumer.await.map_err(|error| {
             Failure::from(error).about(format!("{} {}", args.topic, args.group))
         })?;
-        let mut acks = JoinSet::new();
+        let mut acks = Acks::default();
         let taken = take(&args, &client, &mut consumer, credit, &mut acks).await;
-        let confirmed = all_confirmed(acks).await;
+        let confirmed = acks.all_confirmed().await;
         consumer.close().await?;
         client.close().await;
         taken.and(confirmed)
@@ -92,7 +92,7 @@ async fn take(
     client: &Client,
     consumer: &mut Consumer,
     credit: u32,
-    acks: &mut JoinSet<Result<Settled, sennit_client::Error>>,
+    acks: &mut Acks,
 ) -> Result<(), Failure> {
     let mut out = BufWriter::with_capacity(256 << 10, io::stdout().lock());
     let mut interrupted = pin!(tokio::signal::ctrl_c());
@@ -121,32 +121,51 @@ async fn take(
         if args.no_ack {
             continue;
         }
-        while acks
-            .try_join_next()
-            .is_some_and(|ack| matches!(ack, Ok(Ok(Settled { stale: 0, .. }))))
-        {}
         if count < run.count() {
             run.ack_up_to(count);
         } else {
-            acks.spawn(async move { run.ack_confirmed().await });
+            acks.ack(run)?;
         }
     }
     Ok(())
 }
 
-/// Waits until the broker has committed all acks; says how many came too late.
-async fn all_confirmed(
-    mut acks: JoinSet<Result<Settled, sennit_client::Error>>,
-) -> Result<(), Failure> {
-    let mut stale = 0;
-    while let Some(ack) = acks.join_next().await {
-        let ack = ack.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-        stale += ack?.stale;
+/// Acks on their way to being confirmed.
+#[derive(Default)]
+struct Acks {
+    waiting: JoinSet<Result<Settled, sennit_client::Error>>,
+    stale: u64,
+}
+
+impl Acks {
+    fn ack(&mut self, run: DeliveryRun) -> Result<(), Failure> {
+        self.waiting.spawn(async move { run.ack_confirmed().await });
+        while let Some(answer) = self.waiting.try_join_next() {
+            self.count(answer)?;
+        }
+        Ok(())
     }
-    if stale > 0 {
-        talk(&format!("{stale} acks came after the lease had ended: these are delivered again"));
+
+    fn count(
+        &mut self,
+        answer: Result<Result<Settled, sennit_client::Error>, JoinError>,
+    ) -> Result<(), Failure> {
+        let answer = answer.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+        self.stale += answer?.stale;
+        Ok(())
     }
-    Ok(())
+
+    /// Waits until the broker has committed all of them; says how many came too late.
+    async fn all_confirmed(mut self) -> Result<(), Failure> {
+        while let Some(answer) = self.waiting.join_next().await {
+            self.count(answer)?;
+        }
+        if self.stale > 0 {
+            let stale = self.stale;
+            talk(&format!("{stale} acks came after the lease had ended: these come again"));
+        }
+        Ok(())
+    }
 }
 
 /// Whether the group has nothing more for this consumer.
