@@ -1,1 +1,32 @@
-//! (being built)
+//! Everything around the shards: threads, sockets, sessions, placement, budgets, HTTP. It knows
+//! how a lease travels, not when it expires; where a lane lies, not how a segment is laid out.
+//!
+//! In reading order: [`serve`] starts a core thread per shard; a `listener` hands it connections;
+//! a `connection` reads frames and a `session` makes commands of them; the `core` runs the shard
+//! and carries its frames to the `lane_thread`; effects leave through an `outbox`. Names and
+//! settings go through `control`, on the first core.
+
+mod answers;
+mod config;
+mod connection;
+mod control;
+mod core;
+mod error;
+mod gauge;
+mod http;
+mod inbox;
+mod lane_thread;
+mod listener;
+mod metrics;
+mod outbox;
+mod placement;
+mod read_thread;
+mod refusal_reply;
+mod serve;
+mod session;
+mod slot_thread;
+
+pub use config::Config;
+pub use error::ServeError;
+pub use sennit_journal::disk::Access;
+pub use serve::{Addresses, serve};

@@ -51,6 +51,8 @@ pub struct Shard {
     cache: TailCache,
     reads: ReadCache,
     snapshots: Snapshots,
+    /// Everything before this was taken by the lane.
+    taken: Position,
     /// Everything before this is committed.
     committed: Position,
     committed_at: Timestamp,
@@ -81,6 +83,7 @@ impl Shard {
             cache,
             reads: ReadCache::default(),
             snapshots,
+            taken: committed,
             committed,
             committed_at: now,
             marked_records: 0,
@@ -223,6 +226,7 @@ impl Shard {
             self.cache.push(frame.clone());
             out.push(frame);
         }
+        self.taken = self.writer.end();
     }
 
     fn write_snapshot(&mut self) {
@@ -335,6 +339,12 @@ impl Shard {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Bytes appended and not yet taken by the lane.
+    #[must_use]
+    pub fn gathered_bytes(&self) -> u64 {
+        self.writer.end().0 - self.taken.0
     }
 
     /// Bytes appended and not yet committed.

@@ -1,0 +1,71 @@
+//! What the broker is told when it starts.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use sennit_journal::disk::Access;
+
+use crate::error::ServeError;
+
+/// What the broker is told when it starts. Checked by [`crate::serve`] before anything is opened.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The data directory; made if it is not there.
+    pub data: PathBuf,
+    /// Where the native protocol listens.
+    pub listen: SocketAddr,
+    /// Where HTTP listens.
+    pub http: SocketAddr,
+    /// How many shards a new data directory gets; by default one for each core of the machine. An
+    /// existing directory keeps its own number.
+    pub shards: Option<u32>,
+    /// How long a segment of a new data directory is, in bytes: a multiple of 4096, 16 MiB at least.
+    pub segment_bytes: u64,
+    /// Bytes of the newest frames that each shard keeps in memory.
+    pub cache_bytes: usize,
+    /// Bytes published and not yet committed, per shard, beyond which publishers are not read.
+    pub ingest_bytes: u64,
+    /// How long deliveries wait for a connection that was cut off.
+    pub session_grace: Duration,
+    /// Allows addresses other than the loopback, though nobody is asked who they are.
+    pub insecure_no_auth: bool,
+    /// How segments are written.
+    pub access: Access,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            data: PathBuf::from("data"),
+            listen: SocketAddr::from(([127, 0, 0, 1], 4438)),
+            http: SocketAddr::from(([127, 0, 0, 1], 4437)),
+            shards: None,
+            segment_bytes: 64 << 20,
+            cache_bytes: 32 << 20,
+            ingest_bytes: 32 << 20,
+            session_grace: Duration::from_secs(5),
+            insecure_no_auth: false,
+            access: Access::Auto,
+        }
+    }
+}
+
+/// Shortest segment: twice the longest batch, so that every record finds a place.
+const SEGMENT_BYTES_MIN: u64 = 20 << 20;
+
+impl Config {
+    /// Checks what can be checked before anything is opened.
+    pub(crate) fn check(&self) -> Result<(), ServeError> {
+        for address in [self.listen, self.http] {
+            if !address.ip().is_loopback() && !self.insecure_no_auth {
+                return Err(ServeError::NotLoopback { address });
+            }
+        }
+        if self.segment_bytes < SEGMENT_BYTES_MIN || !self.segment_bytes.is_multiple_of(4096) {
+            return Err(ServeError::SegmentBytes {
+                given: self.segment_bytes,
+                least: SEGMENT_BYTES_MIN,
+            });
+        }
+        Ok(())
+    }
+}

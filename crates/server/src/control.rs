@@ -1,0 +1,481 @@
+//! Names and settings. The first core's shard leads the catalogue; once it has committed a change,
+//! the shards that own the partitions follow. What a crash leaves undone between the two is done at
+//! the next start.
+#![expect(clippy::result_large_err, reason = "a failure is rare, and leaves at once as a reply")]
+
+use std::rc::Rc;
+
+use sennit_engine::{
+    CatalogueCommand, Command, PartitionCommand, PartitionDescription, Refusal, Topic,
+};
+use sennit_model::{
+    GroupConfig, GroupName, Incarnation, PartitionId, PartitionIndex, StartAt, TopicConfig,
+    TopicId, TopicKind, TopicName,
+};
+use sennit_protocol::{ErrorCode, Reply, Request, control, topic_kind};
+use tokio::sync::Mutex;
+
+use crate::{
+    answers::Answer, core::CoreHandle, inbox::ControlReply, placement::shard_of, refusal_reply,
+};
+
+/// Most topics in a page of a listing.
+const PAGE_TOPICS_MAX: usize = 1000;
+
+/// The control of names and settings, on the first core.
+#[derive(Clone, Debug)]
+pub(crate) struct Control {
+    core: CoreHandle,
+    /// Changes are made one after the other.
+    changes: Rc<Mutex<()>>,
+    frame_bytes_max: usize,
+}
+
+/// What went wrong, as the client is told.
+type Failure = control::Error;
+
+fn failure(refusal: Refusal) -> Failure {
+    refusal_reply::reply(&refusal)
+}
+
+impl Control {
+    pub(crate) fn new(core: CoreHandle) -> Self {
+        let frame_bytes_max = sennit_model::limits::FRAME_BYTES_MAX;
+        Self { core, changes: Rc::default(), frame_bytes_max }
+    }
+
+    /// Brings the shards in line with the catalogue: `owned` are the partitions they were
+    /// recovered with.
+    pub(crate) async fn reconcile(&self, owned: &[(usize, PartitionId)]) -> Result<(), Failure> {
+        let topics: Vec<TopicId> =
+            self.core.look(|core| core.shard().catalogue().topics().map(Topic::id).collect());
+        for topic in topics {
+            self.open_partitions(topic).await?;
+        }
+        for &(shard, partition) in owned {
+            let is_known = self.core.look(|core| {
+                core.shard()
+                    .catalogue()
+                    .topic(partition.topic)
+                    .is_some_and(|topic| partition.index.0 < topic.config().partitions)
+            });
+            if !is_known {
+                self.change_partition(shard, partition, PartitionCommand::Drop).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates the dead-letter topics that shards have asked for.
+    pub(crate) async fn create_dead_letter_topics(&self) {
+        loop {
+            let needed =
+                self.core.look(|core| core.answers.dead_letter_topics_needed.last().copied());
+            let Some(source) = needed else { return };
+            if let Err(error) = self.create_dead_letter_topic(source).await {
+                tracing::error!(topic = source.0, error = error.message, "no dead-letter topic");
+            }
+            self.core
+                .with(|core| core.answers.dead_letter_topics_needed.retain(|id| *id != source));
+        }
+    }
+
+    async fn create_dead_letter_topic(&self, source: TopicId) -> Result<(), Failure> {
+        let _changes = self.changes.lock().await;
+        let incarnation = incarnation()?;
+        let command = CatalogueCommand::CreateDeadLetterTopic { source, incarnation };
+        let (topic, _, _) = self.change_catalogue(command).await?;
+        // The letters' partitions first: the source's send there as soon as they know them.
+        self.open_partitions(topic).await?;
+        self.open_partitions(source).await
+    }
+
+    /// Does a request about names and settings.
+    pub(crate) async fn answer(&self, request: Request) -> ControlReply {
+        let answered = match request {
+            Request::CreateTopic(body) => self.create_topic(body).await,
+            Request::AlterTopic(body) => self.alter_topic(body).await,
+            Request::DeleteTopic(body) => self.delete_topic(body).await,
+            Request::DescribeTopic(body) => self.describe_topic(body).await,
+            Request::ListTopics(body) => self.list_topics(&body),
+            Request::CreateGroup(body) => self.create_group(body).await,
+            Request::DeleteGroup(body) => self.delete_group(body).await,
+            Request::ListGroups(body) => self.list_groups(&body),
+            Request::DescribeGroup(body) => self.describe_group(body).await,
+            Request::OpenTopic(body) => self.open_topic(body).await,
+            Request::Subscribe(body) => self.subscribe(body).await,
+            other => Err(control::Error::new(
+                ErrorCode::Internal,
+                format!("{:?} is not for the control", other.kind()),
+            )),
+        };
+        answered.unwrap_or_else(|error| ControlReply {
+            reply: Reply::Error(error),
+            home: TopicId::default(),
+        })
+    }
+
+    async fn ask(
+        &self,
+        shard: usize,
+        command: impl FnOnce(sennit_engine::Origin) -> Command,
+    ) -> Result<Answer, Failure> {
+        let answer = self.core.with(|core| {
+            let (origin, answer) = core.answers.ask();
+            core.command(shard, command(origin));
+            core.handle();
+            answer
+        });
+        match answer.await {
+            Ok(answer) => answer.map_err(failure),
+            Err(_) => Err(control::Error::new(ErrorCode::ShuttingDown, "the broker stops")),
+        }
+    }
+
+    async fn change_catalogue(
+        &self,
+        command: CatalogueCommand,
+    ) -> Result<(TopicId, u32, bool), Failure> {
+        match self.ask(self.core.index, |origin| Command::Catalogue(origin, command)).await? {
+            Answer::Done { topic, group, created } => {
+                Ok((topic, group.map_or(0, |group| group.0), created))
+            }
+            Answer::Described(_) => Err(wrong_answer()),
+        }
+    }
+
+    async fn change_partition(
+        &self,
+        shard: usize,
+        partition: PartitionId,
+        command: PartitionCommand,
+    ) -> Result<Answer, Failure> {
+        self.ask(shard, |origin| Command::Partition(origin, partition, command)).await
+    }
+
+    /// Has every partition of a topic be as the catalogue says.
+    async fn open_partitions(&self, topic: TopicId) -> Result<(), Failure> {
+        let Some(topic) = self.core.look(|core| core.shard().catalogue().topic(topic).cloned())
+        else {
+            return Ok(());
+        };
+        let open = PartitionCommand::Open {
+            config: *topic.config(),
+            groups: topic.group_settings(),
+            dead_letters: topic.dead_letters(),
+        };
+        self.tell_partitions(&topic, &open).await.map(drop)
+    }
+
+    /// Tells every partition of a topic the same, all at once, and gathers their answers.
+    async fn tell_partitions(
+        &self,
+        topic: &Topic,
+        command: &PartitionCommand,
+    ) -> Result<Vec<Answer>, Failure> {
+        let shards = self.core.cores.inboxes.len();
+        let asked: Vec<_> = self.core.with(|core| {
+            let asked = (0..topic.config().partitions).map(|index| {
+                let index = PartitionIndex(index);
+                let (origin, answer) = core.answers.ask();
+                let partition = PartitionId { topic: topic.id(), index };
+                let shard = shard_of(topic.created.home, index, shards);
+                core.command(shard, Command::Partition(origin, partition, command.clone()));
+                answer
+            });
+            let asked = asked.collect();
+            core.handle();
+            asked
+        });
+        let mut answers = Vec::with_capacity(asked.len());
+        for answer in asked {
+            let answer = answer
+                .await
+                .map_err(|_| control::Error::new(ErrorCode::ShuttingDown, "the broker stops"))?;
+            answers.push(answer.map_err(failure)?);
+        }
+        Ok(answers)
+    }
+
+    fn topic_named(&self, name: &str) -> Result<Topic, Failure> {
+        let parsed: TopicName = name.parse().map_err(|error| Failure::from(&error))?;
+        let found = self.core.look(|core| core.shard().catalogue().topic_named(&parsed).cloned());
+        found.ok_or_else(|| unknown_topic(name))
+    }
+
+    fn group_named(
+        &self,
+        topic: &Topic,
+        name: &str,
+    ) -> Result<sennit_engine::CatalogueGroup, Failure> {
+        let parsed: GroupName = name.parse().map_err(|error| Failure::from(&error))?;
+        topic.group(&parsed).cloned().ok_or_else(|| {
+            let topic = topic.created.name.as_str();
+            let message = format!("topic {topic:?} has no group {name:?}");
+            with_topic(control::Error::new(ErrorCode::UnknownGroup, message), topic)
+        })
+    }
+
+    async fn create_topic(&self, body: control::CreateTopic) -> Result<ControlReply, Failure> {
+        let name: TopicName = body.name.parse().map_err(|error| Failure::from(&error))?;
+        let config = body.topic_config().map_err(|error| Failure::from(&error))?;
+        let _changes = self.changes.lock().await;
+        let (topic, created) = self.new_topic(name, config).await?;
+        Ok(done(topic, 0, created))
+    }
+
+    async fn new_topic(
+        &self,
+        name: TopicName,
+        config: TopicConfig,
+    ) -> Result<(TopicId, bool), Failure> {
+        let incarnation = incarnation()?;
+        let command = CatalogueCommand::CreateTopic { name, config, incarnation };
+        let (topic, _, created) = self.change_catalogue(command).await?;
+        if created {
+            self.open_partitions(topic).await?;
+        }
+        Ok((topic, created))
+    }
+
+    async fn alter_topic(&self, body: control::AlterTopic) -> Result<ControlReply, Failure> {
+        let config = body.topic_config().map_err(|error| Failure::from(&error))?;
+        let _changes = self.changes.lock().await;
+        let topic = self.topic_named(&body.name)?.id();
+        self.change_catalogue(CatalogueCommand::AlterTopic { topic, config }).await?;
+        self.open_partitions(topic).await?;
+        Ok(done(topic, 0, false))
+    }
+
+    async fn delete_topic(&self, body: control::DeleteTopic) -> Result<ControlReply, Failure> {
+        let _changes = self.changes.lock().await;
+        let topic = self.topic_named(&body.name)?;
+        self.change_catalogue(CatalogueCommand::DeleteTopic { topic: topic.id() }).await?;
+        self.tell_partitions(&topic, &PartitionCommand::Drop).await?;
+        if topic.created.home != topic.id() {
+            // Its source has nowhere to send its dead letters now.
+            self.open_partitions(topic.created.home).await?;
+        }
+        Ok(done(topic.id(), 0, false))
+    }
+
+    async fn create_group(&self, body: control::CreateGroup) -> Result<ControlReply, Failure> {
+        let name: GroupName = body.name.parse().map_err(|error| Failure::from(&error))?;
+        let config = body.group_config().map_err(|error| Failure::from(&error))?;
+        let _changes = self.changes.lock().await;
+        let topic = self.topic_named(&body.topic)?.id();
+        let (group, created) = self.new_group(topic, name, config, body.start_at()).await?;
+        Ok(done(topic, group, created))
+    }
+
+    async fn new_group(
+        &self,
+        topic: TopicId,
+        name: GroupName,
+        config: GroupConfig,
+        start: StartAt,
+    ) -> Result<(u32, bool), Failure> {
+        let command = CatalogueCommand::CreateGroup { topic, name, config, start };
+        let (_, group, created) = self.change_catalogue(command).await?;
+        if created {
+            self.open_partitions(topic).await?;
+        }
+        Ok((group, created))
+    }
+
+    async fn delete_group(&self, body: control::DeleteGroup) -> Result<ControlReply, Failure> {
+        let _changes = self.changes.lock().await;
+        let topic = self.topic_named(&body.topic)?;
+        let group = self.group_named(&topic, &body.name)?.setting.id;
+        let topic = topic.id();
+        self.change_catalogue(CatalogueCommand::DeleteGroup { topic, group }).await?;
+        self.open_partitions(topic).await?;
+        Ok(done(topic, group.0, false))
+    }
+
+    async fn open_topic(&self, body: control::OpenTopic) -> Result<ControlReply, Failure> {
+        let topic = match self.topic_named(&body.name) {
+            Err(_) if body.create_if_missing => {
+                let name: TopicName = body.name.parse().map_err(|error| Failure::from(&error))?;
+                let _changes = self.changes.lock().await;
+                if self.topic_named(&body.name).is_err() {
+                    self.new_topic(name, TopicConfig::of_kind(TopicKind::Queue)).await?;
+                }
+                self.topic_named(&body.name)?
+            }
+            found => found?,
+        };
+        let opened = control::TopicOpened {
+            topic_id: topic.id().0,
+            incarnation: topic.created.incarnation.0,
+            partitions: topic.config().partitions,
+            limits: Some(control::Limits::new(self.frame_bytes_max)),
+        };
+        Ok(ControlReply { reply: Reply::TopicOpened(opened), home: topic.created.home })
+    }
+
+    async fn subscribe(&self, body: control::Subscribe) -> Result<ControlReply, Failure> {
+        let mut topic = self.topic_named(&body.topic)?;
+        let mut group = self.group_named(&topic, &body.group);
+        if body.create_group_if_missing
+            && group.as_ref().is_err_and(|e| e.error_code() == Some(ErrorCode::UnknownGroup))
+        {
+            let name: GroupName = body.group.parse().map_err(|error| Failure::from(&error))?;
+            let _changes = self.changes.lock().await;
+            topic = self.topic_named(&body.topic)?;
+            if self.group_named(&topic, &body.group).is_err() {
+                let config = GroupConfig::default();
+                self.new_group(topic.id(), name, config, StartAt::Earliest).await?;
+            }
+            topic = self.topic_named(&body.topic)?;
+            group = self.group_named(&topic, &body.group);
+        }
+        let group = group?;
+        let lease = group.setting.config.lease.as_millis();
+        let subscribed = control::Subscribed {
+            subscription: body.subscription,
+            topic_id: topic.id().0,
+            group_id: group.setting.id.0,
+            partitions: topic.config().partitions,
+            lease_ms: u64::try_from(lease).unwrap_or(u64::MAX),
+        };
+        Ok(ControlReply { reply: Reply::Subscribed(subscribed), home: topic.created.home })
+    }
+
+    fn list_topics(&self, body: &control::ListTopics) -> Result<ControlReply, Failure> {
+        let size = match body.page_size as usize {
+            0 => PAGE_TOPICS_MAX,
+            size => size.min(PAGE_TOPICS_MAX),
+        };
+        let (topics, next_page_token) = self.core.look(|core| {
+            let mut named: Vec<&Topic> = core.shard().catalogue().topics().collect();
+            named.sort_unstable_by(|a, b| a.created.name.cmp(&b.created.name));
+            let from =
+                named.partition_point(|t| t.created.name.as_str() <= body.page_token.as_str());
+            let page = &named[from..named.len().min(from + size)];
+            let next = (from + size < named.len())
+                .then(|| page.last().map(|topic| topic.created.name.to_string()));
+            let entries = page.iter().map(|topic| control::TopicEntry {
+                name: topic.created.name.to_string(),
+                id: topic.id().0,
+                config: Some(topic.config().into()),
+            });
+            (entries.collect(), next.flatten().unwrap_or_default())
+        });
+        let list = control::TopicList { topics, next_page_token };
+        Ok(ControlReply { reply: Reply::TopicList(list), home: TopicId::default() })
+    }
+
+    fn list_groups(&self, body: &control::ListGroups) -> Result<ControlReply, Failure> {
+        let topic = self.topic_named(&body.topic)?;
+        let mut groups: Vec<_> = topic.groups.iter().collect();
+        groups.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        let groups = groups.into_iter().map(|group| control::GroupEntry {
+            name: group.name.to_string(),
+            id: group.setting.id.0,
+            config: Some((&group.setting.config).into()),
+        });
+        let list = control::GroupList { groups: groups.collect() };
+        Ok(ControlReply { reply: Reply::GroupList(list), home: topic.created.home })
+    }
+
+    async fn describe_partitions(
+        &self,
+        topic: &Topic,
+    ) -> Result<Vec<PartitionDescription>, Failure> {
+        let answers = self.tell_partitions(topic, &PartitionCommand::Describe).await?;
+        let described = answers.into_iter().map(|answer| match answer {
+            Answer::Described(description) => Ok(description),
+            Answer::Done { .. } => Err(wrong_answer()),
+        });
+        described.collect()
+    }
+
+    async fn describe_topic(&self, body: control::DescribeTopic) -> Result<ControlReply, Failure> {
+        let topic = self.topic_named(&body.name)?;
+        let partitions = self.describe_partitions(&topic).await?;
+        let groups = topic.groups.iter().map(|group| group_description(&topic, group, &partitions));
+        let groups = groups.collect();
+        let partitions =
+            (0..).zip(&partitions).map(|(index, partition)| control::PartitionDescription {
+                index,
+                start: partition.start.0,
+                end: partition.end.0,
+                bytes: partition.bytes,
+                oldest_ms: partition.oldest_appended_at.map(|at| at.0),
+            });
+        let description = control::TopicDescription {
+            name: topic.created.name.to_string(),
+            id: topic.id().0,
+            incarnation: topic.created.incarnation.0,
+            config: Some(topic.config().into()),
+            kind: topic_kind(topic.config()).into(),
+            created_ms: None,
+            partitions: partitions.collect(),
+            groups,
+        };
+        let reply = Reply::TopicDescription(description);
+        Ok(ControlReply { reply, home: topic.created.home })
+    }
+
+    async fn describe_group(&self, body: control::DescribeGroup) -> Result<ControlReply, Failure> {
+        let topic = self.topic_named(&body.topic)?;
+        let group = self.group_named(&topic, &body.name)?;
+        let partitions = self.describe_partitions(&topic).await?;
+        let reply = Reply::GroupDescription(group_description(&topic, &group, &partitions));
+        Ok(ControlReply { reply, home: topic.created.home })
+    }
+}
+
+fn group_description(
+    topic: &Topic,
+    group: &sennit_engine::CatalogueGroup,
+    partitions: &[PartitionDescription],
+) -> control::GroupDescription {
+    let mut description = control::GroupDescription {
+        name: group.name.to_string(),
+        id: group.setting.id.0,
+        topic: topic.created.name.to_string(),
+        config: Some((&group.setting.config).into()),
+        ..control::GroupDescription::default()
+    };
+    for partition in partitions {
+        let Some(held) = partition.groups.iter().find(|held| held.group == group.setting.id) else {
+            continue;
+        };
+        description.ready += held.ready;
+        description.leased += held.leased;
+        description.delayed += held.delayed;
+        description.dying += held.dying;
+        description.consumers = description.consumers.max(held.consumers);
+        description.settled_before.push(held.settled_before.0);
+    }
+    description
+}
+
+fn done(topic: TopicId, group: u32, created: bool) -> ControlReply {
+    let done = control::Done { created, topic_id: topic.0, group_id: group };
+    ControlReply { reply: Reply::Done(done), home: topic }
+}
+
+fn incarnation() -> Result<Incarnation, Failure> {
+    let random = getrandom::u64().map_err(|error| {
+        let message = format!("the system has no random numbers: {error}");
+        control::Error::new(ErrorCode::Internal, message)
+    })?;
+    Ok(Incarnation(random))
+}
+
+fn unknown_topic(name: &str) -> Failure {
+    let message = format!("there is no topic {name:?}");
+    with_topic(control::Error::new(ErrorCode::UnknownTopic, message), name)
+}
+
+fn with_topic(mut error: Failure, topic: &str) -> Failure {
+    error.topic = Some(topic.to_owned());
+    error
+}
+
+fn wrong_answer() -> Failure {
+    control::Error::new(ErrorCode::Internal, "a shard gave another answer than it was asked for")
+}

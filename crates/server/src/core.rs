@@ -1,0 +1,345 @@
+//! One core: a shard, the sessions that are at home here, and the carrying between them, the lane
+//! and the other cores. Everything here runs on one thread and never waits while it holds the core.
+
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    rc::Rc,
+    sync::{Arc, mpsc},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+use sennit_engine::{Command, Effect, SessionId};
+use sennit_model::Timestamp;
+use sennit_protocol::SettleRun;
+use sennit_shard::{Fetch, Shard};
+use tokio::sync::Notify;
+
+use crate::{
+    answers::Answers, gauge::IngestGauge, inbox, lane_thread::LaneMessage, metrics::CoreMetrics,
+    outbox::Outbox, refusal_reply,
+};
+
+/// Bytes that make it worth to hand the lane a second batch while it writes the first.
+const SECOND_BATCH_BYTES: u64 = 512 << 10;
+
+/// What all cores share: the ways to each other.
+#[derive(Debug)]
+pub(crate) struct Cores {
+    pub(crate) inboxes: Vec<inbox::Sender>,
+    pub(crate) gauges: Vec<IngestGauge>,
+    pub(crate) metrics: Vec<Arc<CoreMetrics>>,
+    pub(crate) session_grace: Duration,
+}
+
+/// The state of a core's thread.
+#[derive(Debug)]
+pub(crate) struct Core {
+    index: usize,
+    shard: Shard,
+    cores: Arc<Cores>,
+    outboxes: HashMap<SessionId, Rc<Outbox>>,
+    sessions_opened: u64,
+    lane: mpsc::Sender<LaneMessage>,
+    batches_under_way: usize,
+    fetches: mpsc::Sender<Fetch>,
+    /// Commands for other cores' shards, gathered during this pass.
+    commands: Vec<Vec<Command>>,
+    /// Effects for other cores' sessions, gathered during this pass.
+    effects: Vec<Vec<Effect>>,
+    pub(crate) answers: Answers,
+    fenced: bool,
+    draining: bool,
+    scratch: Vec<Effect>,
+}
+
+/// A core, and the bell that makes it carry what has gathered.
+#[derive(Clone, Debug)]
+pub(crate) struct CoreHandle {
+    core: Rc<RefCell<Core>>,
+    bell: Rc<Notify>,
+    pub(crate) cores: Arc<Cores>,
+    pub(crate) index: usize,
+}
+
+/// The wall clock, as the shard wants it.
+pub(crate) fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+impl CoreHandle {
+    pub(crate) fn new(
+        index: usize,
+        shard: Shard,
+        cores: Arc<Cores>,
+        lane: mpsc::Sender<LaneMessage>,
+        fetches: mpsc::Sender<Fetch>,
+    ) -> Self {
+        let count = cores.inboxes.len();
+        let core = Core {
+            index,
+            shard,
+            cores: cores.clone(),
+            outboxes: HashMap::new(),
+            sessions_opened: 0,
+            lane,
+            batches_under_way: 0,
+            fetches,
+            commands: (0..count).map(|_| Vec::new()).collect(),
+            effects: (0..count).map(|_| Vec::new()).collect(),
+            answers: Answers::default(),
+            fenced: false,
+            draining: false,
+            scratch: Vec::new(),
+        };
+        Self { core: Rc::new(RefCell::new(core)), bell: Rc::default(), cores, index }
+    }
+
+    /// Does something with the core, and has it carry what comes of it once the connections that
+    /// are ready now have had their turn.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Core) -> T) -> T {
+        let result = act(&mut self.core.borrow_mut());
+        self.bell.notify_one();
+        result
+    }
+
+    /// Looks at the core.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Core) -> T) -> T {
+        look(&self.core.borrow())
+    }
+
+    /// Carries what has gathered, whenever something has, and does what is due.
+    pub(crate) async fn run(self) {
+        loop {
+            let wake = self.core.borrow_mut().carry();
+            match wake {
+                None => self.bell.notified().await,
+                Some(due) => {
+                    let wait = due.since(now()).max(Duration::from_millis(1));
+                    if tokio::time::timeout(wait, self.bell.notified()).await.is_err() {
+                        self.core.borrow_mut().advance();
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Core {
+    /// Gives a new session its number and its way out.
+    pub(crate) fn open_session(&mut self, outbox: Rc<Outbox>) -> SessionId {
+        self.sessions_opened += 1;
+        let session = SessionId(((self.index as u64) << 48) | self.sessions_opened);
+        self.outboxes.insert(session, outbox);
+        self.metrics().connections_opened.add(1);
+        self.metrics().connections.add(1);
+        session
+    }
+
+    /// Forgets a session. Its subscriptions are ended by commands of their own.
+    pub(crate) fn close_session(&mut self, session: SessionId) {
+        if self.outboxes.remove(&session).is_some() {
+            self.metrics().connections.less(1);
+        }
+    }
+
+    pub(crate) fn metrics(&self) -> &CoreMetrics {
+        &self.cores.metrics[self.index]
+    }
+
+    pub(crate) fn shard(&self) -> &Shard {
+        &self.shard
+    }
+
+    pub(crate) fn outboxes(&self) -> impl Iterator<Item = &Rc<Outbox>> {
+        self.outboxes.values()
+    }
+
+    /// Notes a command for the shard of `core`; done when [`Core::handle`] is called.
+    pub(crate) fn command(&mut self, core: usize, command: Command) {
+        self.commands[core].push(command);
+    }
+
+    /// Does the commands noted for this core's shard; the others travel when the core carries.
+    pub(crate) fn handle(&mut self) {
+        if !self.commands[self.index].is_empty() {
+            let mut commands = std::mem::take(&mut self.commands[self.index]);
+            self.shard.handle(&mut commands, now());
+            self.commands[self.index] = commands;
+            self.route();
+        }
+    }
+
+    /// Does commands of other cores' sessions.
+    pub(crate) fn handle_from_afar(&mut self, mut commands: Vec<Command>) {
+        self.shard.handle(&mut commands, now());
+        self.route();
+    }
+
+    /// Sends effects of other cores' shards where they belong here.
+    pub(crate) fn effects_from_afar(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            self.route_one(effect);
+        }
+    }
+
+    pub(crate) fn committed(&mut self, end: sennit_journal::Position) {
+        self.batches_under_way -= 1;
+        self.shard.committed(end, now());
+        self.route();
+    }
+
+    pub(crate) fn fenced(&mut self) {
+        self.shard.fenced();
+        self.fenced = true;
+        self.route();
+    }
+
+    /// Whether the journal has failed.
+    pub(crate) fn is_fenced(&self) -> bool {
+        self.fenced
+    }
+
+    /// The broker stops: publishes are refused from now on.
+    pub(crate) fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// Whether the broker stops.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining
+    }
+
+    pub(crate) fn fetched(&mut self, fetch: Fetch, bytes: Option<bytes::Bytes>) {
+        self.shard.fetched(fetch, bytes, now());
+        self.route();
+    }
+
+    pub(crate) fn set_storage_full(&mut self, full: bool) {
+        self.shard.set_storage_full(full);
+    }
+
+    fn advance(&mut self) {
+        self.shard.advance(now());
+        self.route();
+    }
+
+    /// Whether the lane has nothing left to write.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.batches_under_way == 0 && !self.shard.has_frames()
+    }
+
+    /// Carries frames to the lane if it has time for them, fetches to the reader, and batches to
+    /// the other cores; says when the shard wants to be woken.
+    fn carry(&mut self) -> Option<Timestamp> {
+        for core in 0..self.commands.len() {
+            if core != self.index && !self.commands[core].is_empty() {
+                let commands = std::mem::take(&mut self.commands[core]);
+                let _ = self.cores.inboxes[core].send(inbox::Message::Commands(commands));
+            }
+            if !self.effects[core].is_empty() {
+                let effects = std::mem::take(&mut self.effects[core]);
+                let _ = self.cores.inboxes[core].send(inbox::Message::Effects(effects));
+            }
+        }
+        let lane_has_time = match self.batches_under_way {
+            0 => true,
+            1 => self.shard.gathered_bytes() >= SECOND_BATCH_BYTES,
+            _ => false,
+        };
+        if lane_has_time && self.shard.has_frames() {
+            let mut frames = Vec::new();
+            self.shard.take_frames(&mut frames);
+            if self.lane.send(LaneMessage::Append(frames)).is_ok() {
+                self.batches_under_way += 1;
+            }
+        }
+        let mut released = Vec::new();
+        self.shard.take_released(&mut released);
+        if !released.is_empty() {
+            let _ = self.lane.send(LaneMessage::Release(released));
+        }
+        let mut fetches = Vec::new();
+        self.shard.take_fetches(&mut fetches);
+        for fetch in fetches {
+            let _ = self.fetches.send(fetch);
+        }
+        let ingest = self.shard.uncommitted_bytes();
+        self.cores.gauges[self.index].set(ingest);
+        self.publish_metrics(ingest);
+        self.shard.next_wake()
+    }
+
+    fn publish_metrics(&self, ingest: u64) {
+        let (metrics, counters) = (self.metrics(), self.shard.counters());
+        metrics.confirmed_messages.set(counters.confirmed_messages);
+        metrics.duplicate_batches.set(counters.duplicate_batches);
+        metrics.delivered_messages.set(counters.delivered_messages);
+        metrics.delivered_bytes.set(counters.delivered_bytes);
+        metrics.refusals.set(counters.refusals);
+        metrics.damaged_batches.set(counters.damaged_batches);
+        metrics.snapshots.set(counters.snapshots);
+        metrics.journal_segments.set(self.shard.segment_count() as u64);
+        metrics.cache_bytes.set(self.shard.cache_bytes() as u64);
+        metrics.ingest_bytes.set(ingest);
+    }
+
+    /// Sends the shard's effects where they belong.
+    fn route(&mut self) {
+        let mut effects = std::mem::take(&mut self.scratch);
+        effects.append(self.shard.effects());
+        for effect in effects.drain(..) {
+            self.route_one(effect);
+        }
+        self.scratch = effects;
+    }
+
+    fn route_one(&mut self, effect: Effect) {
+        let (session, request) = match &effect {
+            Effect::Confirmed(confirmed) => (confirmed.origin.session, confirmed.origin.request),
+            Effect::Deliver(delivery) => (delivery.session, 0),
+            Effect::Settled(settled) => (settled.origin.session, settled.origin.request),
+            Effect::SubscriptionEnded { session, .. } => (*session, 0),
+            Effect::Subscribed { origin, .. }
+            | Effect::Done { origin, .. }
+            | Effect::Described { origin, .. }
+            | Effect::Refused { origin, .. } => (origin.session, origin.request),
+            Effect::DeadLetterTopicNeeded { .. } => (Answers::SESSION, 0),
+        };
+        let home = (session.0 >> 48) as usize;
+        if home != self.index {
+            self.effects[home].push(effect);
+            return;
+        }
+        if session == Answers::SESSION {
+            self.answers.take(effect);
+            return;
+        }
+        let Some(outbox) = self.outboxes.get(&session) else { return };
+        match effect {
+            Effect::Confirmed(confirmed) => outbox.confirm(&confirmed),
+            Effect::Deliver(delivery) => outbox.deliver(delivery),
+            Effect::Settled(settled) => {
+                let stale = settled.stale.iter().map(|run| SettleRun {
+                    partition: settled.partition.index,
+                    first: run.first,
+                    count: run.count,
+                    attempt: run.attempt,
+                    generation: run.generation,
+                });
+                outbox.settled(request, settled.applied, stale);
+            }
+            Effect::SubscriptionEnded { subscription, .. } => {
+                outbox.subscription_ended(subscription)
+            }
+            Effect::Refused { refusal, .. } => {
+                outbox.refused(request, refusal_reply::reply(&refusal));
+            }
+            Effect::Subscribed { .. }
+            | Effect::Done { .. }
+            | Effect::Described { .. }
+            | Effect::DeadLetterTopicNeeded { .. } => {}
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Why the broker does not start, or stopped.
+
+use std::{io, net::SocketAddr};
+
+use sennit_journal::Fault;
+use sennit_shard::RecoverError;
+
+/// Why the broker does not start, or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Nobody is asked who they are, so strangers must not reach the broker.
+    #[error(
+        "{address} can be reached from other machines, and there is no authentication yet; listen on 127.0.0.1, or give --insecure-no-auth if you mean it"
+    )]
+    NotLoopback {
+        /// The address.
+        address: SocketAddr,
+    },
+    /// A segment must hold the longest batch.
+    #[error("a segment of {given} bytes is not possible: at least {least}, and a multiple of 4096")]
+    SegmentBytes {
+        /// The length given.
+        given: u64,
+        /// The least that is possible.
+        least: u64,
+    },
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        #[source]
+        error: io::Error,
+    },
+    /// The data directory cannot be used.
+    #[error(transparent)]
+    Directory(#[from] Fault),
+    /// A shard cannot go on where it stopped.
+    #[error("shard {shard} cannot be recovered: {error}")]
+    Recover {
+        /// Which shard.
+        shard: u32,
+        /// Why not.
+        #[source]
+        error: RecoverError,
+    },
+    /// The journal of a shard has failed while the broker ran. What was confirmed is safe.
+    #[error(
+        "the journal of shard {shard} failed: {fault}; start the broker again once the disk is well"
+    )]
+    Fenced {
+        /// Which shard.
+        shard: u32,
+        /// What failed.
+        fault: Fault,
+    },
+    /// The system has no threads, random numbers or sockets left.
+    #[error("cannot {action}: {error}")]
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// Why it failed.
+        #[source]
+        error: io::Error,
+    },
+}
+
+impl ServeError {
+    /// For `map_err`: the cause of a failed `action`.
+    pub(crate) fn system(action: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::System { action, error }
+    }
+}

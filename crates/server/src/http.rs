@@ -1,0 +1,115 @@
+//! The HTTP port: is the broker alive, is it ready, what does it count.
+
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+};
+
+use http_body_util::Full;
+use hyper::{Method, Request, Response, StatusCode, body::Bytes, header, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use prometheus_client::registry::Registry;
+use tokio::net::TcpListener;
+
+/// Connections that the port serves at once.
+const CONNECTIONS_MAX: usize = 256;
+
+/// What the port tells.
+#[derive(Debug)]
+pub(crate) struct Status {
+    /// Whether the broker is about to stop.
+    pub(crate) draining: AtomicBool,
+    /// Whether a journal has failed.
+    pub(crate) fenced: AtomicBool,
+    /// What is counted.
+    pub(crate) registry: Registry,
+}
+
+impl Status {
+    fn ready(&self) -> (StatusCode, String) {
+        let reasons = [(&self.draining, "draining"), (&self.fenced, "journal failed")];
+        let reasons: Vec<&str> = reasons
+            .into_iter()
+            .filter_map(|(flag, reason)| flag.load(Relaxed).then_some(reason))
+            .collect();
+        let ready = reasons.is_empty();
+        let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        (status, serde_json::json!({ "ready": ready, "reasons": reasons }).to_string() + "\n")
+    }
+
+    fn metrics(&self) -> (StatusCode, String) {
+        let mut text = String::new();
+        match prometheus_client::encoding::text::encode(&mut text, &self.registry) {
+            Ok(()) => (StatusCode::OK, text),
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        }
+    }
+
+    fn answer(&self, method: &Method, path: &str) -> Response<Full<Bytes>> {
+        let json = "application/json";
+        let ((status, body), kind) = match (method, path) {
+            (&Method::GET | &Method::HEAD, "/healthz") => {
+                ((StatusCode::OK, "{\"alive\":true}\n".to_owned()), json)
+            }
+            (&Method::GET | &Method::HEAD, "/readyz") => (self.ready(), json),
+            (&Method::GET | &Method::HEAD, "/metrics") => {
+                (self.metrics(), "application/openmetrics-text; version=1.0.0; charset=utf-8")
+            }
+            (_, "/healthz" | "/readyz" | "/metrics") => {
+                (problem(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD"), PROBLEM)
+            }
+            _ => {
+                let known = "there are /healthz, /readyz and /metrics";
+                (problem(StatusCode::NOT_FOUND, known), PROBLEM)
+            }
+        };
+        let mut response = Response::new(Full::new(Bytes::from(body)));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
+        response
+    }
+}
+
+const PROBLEM: &str = "application/problem+json";
+
+fn problem(status: StatusCode, detail: &str) -> (StatusCode, String) {
+    let title = status.canonical_reason().unwrap_or_default();
+    let body = serde_json::json!({ "status": status.as_u16(), "title": title, "detail": detail });
+    (status, body.to_string() + "\n")
+}
+
+/// Serves the port for ever.
+pub(crate) async fn serve(listener: TcpListener, status: Arc<Status>) {
+    let room = Arc::new(tokio::sync::Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let Ok(place) = room.clone().acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "accepting on the HTTP port failed");
+                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+                continue;
+            }
+        };
+        let status = status.clone();
+        tokio::task::spawn_local(async move {
+            let service = service_fn(|request: Request<hyper::body::Incoming>| {
+                let response = status.answer(request.method(), request.uri().path());
+                async move { Ok::<_, Infallible>(response) }
+            });
+            let served = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(std::time::Duration::from_secs(10))
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+            if let Err(error) = served {
+                tracing::debug!(%error, "an HTTP connection ended early");
+            }
+            drop(place);
+        });
+    }
+}

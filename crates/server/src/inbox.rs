@@ -1,0 +1,48 @@
+//! What reaches a core from other threads: everything in batches, one wake for each.
+
+use sennit_engine::{Command, Effect};
+use sennit_journal::{Fault, Position};
+use sennit_model::TopicId;
+use sennit_protocol::{Reply, Request};
+use sennit_shard::Fetch;
+use tokio::sync::{mpsc, oneshot};
+
+/// What reaches a core.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// A connection to serve.
+    Connection(std::net::TcpStream),
+    /// Commands for its shard, from sessions of another core.
+    Commands(Vec<Command>),
+    /// Effects for its sessions, from another core's shard.
+    Effects(Vec<Effect>),
+    /// A request about names and settings; only the first core is asked.
+    Control(Request, oneshot::Sender<ControlReply>),
+    /// The lane has synced everything before this.
+    Committed(Position),
+    /// The lane has failed.
+    Fenced(Fault),
+    /// The disk has, or has no longer, room for another segment.
+    StorageFull(bool),
+    /// A read is done.
+    Fetched(Fetch, Option<bytes::Bytes>),
+    /// Bring the shards in line with the catalogue; only the first core is asked.
+    Reconcile(oneshot::Sender<()>),
+    /// The broker stops: say so to every session, finish what is under way, answer when done.
+    Drain(oneshot::Sender<()>),
+}
+
+/// The answer to a request about names and settings.
+#[derive(Debug)]
+pub(crate) struct ControlReply {
+    /// What the client is told.
+    pub(crate) reply: Reply,
+    /// The topic beside which the topic in question is placed.
+    pub(crate) home: TopicId,
+}
+
+/// The way to a core. Bounded by what the senders may have under way: each session's window, the
+/// one batch of the lane, the reads of the shard.
+pub(crate) type Sender = mpsc::UnboundedSender<Message>;
+/// The core's end of it.
+pub(crate) type Receiver = mpsc::UnboundedReceiver<Message>;

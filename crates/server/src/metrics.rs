@@ -1,0 +1,141 @@
+//! Counters of each core, written with relaxed stores on the data path and read when asked for.
+//! docs/reference/metrics.md lists them.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::{counter::ConstCounter, gauge::ConstGauge},
+    registry::{Registry, Unit},
+};
+
+/// A number that one thread writes and any may read.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    pub(crate) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Relaxed);
+    }
+
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Relaxed);
+    }
+
+    pub(crate) fn less(&self, fewer: u64) {
+        self.0.fetch_sub(fewer, Relaxed);
+    }
+
+    fn value(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+macro_rules! core_metrics {
+    ($($kind:ident $name:ident $unit:ident $text:literal;)*) => {
+        /// What one core counts.
+        #[derive(Debug, Default)]
+        pub(crate) struct CoreMetrics {
+            $(#[doc = $text] pub(crate) $name: Count,)*
+        }
+
+        impl CoreMetrics {
+            fn each(&self, mut tell: impl FnMut(&'static str, &'static str, Option<Unit>, bool, u64)) {
+                $(tell(stringify!($name), $text, unit!($unit), is_counter!($kind), self.$name.value());)*
+            }
+        }
+
+        /// Every metric's name without prefix and suffix, for the test of the reference page.
+        #[cfg(test)]
+        pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+macro_rules! unit {
+    (bytes) => {
+        Some(Unit::Bytes)
+    };
+    (none) => {
+        None
+    };
+}
+
+macro_rules! is_counter {
+    (counter) => {
+        true
+    };
+    (gauge) => {
+        false
+    };
+}
+
+core_metrics! {
+    counter confirmed_messages none "Messages confirmed to publishers, duplicates included";
+    counter duplicate_batches none "Batches that had been appended before";
+    counter delivered_messages none "Messages handed to consumers";
+    counter delivered_bytes bytes "Bytes of messages handed to consumers";
+    counter refusals none "Commands refused";
+    counter damaged_batches none "Batches read back damaged, or not at all";
+    counter snapshots none "Snapshots of the state written to the journal";
+    counter journal_syncs none "Syncs of the journal";
+    counter journal_bytes bytes "Bytes written to the journal";
+    counter connections_opened none "Connections accepted";
+    counter connections_refused none "Connections ended by a frame that could not be served";
+    gauge connections none "Connections open now";
+    gauge journal_segments none "Segments of the journal in use";
+    gauge ingest_bytes bytes "Bytes published and not yet committed";
+    gauge cache_bytes bytes "Bytes of frames kept in memory";
+}
+
+/// One metric: name, text, unit, whether it only grows, and a value for each core.
+type Series = (&'static str, &'static str, Option<Unit>, bool, Vec<u64>);
+
+#[derive(Debug)]
+struct Cores(Vec<Arc<CoreMetrics>>);
+
+impl Collector for Cores {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        // The format wants all series of a metric together, so the outer walk is over metrics.
+        let mut series: Vec<Series> = Vec::new();
+        for (index, core) in self.0.iter().enumerate() {
+            let mut at = 0;
+            core.each(|name, text, unit, is_counter, value| {
+                if index == 0 {
+                    series.push((name, text, unit, is_counter, Vec::new()));
+                }
+                series[at].4.push(value);
+                at += 1;
+            });
+        }
+        for (name, text, unit, is_counter, values) in series {
+            let name = unit.as_ref().map_or(name, |unit| {
+                name.strip_suffix(unit.as_str()).and_then(|n| n.strip_suffix('_')).unwrap_or(name)
+            });
+            let counter = ConstCounter::new(0u64);
+            let gauge = ConstGauge::new(0i64);
+            let kind = if is_counter { counter.metric_type() } else { gauge.metric_type() };
+            let mut descriptor = encoder.encode_descriptor(name, text, unit.as_ref(), kind)?;
+            for (shard, value) in values.into_iter().enumerate() {
+                let labels = [("shard", shard.to_string())];
+                let family = descriptor.encode_family(&labels)?;
+                if is_counter {
+                    ConstCounter::new(value).encode(family)?;
+                } else {
+                    ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(family)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The text of all metrics of all cores.
+pub(crate) fn registry(cores: Vec<Arc<CoreMetrics>>) -> Registry {
+    let mut registry = Registry::with_prefix("sennit");
+    registry.register_collector(Box::new(Cores(cores)));
+    registry
+}

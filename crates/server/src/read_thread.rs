@@ -1,0 +1,34 @@
+//! Reads batches back for consumers that lag, so that the shard never waits for the disk.
+
+use std::{sync::mpsc, thread};
+
+use sennit_journal::{Reader, disk::RealDisk};
+use sennit_shard::Fetch;
+
+use crate::{error::ServeError, inbox};
+
+/// Starts the thread. It ends when `fetches` can bring no more.
+pub(crate) fn start(
+    shard: u32,
+    mut reader: Reader<RealDisk>,
+    fetches: mpsc::Receiver<Fetch>,
+    core: inbox::Sender,
+) -> Result<(), ServeError> {
+    let run = move || {
+        while let Ok(fetch) = fetches.recv() {
+            let bytes = match reader.read(fetch.position, fetch.length) {
+                Ok(bytes) => Some(bytes),
+                Err(fault) => {
+                    tracing::error!(shard, %fault, "reading back failed");
+                    None
+                }
+            };
+            let _ = core.send(inbox::Message::Fetched(fetch, bytes));
+        }
+    };
+    thread::Builder::new()
+        .name(format!("read-{shard}"))
+        .spawn(run)
+        .map(drop)
+        .map_err(ServeError::system("start a read thread"))
+}

@@ -1,0 +1,510 @@
+//! The speaker on a connection: frames in, commands out. What a frame asks for is admitted or
+//! refused here; what it means is for the engine.
+
+use std::{cell::RefCell, collections::HashMap, rc::Rc, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+use sennit_engine::{Command, Credit, DeliveryRun, Origin, SessionId, Verdict};
+use sennit_model::{
+    GroupId, PartitionId, PartitionIndex, TopicId,
+    limits::{SETTLE_RUNS_MAX, SUBSCRIPTIONS_PER_CONNECTION_MAX},
+};
+use sennit_protocol::{
+    DecodeError, ErrorCode, FrameHeader, FrameReader, Preface, Publish, Reply, Request, SetCredit,
+    Settle, control, negotiated_frame_bytes_max,
+};
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::{
+    core::{CoreHandle, now},
+    inbox::{self, ControlReply},
+    outbox::Outbox,
+    placement::shard_of,
+};
+
+/// Requests about names and settings that one session may have under way; further ones wait.
+const CONTROL_REQUESTS_MAX: usize = 32;
+
+/// A subscription of the session.
+#[derive(Clone, Copy, Debug)]
+struct Subscription {
+    topic: TopicId,
+    home: TopicId,
+    group: GroupId,
+    partitions: u32,
+}
+
+impl Subscription {
+    /// The window of each partition: the subscription's, shared out evenly.
+    fn share(&self, credit: Credit) -> Credit {
+        let partitions = self.partitions.max(1);
+        let messages = match credit.messages {
+            0 => 0,
+            messages => (messages / partitions).max(1),
+        };
+        Credit { messages, bytes: (credit.bytes / u64::from(partitions)).max(1) }
+    }
+
+    fn each_partition(&self, shards: usize) -> impl Iterator<Item = (usize, PartitionId)> {
+        let Self { topic, home, partitions, .. } = *self;
+        (0..partitions).map(move |index| {
+            let index = PartitionIndex(index);
+            (shard_of(home, index, shards), PartitionId { topic, index })
+        })
+    }
+}
+
+/// What the session has learnt of topics, and what it takes part in.
+#[derive(Debug, Default)]
+struct Routes {
+    /// Topics placed beside another: which.
+    homes: HashMap<TopicId, TopicId>,
+    subscriptions: HashMap<u32, Subscription>,
+    closed: bool,
+}
+
+/// Whether the connection goes on.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    /// Read on.
+    GoOn,
+    /// The client left on purpose.
+    Left,
+    /// What was sent cannot be served; the error is in the outbox.
+    Broken,
+}
+
+/// One session.
+#[derive(Debug)]
+pub(crate) struct Session {
+    id: SessionId,
+    core: CoreHandle,
+    outbox: Rc<Outbox>,
+    frames: FrameReader,
+    preface_seen: bool,
+    greeted: bool,
+    routes: Rc<RefCell<Routes>>,
+    controls: Rc<Semaphore>,
+    /// Shards that this pass has published to.
+    pub(crate) published_to: Vec<usize>,
+}
+
+impl Session {
+    pub(crate) fn new(id: SessionId, core: CoreHandle, outbox: Rc<Outbox>) -> Self {
+        Self {
+            id,
+            core,
+            outbox,
+            frames: FrameReader::before_greeting(),
+            preface_seen: false,
+            greeted: false,
+            routes: Rc::default(),
+            controls: Rc::new(Semaphore::new(CONTROL_REQUESTS_MAX)),
+            published_to: Vec::new(),
+        }
+    }
+
+    /// Whether Hello was accepted.
+    pub(crate) fn is_greeted(&self) -> bool {
+        self.greeted
+    }
+
+    /// Waits while a shard that was published to has too much to commit.
+    pub(crate) async fn has_room(&self, shard: usize) {
+        self.core.cores.gauges[shard].has_room().await;
+    }
+
+    /// Takes every whole frame off `input` and does what it asks, all in one turn of the shard.
+    pub(crate) async fn take(&mut self, input: &mut BytesMut) -> Flow {
+        if !self.preface_seen {
+            match Preface::take(input) {
+                Ok(Some(_)) => self.preface_seen = true,
+                Ok(None) => return Flow::GoOn,
+                Err(error) => return self.broken(&error, 0),
+            }
+        }
+        let flow = loop {
+            match self.frames.next_frame(input) {
+                Ok(None) => break Flow::GoOn,
+                Err(error) => break self.broken(&error, 0),
+                Ok(Some((header, body))) => match self.frame(&header, body).await {
+                    Flow::GoOn => {}
+                    ended => break ended,
+                },
+            }
+        };
+        self.core.with(|core| core.handle());
+        flow
+    }
+
+    fn broken(&self, error: &DecodeError, request: u64) -> Flow {
+        self.core.with(|core| core.metrics().connections_refused.add(1));
+        self.outbox.refused(request, control::Error::from(error));
+        if error.code().closes_connection() { Flow::Broken } else { Flow::GoOn }
+    }
+
+    fn refuse(&self, request: u64, code: ErrorCode, message: impl Into<String>) -> Flow {
+        self.outbox.refused(request, control::Error::new(code, message));
+        if code.closes_connection() { Flow::Broken } else { Flow::GoOn }
+    }
+
+    async fn frame(&mut self, header: &FrameHeader, body: Bytes) -> Flow {
+        let request = match Request::decode(header, body) {
+            Ok(request) => request,
+            Err(error) => return self.broken(&error, header.request),
+        };
+        match request {
+            Request::Hello(hello) => return self.hello(&hello, header.request),
+            _ if !self.greeted => {
+                let code = ErrorCode::HelloExpected;
+                return self.refuse(header.request, code, "the first frame must be Hello");
+            }
+            Request::Publish(publish) => return self.publish(&publish, header.request),
+            Request::Settle(settle) => return self.settle(&settle, header.request),
+            Request::SetCredit(credit) => return self.set_credit(credit, header.request),
+            Request::Ping => self.outbox.reply(&Reply::Pong, header.request),
+            Request::Pong => {}
+            Request::Goodbye => return Flow::Left,
+            Request::Unsubscribe(body) => {
+                return self.unsubscribe(body.subscription, header.request);
+            }
+            other => self.control(other, header.request).await,
+        }
+        Flow::GoOn
+    }
+
+    fn hello(&mut self, hello: &control::Hello, request: u64) -> Flow {
+        if self.greeted {
+            return self.refuse(request, ErrorCode::HelloExpected, "Hello was said before");
+        }
+        self.greeted = true;
+        let limit = negotiated_frame_bytes_max(hello.frame_bytes_max);
+        self.frames.set_limit(limit);
+        self.outbox.set_frame_bytes_max(limit);
+        let grace = self.core.cores.session_grace.as_millis();
+        let hello = control::HelloOk {
+            server_name: "sennit".to_owned(),
+            server_version: env!("CARGO_PKG_VERSION").to_owned(),
+            features: Vec::new(),
+            limits: Some(control::Limits::new(limit)),
+            session_id: self.id.0,
+            reconnect_grace_ms: u64::try_from(grace).unwrap_or(u64::MAX),
+            now_ms: now().0,
+        };
+        self.outbox.reply(&Reply::HelloOk(hello), request);
+        Flow::GoOn
+    }
+
+    fn origin(&self, request: u64) -> Origin {
+        Origin { session: self.id, request }
+    }
+
+    fn shard(&self, partition: PartitionId) -> usize {
+        let routes = self.routes.borrow();
+        let home = routes.homes.get(&partition.topic).copied().unwrap_or(partition.topic);
+        shard_of(home, partition.index, self.core.cores.inboxes.len())
+    }
+
+    fn publish(&mut self, publish: &Publish, request: u64) -> Flow {
+        let head = publish.head;
+        let batch = match publish.check_batch() {
+            Ok(batch) => batch,
+            Err(error) => {
+                let mut reply = control::Error::from(&error);
+                reply.topic_id = Some(head.partition.topic.0);
+                reply.partition = Some(head.partition.index.0);
+                reply.producer_id = Some(head.producer.id.0);
+                reply.first_sequence = Some(head.producer.first_sequence);
+                reply.count = Some(head.count);
+                self.outbox.refused(request, reply);
+                return Flow::GoOn;
+            }
+        };
+        if self.core.look(|core| core.is_draining()) {
+            return self.refuse_publish(head, request);
+        }
+        let shard = self.shard(head.partition);
+        if !self.published_to.contains(&shard) {
+            self.published_to.push(shard);
+        }
+        let publish = sennit_engine::Publish {
+            origin: self.origin(request),
+            partition: head.partition,
+            producer: head.producer,
+            batch,
+        };
+        self.core.with(|core| core.command(shard, Command::Publish(publish)));
+        Flow::GoOn
+    }
+
+    fn refuse_publish(&self, head: sennit_protocol::PublishHead, request: u64) -> Flow {
+        let mut error = control::Error::new(ErrorCode::ShuttingDown, "the broker stops");
+        error.topic_id = Some(head.partition.topic.0);
+        error.closes_connection = false;
+        self.outbox.refused(request, error);
+        Flow::GoOn
+    }
+
+    fn settle(&mut self, settle: &Settle, request: u64) -> Flow {
+        let head = &settle.head;
+        if settle.runs.len() > SETTLE_RUNS_MAX {
+            let message = format!(
+                "SETTLE_RUNS_MAX is {SETTLE_RUNS_MAX}, the frame names {} runs",
+                settle.runs.len()
+            );
+            return self.refuse(request, ErrorCode::LimitReached, message);
+        }
+        let mut parts: Vec<(PartitionIndex, Vec<DeliveryRun>)> = Vec::new();
+        for run in settle.runs.iter() {
+            let delivery = DeliveryRun {
+                first: run.first,
+                count: run.count,
+                attempt: run.attempt,
+                generation: run.generation,
+            };
+            match parts.iter_mut().find(|(index, _)| *index == run.partition) {
+                Some((_, runs)) => runs.push(delivery),
+                None => parts.push((run.partition, vec![delivery])),
+            }
+        }
+        let verdict = match &head.verdict {
+            sennit_protocol::Verdict::Ack => Verdict::Ack,
+            sennit_protocol::Verdict::Retry => Verdict::Retry,
+            sennit_protocol::Verdict::RetryAfter(delay) => Verdict::RetryAfter(*delay),
+            sennit_protocol::Verdict::DeadLetter { reason } => {
+                Verdict::DeadLetter { reason: reason.clone() }
+            }
+            sennit_protocol::Verdict::Extend(span) => Verdict::Extend(*span),
+        };
+        if head.confirm {
+            if parts.is_empty() {
+                self.outbox.settled(request, 0, std::iter::empty());
+            } else {
+                self.outbox.expect_settled(request, parts.len());
+            }
+        }
+        for (index, runs) in parts {
+            let partition = PartitionId { topic: head.topic, index };
+            let settle = sennit_engine::Settle {
+                origin: self.origin(request),
+                partition,
+                group: head.group,
+                verdict: verdict.clone(),
+                runs,
+                confirm: head.confirm,
+            };
+            let shard = self.shard(partition);
+            self.core.with(|core| core.command(shard, Command::Settle(settle)));
+        }
+        Flow::GoOn
+    }
+
+    fn set_credit(&mut self, credit: SetCredit, request: u64) -> Flow {
+        let routes = self.routes.borrow();
+        let Some(subscription) = routes.subscriptions.get(&credit.subscription) else {
+            drop(routes);
+            return self.unknown_subscription(credit.subscription, request);
+        };
+        let window = Credit { messages: credit.messages, bytes: credit.bytes };
+        let window = subscription.share(window);
+        let shards = self.core.cores.inboxes.len();
+        self.core.with(|core| {
+            for (shard, partition) in subscription.each_partition(shards) {
+                core.command(
+                    shard,
+                    Command::SetCredit {
+                        session: self.id,
+                        subscription: credit.subscription,
+                        partition,
+                        group: subscription.group,
+                        credit: window,
+                    },
+                );
+            }
+        });
+        Flow::GoOn
+    }
+
+    fn unknown_subscription(&self, subscription: u32, request: u64) -> Flow {
+        let message = format!("this connection has no subscription {subscription}");
+        self.refuse(request, ErrorCode::UnknownSubscription, message)
+    }
+
+    fn unsubscribe(&mut self, number: u32, request: u64) -> Flow {
+        let Some(subscription) = self.routes.borrow_mut().subscriptions.remove(&number) else {
+            return self.unknown_subscription(number, request);
+        };
+        let shards = self.core.cores.inboxes.len();
+        self.core.with(|core| {
+            for (shard, partition) in subscription.each_partition(shards) {
+                core.command(
+                    shard,
+                    Command::Unsubscribe {
+                        session: self.id,
+                        subscription: number,
+                        partition,
+                        group: subscription.group,
+                    },
+                );
+            }
+        });
+        let done = control::Done {
+            created: false,
+            topic_id: subscription.topic.0,
+            group_id: subscription.group.0,
+        };
+        self.outbox.reply(&Reply::Done(done), request);
+        Flow::GoOn
+    }
+
+    /// Passes a request about names and settings on to the first core. Its answer comes when it
+    /// comes; frames behind it do not wait.
+    async fn control(&mut self, request: Request, number: u64) {
+        if let Request::Subscribe(body) = &request {
+            let routes = self.routes.borrow();
+            let refused = if routes.subscriptions.contains_key(&body.subscription) {
+                let message = format!("subscription {} is in use", body.subscription);
+                Some((ErrorCode::SubscriptionExists, message))
+            } else if routes.subscriptions.len() >= SUBSCRIPTIONS_PER_CONNECTION_MAX {
+                let limit = SUBSCRIPTIONS_PER_CONNECTION_MAX;
+                let message = format!("SUBSCRIPTIONS_PER_CONNECTION_MAX is {limit}");
+                Some((ErrorCode::LimitReached, message))
+            } else {
+                None
+            };
+            drop(routes);
+            if let Some((code, message)) = refused {
+                self.refuse(number, code, message);
+                return;
+            }
+        }
+        // What was read before goes first, whatever this waits for.
+        self.core.with(|core| core.handle());
+        let Ok(permit) = self.controls.acquire().await else { return };
+        // Given back when the answer has come.
+        permit.forget();
+        let asked = Asked {
+            session: self.id,
+            number,
+            core: self.core.clone(),
+            outbox: self.outbox.clone(),
+            routes: self.routes.clone(),
+            controls: self.controls.clone(),
+        };
+        tokio::task::spawn_local(asked.answer(request));
+    }
+
+    /// The connection is gone: its subscriptions end, after a grace unless it left on purpose.
+    pub(crate) fn end(&mut self, left: bool) {
+        let grace = if left { Duration::ZERO } else { self.core.cores.session_grace };
+        let mut routes = self.routes.borrow_mut();
+        routes.closed = true;
+        let shards = self.core.cores.inboxes.len();
+        let mut concerned: Vec<usize> = routes
+            .subscriptions
+            .values()
+            .flat_map(|held| held.each_partition(shards).map(|(shard, _)| shard))
+            .collect();
+        concerned.sort_unstable();
+        concerned.dedup();
+        self.core.with(|core| {
+            for shard in concerned {
+                core.command(shard, Command::EndSession { session: self.id, grace });
+            }
+            core.handle();
+            core.close_session(self.id);
+        });
+    }
+}
+
+/// A request about names and settings that waits for its answer.
+struct Asked {
+    session: SessionId,
+    number: u64,
+    core: CoreHandle,
+    outbox: Rc<Outbox>,
+    routes: Rc<RefCell<Routes>>,
+    controls: Rc<Semaphore>,
+}
+
+impl Asked {
+    async fn answer(self, request: Request) {
+        let subscribe = match &request {
+            Request::Subscribe(body) => Some(body.clone()),
+            _ => None,
+        };
+        let (sender, answer) = oneshot::channel();
+        let _ = self.core.cores.inboxes[0].send(inbox::Message::Control(request, sender));
+        let answer = answer.await;
+        self.controls.add_permits(1);
+        let Ok(ControlReply { reply, home }) = answer else {
+            let error = control::Error::new(ErrorCode::ShuttingDown, "the broker stops");
+            self.outbox.refused(self.number, error);
+            return;
+        };
+        match (&reply, subscribe) {
+            (Reply::TopicOpened(opened), _) => self.learn(TopicId(opened.topic_id), home),
+            (Reply::Subscribed(subscribed), Some(body)) => {
+                self.learn(TopicId(subscribed.topic_id), home);
+                return self.subscribed(&reply, subscribed, &body, home);
+            }
+            _ => {}
+        }
+        self.outbox.reply(&reply, self.number);
+    }
+
+    fn learn(&self, topic: TopicId, home: TopicId) {
+        if topic != home {
+            self.routes.borrow_mut().homes.insert(topic, home);
+        }
+    }
+
+    fn subscribed(
+        &self,
+        reply: &Reply,
+        subscribed: &control::Subscribed,
+        body: &control::Subscribe,
+        home: TopicId,
+    ) {
+        let subscription = Subscription {
+            topic: TopicId(subscribed.topic_id),
+            home,
+            group: GroupId(subscribed.group_id),
+            partitions: subscribed.partitions,
+        };
+        {
+            let mut routes = self.routes.borrow_mut();
+            if routes.closed {
+                return;
+            }
+            if routes.subscriptions.contains_key(&body.subscription) {
+                drop(routes);
+                let message = format!("subscription {} is in use", body.subscription);
+                let error = control::Error::new(ErrorCode::SubscriptionExists, message);
+                return self.outbox.refused(self.number, error);
+            }
+            routes.subscriptions.insert(body.subscription, subscription);
+        }
+        self.outbox.subscription_begins(body.subscription);
+        self.outbox.reply(reply, self.number);
+        let credit = Credit { messages: body.credit_messages, bytes: body.credit_bytes };
+        let credit = subscription.share(credit);
+        let shards = self.core.cores.inboxes.len();
+        let origin = Origin { session: self.session, request: self.number };
+        self.core.with(|core| {
+            for (shard, partition) in subscription.each_partition(shards) {
+                core.command(
+                    shard,
+                    Command::Subscribe(sennit_engine::Subscribe {
+                        origin,
+                        subscription: body.subscription,
+                        partition,
+                        group: subscription.group,
+                        credit,
+                    }),
+                );
+            }
+            core.handle();
+        });
+    }
+}
