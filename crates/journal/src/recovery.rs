@@ -104,8 +104,9 @@ pub fn recover<D: Disk, E: From<Fault>>(
         newest.file.sync().map_err(Fault::io("sync", &newest.path))?;
     }
     let newest = segments.last_key_value().map(|(_, found)| found.header);
+    let mut generation = newest.map_or(0, |header| header.generation);
     for (path, file) in &headless {
-        check_headless(file, path, &config, newest.as_ref())?;
+        generation = generation.max(check_headless(file, path, &config, newest.as_ref())?);
     }
     let replay_from = newest.map_or(Position(0), |header| header.replay_from);
     let mut end = newest.map_or(Position(0), |_| replay_from);
@@ -125,7 +126,6 @@ pub fn recover<D: Disk, E: From<Fault>>(
             torn_bytes = scan.torn_bytes;
         }
     }
-    let generation = newest.map_or(1, |header| header.generation + 1);
     let next_segment = newest.map_or(0, |header| header.segment + 1);
     let in_use =
         segments.into_iter().map(|(number, found)| (number, Slot { path: found.path })).collect();
@@ -135,7 +135,7 @@ pub fn recover<D: Disk, E: From<Fault>>(
         end,
         replay_from,
         torn_bytes,
-        builder: FrameBuilder::new(config.clone(), generation, next_segment, end, replay_from),
+        builder: FrameBuilder::new(config.clone(), generation + 1, next_segment, end, replay_from),
         lane: Lane::new(disk.clone(), config.clone(), in_use, spare),
         reader: Reader::new(disk.clone(), config),
         slots,
@@ -163,38 +163,39 @@ fn check_header(header: &SegmentHeader, config: &LaneConfig, path: &Path) -> Res
 }
 
 /// A slot without a header is spare: new, or torn when its segment was opened. Unless a frame in
-/// it proves that the segment's header was durable once.
+/// it proves that the segment's header was durable once. Returns the generation of what was torn:
+/// the next one has to be higher, or its frames could be taken for the torn ones.
 fn check_headless(
     file: &impl DiskFile,
     path: &Path,
     config: &LaneConfig,
     newest: Option<&SegmentHeader>,
-) -> Result<(), Fault> {
+) -> Result<u32, Fault> {
     let next = newest.map_or(0, |header| header.segment + 1);
     let start = Position(next * config.segment_bytes);
-    let generation = newest.map_or(1, |header| header.generation);
-    let proof = |header: &FrameHeader| {
-        header.position >= start && header.generation >= generation && header.durable > start
-    };
-    match find_frame(file, path, config, BLOCK_BYTES as u64, proof)? {
-        None => Ok(()),
-        Some(_) => Err(Fault::Rot {
-            path: path.to_owned(),
-            position: start,
-            what: "the segment's header is gone, but frames behind it were durable",
-        }),
+    let mut generation = 0;
+    let mut was_durable = false;
+    each_frame(file, path, config, BLOCK_BYTES as u64, |header| {
+        if header.position >= start {
+            generation = generation.max(header.generation);
+            was_durable |= header.durable > start;
+        }
+    })?;
+    if was_durable {
+        let what = "the segment's header is gone, but frames behind it were durable";
+        return Err(Fault::Rot { path: path.to_owned(), position: start, what });
     }
+    Ok(generation)
 }
 
-/// Looks from byte `from` of a slot for a frame of this lane that lies where it says, and of which
-/// `is_it` holds.
-fn find_frame(
+/// Shows each frame header of this lane, from byte `from` of a slot on, that lies where it says.
+fn each_frame(
     file: &impl DiskFile,
     path: &Path,
     config: &LaneConfig,
     from: u64,
-    is_it: impl Fn(&FrameHeader) -> bool,
-) -> Result<Option<FrameHeader>, Fault> {
+    mut see: impl FnMut(&FrameHeader),
+) -> Result<(), Fault> {
     let mut bytes = Vec::new();
     let mut at = from;
     while at < config.segment_bytes {
@@ -205,14 +206,13 @@ fn find_frame(
             if let Some((header, _)) = FrameHeader::decode(block)
                 && header.incarnation == config.incarnation
                 && header.position.in_segment(config.segment_bytes) == block_at
-                && is_it(&header)
             {
-                return Ok(Some(header));
+                see(&header);
             }
         }
         at += length;
     }
-    Ok(None)
+    Ok(())
 }
 
 /// A walk over the frames of one segment.
@@ -327,18 +327,18 @@ impl<'a, F: DiskFile> Scan<'a, F> {
             return Ok(());
         }
         let (generation, end) = (self.found.header.generation, self.at);
-        let path = &self.found.path;
-        let proof = |header: &FrameHeader| {
-            header.position >= end && header.generation == generation && header.durable > end
-        };
-        let behind =
-            |header: &FrameHeader| header.position >= end && header.generation == generation;
-        if find_frame(&self.found.file, path, self.config, from, proof)?.is_some() {
+        let mut torn_end = end;
+        let mut was_durable = false;
+        each_frame(&self.found.file, &self.found.path, self.config, from, |header| {
+            if header.position >= end && header.generation == generation {
+                torn_end = torn_end.max(header.position.plus(header.frame_bytes() as u64));
+                was_durable |= header.durable > end;
+            }
+        })?;
+        if was_durable {
             return Err(self.rot("a frame that was durable is not whole"));
         }
-        let torn = find_frame(&self.found.file, path, self.config, from, behind)?;
-        self.torn_bytes =
-            torn.map_or(0, |header| header.position.0 + header.frame_bytes() as u64 - end.0);
+        self.torn_bytes = torn_end.0 - end.0;
         Ok(())
     }
 

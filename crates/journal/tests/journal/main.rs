@@ -1,0 +1,15 @@
+//! The journal from outside: frames, lanes, recovery and the disks below them, each in its file.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on may as well stop")]
+
+mod crashes;
+mod data_directory;
+mod disk_contract;
+mod faulty_disk;
+mod format_page;
+mod frames;
+mod golden;
+mod lanes;
+mod model;
+mod recovery;
+mod rot;
+mod world;
