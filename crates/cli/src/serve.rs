@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use sennit_server::{Config, Io, ServeError};
+use sennit_server::{Access, Config, ServeError};
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
 
@@ -35,7 +35,7 @@ pub struct Args {
     http: SocketAddr,
     /// How many threads share the partitions [default: one per core, or what the data says]
     #[arg(long, value_name = "N")]
-    shards: Option<usize>,
+    shards: Option<u32>,
     /// How the journal is written: around the page cache or through it
     #[arg(long, value_enum, default_value = "auto")]
     io: IoKind,
@@ -71,10 +71,10 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         listen: args.listen,
         http: args.http,
         shards: args.shards,
-        io: match args.io {
-            IoKind::Auto => Io::Auto,
-            IoKind::Direct => Io::Direct,
-            IoKind::Buffered => Io::Buffered,
+        access: match args.io {
+            IoKind::Auto => Access::Auto,
+            IoKind::Direct => Access::Direct,
+            IoKind::Buffered => Access::Buffered,
         },
         insecure_no_auth: args.insecure_no_auth,
         ..Config::default()

@@ -43,7 +43,7 @@ const DRAIN: Duration = Duration::from_secs(5);
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses {
     /// The native protocol.
-    pub native: SocketAddr,
+    pub listen: SocketAddr,
     /// HTTP.
     pub http: SocketAddr,
     /// How many shards there are.
@@ -56,8 +56,8 @@ pub struct Addresses {
 /// A [`ServeError`]: it could not start, or a journal failed.
 pub fn serve(
     config: Config,
+    stop: impl Future<Output = ()>,
     ready: impl FnOnce(Addresses),
-    stop: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
     config.check()?;
     let native = listener::listen(config.listen)?;
@@ -123,7 +123,7 @@ pub fn serve(
     let local = LocalSet::new();
     local.block_on(&runtime, async {
         let addresses = Addresses {
-            native: native.local_addr().map_err(ServeError::system("ask for an address"))?,
+            listen: native.local_addr().map_err(ServeError::system("ask for an address"))?,
             http: http.local_addr().map_err(ServeError::system("ask for an address"))?,
             shards: settings.shards,
         };
