@@ -146,7 +146,12 @@ impl Connection {
             tokio::select! {
                 read = reader.read_buf(&mut input) => match read {
                     Ok(0) => return self.unreachable(io::ErrorKind::UnexpectedEof.into()),
-                    Ok(_) => (heard, pinged) = (Instant::now(), false),
+                    Ok(_) => {
+                        heard = Instant::now();
+                        if std::mem::take(&mut pinged) {
+                            timer.as_mut().reset(heard + PING_AFTER);
+                        }
+                    }
                     Err(error) => return self.unreachable(error),
                 },
                 written = writer.write_vectored(&slices), if !idle => match written {

@@ -53,7 +53,7 @@ enum Standing {
     Idle,
     /// On the list.
     Listed,
-    /// Off the list, and what waits may not be sent yet: the connection task puts it back.
+    /// Off the list, and what waits may not be sent yet: whatever lets it puts it back.
     Blocked,
 }
 
@@ -221,7 +221,7 @@ impl PublisherCore {
         state.batch_bytes_max =
             (limits.batch_bytes_max as usize).min(frame_bytes_max - PublishHead::BYTES);
         state.open = true;
-        Ok(state.list_if_blocked())
+        Ok(state.list_if_off())
     }
 
     fn numbering(&self) -> Numbering {
@@ -293,7 +293,7 @@ impl PublisherCore {
         if !shared {
             buffer.confirmed(frame, None, now, &mut resolutions);
         }
-        let listed = state.list_if_blocked();
+        let listed = state.list_if_off();
         self.resolve(state, resolutions);
         listed
     }
@@ -313,7 +313,7 @@ impl PublisherCore {
         if matches!(refusal.code, Some(ErrorCode::ProducerFenced | ErrorCode::UnknownTopic)) {
             state.fail(&refusal.error, &refusal.error, &mut resolutions);
         }
-        let listed = state.list_if_blocked();
+        let listed = state.list_if_off();
         self.resolve(state, resolutions);
         Some(listed)
     }
@@ -454,9 +454,10 @@ impl State {
         Taken { pending, tell, yield_now }
     }
 
-    /// Puts it back on the connection task's list if it was taken off with something to send.
-    fn list_if_blocked(&mut self) -> bool {
-        let listed = self.standing == Standing::Blocked
+    /// Puts it back on the connection task's list if it is off it with something to send: batches
+    /// that may go now, or that were refused and go again.
+    fn list_if_off(&mut self) -> bool {
+        let listed = self.standing != Standing::Listed
             && self.open
             && self.partitions.iter().any(PartitionBuffer::has_departure);
         if listed {

@@ -1,0 +1,263 @@
+//! Consuming against a scripted broker: deliveries, verdicts, reconnects.
+
+mod broker;
+
+use std::time::Duration;
+
+use broker::{Broker, Peer, batch, deliver_head, soon, topic};
+use sennit_client::{Client, Consumer, Error, ErrorCode, GroupName, Offset, Settled};
+use sennit_protocol::{Deliver, Reply, Request, Settled as SettledFrame, Verdict, control};
+
+async fn consumer(broker: &Broker) -> (Consumer, u32, Client, Peer) {
+    let (client, mut peer) = broker.client().await;
+    let (name, group) = (topic(), GroupName::default_group());
+    let subscribe = client.consumer(&name, &group).credit_messages(50).subscribe();
+    let (consumer, subscribed) = tokio::join!(subscribe, peer.subscribed());
+    assert_eq!((subscribed.topic.as_str(), subscribed.credit_messages), ("orders", 50));
+    (consumer.unwrap(), subscribed.subscription, client, peer)
+}
+
+#[tokio::test]
+async fn messages_of_a_frame_come_one_by_one_or_as_a_run() {
+    let broker = Broker::listen().await;
+    let (mut consumer, subscription, _client, mut peer) = consumer(&broker).await;
+    peer.deliver(subscription, 10, &["a", "b", "c", "d"]).await;
+    let first = soon(consumer.next()).await.unwrap().unwrap();
+    assert_eq!((first.offset(), &first.payload()[..]), (Offset(10), &b"a"[..]));
+    let second = soon(consumer.next()).await.unwrap().unwrap();
+    assert_eq!((second.offset(), second.attempt()), (Offset(11), 1));
+    let rest = soon(consumer.next_run()).await.unwrap().unwrap();
+    assert_eq!((rest.first_offset(), rest.count()), (Offset(12), 2));
+    let payloads: Vec<_> = rest.messages().map(|message| message.payload().to_vec()).collect();
+    assert_eq!(payloads, [b"c", b"d"]);
+}
+
+#[tokio::test]
+async fn acks_become_few_frames_that_name_runs() {
+    let broker = Broker::listen().await;
+    let (mut consumer, subscription, _client, mut peer) = consumer(&broker).await;
+    peer.deliver(subscription, 0, &["a", "b", "c"]).await;
+    peer.deliver(subscription, 3, &["d", "e"]).await;
+    for _ in 0..5 {
+        soon(consumer.next()).await.unwrap().unwrap().ack();
+    }
+    let (mut runs, mut messages) = (0, 0);
+    while messages < 5 {
+        let (_, settle) = peer.settle().await;
+        assert_eq!((settle.head.topic.0, settle.head.group.0), (1, 2));
+        assert_eq!(settle.head.verdict, Verdict::Ack);
+        runs += settle.runs.len();
+        messages += settle.runs.iter().map(|run| run.count).sum::<u32>();
+    }
+    assert_eq!(messages, 5);
+    assert!(runs <= 2, "{runs} runs");
+}
+
+#[tokio::test]
+async fn each_verdict_is_said_as_it_was_meant() {
+    let broker = Broker::listen().await;
+    let (mut consumer, subscription, _client, mut peer) = consumer(&broker).await;
+    peer.deliver(subscription, 0, &["a", "b", "c", "d"]).await;
+    let later = Duration::from_secs(7);
+    let mut next = async || soon(consumer.next()).await.unwrap().unwrap();
+    next().await.retry();
+    next().await.retry_after(later);
+    next().await.dead_letter("no such customer");
+    next().await.extend(later);
+    let expected = [
+        Verdict::Retry,
+        Verdict::RetryAfter(later),
+        Verdict::DeadLetter { reason: "no such customer".into() },
+        Verdict::Extend(later),
+    ];
+    for (offset, verdict) in (0..).zip(expected) {
+        let (_, settle) = peer.settle().await;
+        assert_eq!(settle.head.verdict, verdict);
+        let run = settle.runs.iter().next().unwrap();
+        assert_eq!((run.first, run.count, run.generation.0), (Offset(offset), 1, 3));
+    }
+}
+
+#[tokio::test]
+async fn a_stale_settlement_is_reported_to_whoever_asks() {
+    let broker = Broker::listen().await;
+    let (mut consumer, subscription, _client, mut peer) = consumer(&broker).await;
+    peer.deliver(subscription, 0, &["a", "b", "c"]).await;
+    let run = soon(consumer.next_run()).await.unwrap().unwrap();
+    let script = async {
+        let (number, settle) = peer.settle().await;
+        assert!(settle.head.confirm);
+        let mut stale = settle.runs.iter().next().unwrap();
+        stale.count = 1;
+        let stale = [stale].into_iter().collect();
+        peer.send(number, Reply::Settled(SettledFrame { applied: 2, stale })).await;
+    };
+    let (settled, ()) = soon(async { tokio::join!(run.ack_confirmed(), script) }).await;
+    assert_eq!(settled.unwrap(), Settled { applied: 2, stale: 1 });
+}
+
+#[tokio::test]
+async fn a_refused_settlement_fails_whoever_asks() {
+    let broker = Broker::listen().await;
+    let (mut consumer, subscription, _client, mut peer) = consumer(&broker).await;
+    peer.deliver(subscription, 0, &["a"]).await;
+    let delivery = soon(consumer.next()).await.unwrap().unwrap();
+    let script = async {
+        let (number, _) = peer.settle().await;
+        peer.refuse(number, ErrorCode::UnknownTopic).await;
+    };
+    let (settled, ()) = soon(async { tokio::join!(delivery.ack_confirmed(), script) }).await;
+    assert_eq!(settled.unwrap_err().code(), Some(ErrorCode::UnknownTopic));
+}
+
+#[tokio::test]
+async fn dropping_a_delivery_settles_nothing() {
+    let broker = Broker::listen().await;
+    let (mut consumer, subscription, _client, mut peer) = consumer(&broker).await;
+    peer.deliver(subscription, 0, &["a", "b"]).await;
+    drop(soon(consumer.next()).await.unwrap().unwrap());
+    soon(consumer.next()).await.unwrap().unwrap().ack();
+    let (_, settle) = peer.settle().await;
+    let runs: Vec<_> = settle.runs.iter().map(|run| (run.first.0, run.count)).collect();
+    assert_eq!(runs, [(1, 1)]);
+}
+
+#[tokio::test]
+async fn after_a_lost_connection_it_subscribes_again_and_old_deliveries_can_be_settled() {
+    let broker = Broker::listen().await;
+    let (mut consumer, subscription, _client, mut peer) = consumer(&broker).await;
+    peer.deliver(subscription, 0, &["a"]).await;
+    let old = soon(consumer.next()).await.unwrap().unwrap();
+    drop(peer);
+    let mut peer = broker.greeted().await;
+    let again = peer.subscribed().await;
+    assert_eq!((again.subscription, again.credit_messages), (subscription, 50));
+    old.ack();
+    let (_, settle) = peer.settle().await;
+    let run = settle.runs.iter().next().unwrap();
+    assert_eq!((run.first.0, run.attempt, run.generation.0), (0, 1, 3));
+    peer.deliver(subscription, 1, &["b"]).await;
+    assert_eq!(soon(consumer.next()).await.unwrap().unwrap().offset(), Offset(1));
+}
+
+#[tokio::test]
+async fn a_settlement_that_may_be_lost_is_said_once_more() {
+    let broker = Broker::listen().await;
+    let (mut consumer, subscription, _client, mut peer) = consumer(&broker).await;
+    peer.deliver(subscription, 0, &["a"]).await;
+    soon(consumer.next()).await.unwrap().unwrap().ack();
+    let (_, before) = peer.settle().await;
+    drop(peer);
+    let mut peer = broker.greeted().await;
+    peer.subscribed().await;
+    assert_eq!(peer.settle().await.1, before);
+    drop(peer);
+    let mut peer = broker.greeted().await;
+    peer.subscribed().await;
+    // Not a third time: what comes next is what this test sends next.
+    peer.send(7, Reply::Ping).await;
+    assert_eq!(peer.next().await, (7, Request::Pong));
+}
+
+#[tokio::test]
+async fn deliveries_before_the_answer_to_subscribe_are_not_lost() {
+    let broker = Broker::listen().await;
+    let (client, mut peer) = broker.client().await;
+    let (name, group) = (topic(), GroupName::default_group());
+    let script = async {
+        let (number, request) = peer.next().await;
+        let Request::Subscribe(subscribe) = request else { panic!("{request:?}") };
+        let subscription = subscribe.subscription;
+        peer.deliver(subscription, 0, &["early"]).await;
+        let answer = control::Subscribed { subscription, topic_id: 1, ..Default::default() };
+        peer.send(number, Reply::Subscribed(answer)).await;
+    };
+    let subscribe = client.consumer(&name, &group).subscribe();
+    let (consumer, ()) = soon(async { tokio::join!(subscribe, script) }).await;
+    let delivery = soon(consumer.unwrap().next()).await.unwrap().unwrap();
+    assert_eq!(&delivery.payload()[..], b"early");
+}
+
+#[tokio::test]
+async fn a_damaged_delivery_is_an_error_and_the_next_one_is_not() {
+    let broker = Broker::listen().await;
+    let (mut consumer, subscription, _client, mut peer) = consumer(&broker).await;
+    let mut damaged = batch(&["damaged"]).bytes().to_vec();
+    *damaged.last_mut().unwrap() ^= 1;
+    let head = deliver_head(subscription, 0, 1);
+    peer.send(0, Reply::Deliver(Deliver { head, messages: damaged.into() })).await;
+    assert!(matches!(soon(consumer.next()).await, Some(Err(Error::Protocol(_)))));
+    peer.deliver(subscription, 1, &["whole"]).await;
+    assert_eq!(soon(consumer.next()).await.unwrap().unwrap().offset(), Offset(1));
+}
+
+#[tokio::test]
+async fn a_consumer_that_takes_nothing_keeps_what_its_credit_allows() {
+    let broker = Broker::listen().await;
+    let (mut consumer, subscription, _client, mut peer) = consumer(&broker).await;
+    for first in 0..200 {
+        peer.deliver(subscription, first, &["x"]).await;
+    }
+    peer.send(7, Reply::Ping).await;
+    assert_eq!(peer.next().await, (7, Request::Pong));
+    let first = soon(consumer.next()).await.unwrap().unwrap();
+    // 50 messages of credit, twice: the oldest leases have long ended.
+    assert_eq!(first.offset(), Offset(100));
+}
+
+#[tokio::test]
+async fn an_ended_subscription_says_why_and_then_nothing() {
+    let broker = Broker::listen().await;
+    let (mut consumer, subscription, _client, mut peer) = consumer(&broker).await;
+    peer.deliver(subscription, 0, &["last"]).await;
+    let code = ErrorCode::UnknownTopic.number();
+    let ended = control::SubscriptionEnded { subscription, code, reason: "deleted".into() };
+    peer.send(0, Reply::SubscriptionEnded(ended)).await;
+    assert!(soon(consumer.next()).await.unwrap().is_ok());
+    let error = soon(consumer.next()).await.unwrap().unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::UnknownTopic));
+    assert!(soon(consumer.next()).await.is_none());
+}
+
+#[tokio::test]
+async fn closing_a_consumer_says_its_acks_first() {
+    let broker = Broker::listen().await;
+    let (mut consumer, subscription, _client, mut peer) = consumer(&broker).await;
+    peer.deliver(subscription, 0, &["a"]).await;
+    soon(consumer.next()).await.unwrap().unwrap().ack();
+    let script = async {
+        peer.settle().await;
+        let (number, request) = peer.next().await;
+        assert_eq!(request, Request::Unsubscribe(control::Unsubscribe { subscription }));
+        peer.send(number, Reply::Done(control::Done::default())).await;
+    };
+    let (closed, ()) = soon(async { tokio::join!(consumer.close(), script) }).await;
+    closed.unwrap();
+}
+
+#[tokio::test]
+async fn closing_a_client_says_its_acks_and_goodbye_and_ends_its_consumers() {
+    let broker = Broker::listen().await;
+    let (mut consumer, subscription, client, mut peer) = consumer(&broker).await;
+    peer.deliver(subscription, 0, &["a", "b"]).await;
+    let kept = soon(consumer.next()).await.unwrap().unwrap();
+    soon(consumer.next()).await.unwrap().unwrap().ack();
+    let closing = tokio::spawn(client.close());
+    peer.settle().await;
+    assert_eq!(peer.next().await.1, Request::Goodbye);
+    soon(closing).await.unwrap();
+    assert!(peer.is_left().await);
+    assert!(soon(consumer.next()).await.is_none());
+    assert!(matches!(soon(kept.ack_confirmed()).await, Err(Error::Closed)));
+}
+
+#[tokio::test]
+async fn dropping_everything_says_goodbye() {
+    let broker = Broker::listen().await;
+    let (consumer, subscription, client, mut peer) = consumer(&broker).await;
+    drop((consumer, client));
+    let (_, request) = peer.next().await;
+    assert_eq!(request, Request::Unsubscribe(control::Unsubscribe { subscription }));
+    assert_eq!(peer.next().await.1, Request::Goodbye);
+    assert!(peer.is_left().await);
+}

@@ -1,0 +1,326 @@
+//! Publishing against a scripted broker: batching, the window, confirms, refusals, reconnects.
+
+mod broker;
+
+use std::sync::{Arc, Mutex};
+
+use broker::{Broker, batch, message, payloads, publisher, soon, topic};
+use sennit_client::{Confirm, Durability, Error, ErrorCode, Offset, PartitionIndex, Reconnect};
+
+fn confirmed(offset: u64) -> Confirm {
+    Confirm {
+        partition: PartitionIndex(0),
+        offset: Some(Offset(offset)),
+        duplicate: false,
+        durability: Durability::Durable,
+    }
+}
+
+#[tokio::test]
+async fn messages_published_together_travel_in_one_batch_and_keep_their_order() {
+    let broker = Broker::listen().await;
+    let (publisher, _client, mut peer) = publisher(&broker, 1).await;
+    let mut pending = Vec::new();
+    for n in 0..100 {
+        // The connection task has this thread only once this test waits.
+        pending.push(publisher.publish(message(&n.to_string())).await.unwrap());
+    }
+    let (_, publish) = peer.publish().await;
+    let expected: Vec<_> = (0..100).map(|n| n.to_string()).collect();
+    assert_eq!(payloads(&publish), expected);
+    peer.confirm(&publish, 40).await;
+    for (n, pending) in pending.into_iter().enumerate() {
+        assert_eq!(pending.sequence(), n as u64);
+        assert_eq!(soon(pending).await.unwrap(), confirmed(40 + n as u64));
+    }
+}
+
+#[tokio::test]
+async fn one_confirm_answers_all_batches_before_it() {
+    let broker = Broker::listen().await;
+    let (publisher, _client, mut peer) = publisher(&broker, 1).await;
+    let first = publisher.publish(message("a")).await.unwrap();
+    let (_, _lost) = peer.publish().await;
+    let second = publisher.publish(message("b")).await.unwrap();
+    let (_, publish) = peer.publish().await;
+    assert_eq!(publish.head.producer.first_sequence, 1);
+    peer.confirm(&publish, 8).await;
+    assert_eq!(soon(second).await.unwrap().offset, Some(Offset(8)));
+    // The frame with its offset never came; that it is committed is known.
+    assert_eq!(soon(first).await.unwrap().offset, None);
+}
+
+#[tokio::test]
+async fn a_full_window_makes_publish_wait_until_something_is_confirmed() {
+    let broker = Broker::listen().await;
+    let (client, mut peer) = broker.client().await;
+    let name = topic();
+    let opened = client.publisher(&name).window_messages(2).open();
+    let publisher = tokio::join!(opened, peer.open_topic(1)).0.unwrap();
+    drop(publisher.publish(message("a")).await.unwrap());
+    drop(publisher.publish(message("b")).await.unwrap());
+    let (_, publish) = peer.publish().await;
+    assert_eq!(publish.head.count, 2);
+    let third = {
+        let publisher = publisher.clone();
+        tokio::spawn(async move { publisher.publish(message("c")).await })
+    };
+    // The third is not sent before the first two are confirmed: the ping behind it comes first.
+    peer.send(0, sennit_protocol::Reply::Ping).await;
+    assert_eq!(peer.next().await.1, sennit_protocol::Request::Pong);
+    assert!(!third.is_finished());
+    peer.confirm(&publish, 0).await;
+    let pending = soon(third).await.unwrap().unwrap();
+    let (_, publish) = peer.publish().await;
+    assert_eq!(payloads(&publish), ["c"]);
+    peer.confirm(&publish, 2).await;
+    assert_eq!(soon(pending).await.unwrap(), confirmed(2));
+}
+
+#[tokio::test]
+async fn at_most_64_batches_of_a_partition_are_unconfirmed() {
+    let broker = Broker::listen().await;
+    let (publisher, _client, mut peer) = publisher(&broker, 1).await;
+    for n in 0..70_u32 {
+        drop(publisher.publish_batch(batch(&[&n.to_string()])).await.unwrap());
+    }
+    let mut sent = Vec::new();
+    for _ in 0..64 {
+        sent.push(peer.publish().await.1);
+    }
+    peer.send(0, sennit_protocol::Reply::Ping).await;
+    assert_eq!(peer.next().await.1, sennit_protocol::Request::Pong);
+    peer.confirm(&sent[63], 63).await;
+    for _ in 64..70 {
+        let publish = peer.publish().await.1;
+        peer.confirm(&publish, publish.head.producer.first_sequence).await;
+    }
+    soon(publisher.flush()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_program_that_counts_is_told_of_runs() {
+    let broker = Broker::listen().await;
+    let (client, mut peer) = broker.client().await;
+    let name = topic();
+    let runs = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&runs);
+    let opened = client
+        .publisher(&name)
+        .on_confirm(move |run| seen.lock().unwrap().push((run.first_sequence, run.count)))
+        .open();
+    let publisher = tokio::join!(opened, peer.open_topic(1)).0.unwrap();
+    for (from, payloads) in [(0, &["a", "b"][..]), (2, &["c"])] {
+        drop(publisher.publish_batch(batch(payloads)).await.unwrap());
+        let (_, publish) = peer.publish().await;
+        peer.confirm(&publish, from).await;
+    }
+    soon(publisher.flush()).await.unwrap();
+    assert_eq!(*runs.lock().unwrap(), [(0, 2), (2, 1)]);
+}
+
+#[tokio::test]
+async fn keys_choose_the_partition_and_messages_without_one_take_turns() {
+    let broker = Broker::listen().await;
+    let (publisher, _client, mut peer) = publisher(&broker, 4).await;
+    let mut keyed = message("k");
+    keyed.key = "customer-7".into();
+    let expected = PartitionIndex::of_key(b"customer-7", 4);
+    for _ in 0..3 {
+        drop(publisher.publish(keyed.clone()).await.unwrap());
+        assert_eq!(peer.publish().await.1.head.partition.index, expected);
+    }
+    let mut turns = Vec::new();
+    for _ in 0..4 {
+        drop(publisher.publish(message("x")).await.unwrap());
+        turns.push(peer.publish().await.1.head.partition.index.0);
+    }
+    turns.sort_unstable();
+    assert_eq!(turns, [0, 1, 2, 3]);
+}
+
+#[tokio::test]
+async fn after_a_lost_connection_batches_are_sent_again_and_a_duplicate_is_a_confirm() {
+    let broker = Broker::listen().await;
+    let (publisher, _client, mut peer) = publisher(&broker, 1).await;
+    let first = publisher.publish(message("a")).await.unwrap();
+    let (_, before_a) = peer.publish().await;
+    let second = publisher.publish(message("b")).await.unwrap();
+    let (_, before_b) = peer.publish().await;
+    drop(peer);
+    let mut peer = broker.greeted().await;
+    peer.open_topic(1).await;
+    let ((_, after_a), (_, after_b)) = (peer.publish().await, peer.publish().await);
+    assert_eq!((&before_a, &before_b), (&after_a, &after_b));
+    peer.confirm_as(&after_a, Some(5), true).await;
+    peer.confirm(&after_b, 6).await;
+    let first = soon(first).await.unwrap();
+    assert!(first.duplicate && first.offset == Some(Offset(5)));
+    assert_eq!(soon(second).await.unwrap(), confirmed(6));
+}
+
+#[tokio::test]
+async fn what_is_published_while_the_broker_is_away_is_sent_when_it_is_back() {
+    let broker = Broker::listen().await;
+    let (publisher, _client, peer) = publisher(&broker, 1).await;
+    drop(peer);
+    let pending = publisher.publish(message("meanwhile")).await.unwrap();
+    let mut peer = broker.greeted().await;
+    peer.open_topic(1).await;
+    let (_, publish) = peer.publish().await;
+    peer.confirm(&publish, 0).await;
+    assert_eq!(soon(pending).await.unwrap(), confirmed(0));
+}
+
+#[tokio::test]
+async fn a_topic_created_anew_ends_its_publisher() {
+    let broker = Broker::listen().await;
+    let (publisher, _client, mut peer) = publisher(&broker, 1).await;
+    let pending = publisher.publish(message("a")).await.unwrap();
+    peer.publish().await;
+    drop(peer);
+    let mut peer = broker.greeted().await;
+    peer.open_incarnation(1, 10).await;
+    let error = soon(pending).await.unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::UnknownTopic));
+    assert!(publisher.publish(message("b")).await.is_err());
+}
+
+#[tokio::test]
+async fn a_fenced_publisher_is_finished() {
+    let broker = Broker::listen().await;
+    let (publisher, _client, mut peer) = publisher(&broker, 1).await;
+    let pending = publisher.publish(message("a")).await.unwrap();
+    let frame = peer.publish().await;
+    peer.refuse_publish(&frame, ErrorCode::ProducerFenced, None).await;
+    assert!(matches!(soon(pending).await, Err(Error::Fenced)));
+    assert!(matches!(publisher.publish(message("b")).await, Err(Error::Fenced)));
+    assert!(matches!(soon(publisher.flush()).await, Err(Error::Fenced)));
+}
+
+#[tokio::test]
+async fn batches_refused_for_want_of_room_are_sent_again_in_order() {
+    let broker = Broker::listen().await;
+    let (publisher, _client, mut peer) = publisher(&broker, 1).await;
+    let mut frames = Vec::new();
+    for payload in ["a", "b", "c"] {
+        drop(publisher.publish(message(payload)).await.unwrap());
+        frames.push(peer.publish().await);
+    }
+    peer.refuse_publish(&frames[0], ErrorCode::StorageFull, None).await;
+    peer.refuse_publish(&frames[1], ErrorCode::SequenceGap, Some(0)).await;
+    peer.refuse_publish(&frames[2], ErrorCode::SequenceGap, Some(0)).await;
+    for (offset, (_, before)) in frames.iter().enumerate() {
+        let (_, again) = peer.publish().await;
+        assert_eq!(&again, before);
+        peer.confirm(&again, offset as u64).await;
+    }
+    soon(publisher.flush()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_batch_refused_for_good_does_not_hold_up_those_behind_it() {
+    let broker = Broker::listen().await;
+    let (publisher, _client, mut peer) = publisher(&broker, 1).await;
+    let (mut pending, mut frames) = (Vec::new(), Vec::new());
+    for payload in ["a", "b", "c"] {
+        pending.push(publisher.publish(message(payload)).await.unwrap());
+        frames.push(peer.publish().await);
+    }
+    peer.refuse_publish(&frames[1], ErrorCode::BatchInvalid, None).await;
+    peer.refuse_publish(&frames[2], ErrorCode::SequenceGap, Some(1)).await;
+    peer.confirm(&frames[0].1, 0).await;
+    let (_, again) = peer.publish().await;
+    assert_eq!(payloads(&again), ["c"]);
+    assert_eq!((again.head.producer.epoch, again.head.producer.first_sequence), (1, 0));
+    peer.confirm(&again, 1).await;
+    let mut answers = Vec::new();
+    for pending in pending {
+        answers.push(soon(pending).await);
+    }
+    assert_eq!(answers[0].as_ref().unwrap().offset, Some(Offset(0)));
+    assert_eq!(answers[1].as_ref().unwrap_err().code(), Some(ErrorCode::BatchInvalid));
+    assert_eq!(answers[2].as_ref().unwrap().offset, Some(Offset(1)));
+    assert_eq!(soon(publisher.flush()).await.unwrap_err().code(), Some(ErrorCode::BatchInvalid));
+    soon(publisher.flush()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_broker_that_has_forgotten_the_producer_gets_a_new_epoch() {
+    let broker = Broker::listen().await;
+    let (publisher, _client, mut peer) = publisher(&broker, 1).await;
+    drop(publisher.publish(message("a")).await.unwrap());
+    let (_, publish) = peer.publish().await;
+    peer.confirm(&publish, 0).await;
+    soon(publisher.flush()).await.unwrap();
+    let pending = publisher.publish(message("b")).await.unwrap();
+    let frame = peer.publish().await;
+    peer.refuse_publish(&frame, ErrorCode::SequenceGap, Some(0)).await;
+    let (_, again) = peer.publish().await;
+    assert_eq!((again.head.producer.epoch, again.head.producer.first_sequence), (1, 0));
+    peer.confirm(&again, 1).await;
+    assert_eq!(soon(pending).await.unwrap(), confirmed(1));
+}
+
+#[tokio::test]
+async fn publishers_without_a_producer_id_do_not_take_each_others_confirms() {
+    let broker = Broker::listen().await;
+    let (client, mut peer) = broker.client().await;
+    let name = topic();
+    let mut publishers = Vec::new();
+    for _ in 0..2 {
+        let opened = client.publisher(&name).idempotent(false).open();
+        publishers.push(tokio::join!(opened, peer.open_topic(1)).0.unwrap());
+    }
+    let one = publishers[0].publish(message("one")).await.unwrap();
+    let (_, publish_one) = peer.publish().await;
+    let two = publishers[1].publish(message("two")).await.unwrap();
+    let (_, publish_two) = peer.publish().await;
+    assert_eq!(publish_one.head.producer.id, publish_two.head.producer.id);
+    peer.confirm(&publish_two, 0).await;
+    assert_eq!(soon(two).await.unwrap(), confirmed(0));
+    assert!(one.try_get().is_none());
+    peer.confirm(&publish_one, 1).await;
+    assert_eq!(soon(one).await.unwrap(), confirmed(1));
+}
+
+#[tokio::test]
+async fn a_message_beyond_the_limit_is_refused_before_it_is_sent() {
+    let broker = Broker::listen().await;
+    let (publisher, _client, mut peer) = publisher(&broker, 1).await;
+    let long = sennit_client::Message::new(vec![0; 9 << 20]);
+    assert!(matches!(publisher.publish(long).await, Err(Error::TooLarge(_))));
+    drop(publisher.publish(message("a")).await.unwrap());
+    let (_, publish) = peer.publish().await;
+    assert_eq!(publish.head.producer.first_sequence, 0);
+}
+
+#[tokio::test]
+async fn a_client_that_does_not_reconnect_says_that_the_outcome_is_unknown_or_why() {
+    let broker = Broker::listen().await;
+    let connect = sennit_client::Client::builder(broker.address()).reconnect(Reconnect::off());
+    let (client, mut peer) = tokio::join!(connect.connect(), broker.greeted());
+    let client = client.unwrap();
+    let name = topic();
+    let publisher = tokio::join!(client.publisher(&name).open(), peer.open_topic(1)).0.unwrap();
+    let pending = publisher.publish(message("a")).await.unwrap();
+    peer.publish().await;
+    drop(peer);
+    assert!(matches!(soon(pending).await, Err(Error::Unreachable { .. })));
+    assert!(matches!(publisher.publish(message("b")).await, Err(Error::Unreachable { .. })));
+}
+
+#[tokio::test]
+async fn closing_waits_for_what_was_published() {
+    let broker = Broker::listen().await;
+    let (publisher, client, mut peer) = publisher(&broker, 1).await;
+    let pending = publisher.publish(message("a")).await.unwrap();
+    let closing = tokio::spawn(client.close());
+    let (_, publish) = peer.publish().await;
+    assert!(!closing.is_finished());
+    peer.confirm(&publish, 0).await;
+    assert_eq!(peer.next().await.1, sennit_protocol::Request::Goodbye);
+    soon(closing).await.unwrap();
+    assert_eq!(soon(pending).await.unwrap(), confirmed(0));
+    assert!(matches!(publisher.publish(message("b")).await, Err(Error::Closed)));
+}
