@@ -1,1 +1,32 @@
-//! (being built)
+//! The benchmark harness: workloads that measure a broker from outside, with clients in their own
+//! processes.
+//!
+//! [`Workload`] -> rows to measure -> a parent starts [`worker`]s with a plan each, gives the start,
+//! watches what the broker costs, and compares what was confirmed with what came -> [`Row`].
+//! docs/reference/benchmarks.md says what each figure means.
+//!
+//! This crate knows the client and the kernel's accounts, and nothing of the broker's inside.
+
+mod broker;
+mod child;
+mod clock;
+mod consumer;
+mod echo;
+mod identity;
+mod latency;
+mod load;
+mod merge;
+mod options;
+mod plan;
+mod probe;
+mod producer;
+mod row;
+mod run;
+mod stamp;
+mod usage;
+pub mod worker;
+mod workload;
+
+pub use options::Options;
+pub use row::Row;
+pub use run::{Workload, run};

@@ -1,11 +1,52 @@
-//! `sennit bench`: hands over to the harness.
-use crate::exit::Failure;
+//! `sennit bench`: hands over to the harness, and is its worker processes too.
+
+use sennit_bench::{Options, Workload, worker};
+
+use crate::exit::{Exit, Failure};
+
+const EXAMPLES: &str = "\
+Examples:
+  sennit bench publish --serve --probe --size 64,1024 --producers 1,10
+  sennit bench steady --serve --rate 50000,100000,250000 --runs 3 --json rows.ndjson
+  sennit bench round-trip --pid $(pidof sennit)
+
+Load comes from processes of its own, on a schedule that does not wait for the broker. A row that
+is not clean (missing, duplicates, out of order, corrupt, errors) ends with exit code 1.
+docs/reference/benchmarks.md says what each figure means.";
+
 /// The arguments of `sennit bench`.
 #[derive(Debug, clap::Args)]
-pub struct Args {}
-pub fn run(_: Args) -> Result<(), Failure> {
-    Ok(())
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    options: Options,
+    #[command(subcommand)]
+    workload: Workload,
 }
+
+/// Runs the verb.
+///
+/// # Errors
+/// The broker cannot be reached, or a row is not clean.
+pub fn run(args: Args) -> Result<(), Failure> {
+    sennit_bench::run(&args.workload, &args.options).map_err(|error| failure(&error))
+}
+
+/// Does the part of a run that standard input says.
+///
+/// # Errors
+/// Standard input holds no plan.
 pub fn run_worker() -> Result<(), Failure> {
-    Ok(())
+    worker::run().map_err(|error| failure(&error))
+}
+
+fn failure<E: AsRef<dyn std::error::Error + Send + Sync> + std::fmt::Display>(
+    error: &E,
+) -> Failure {
+    let unreachable = error.as_ref().downcast_ref::<sennit_client::Error>();
+    let exit = match unreachable {
+        Some(sennit_client::Error::Unreachable { .. }) => Exit::Unreachable,
+        _ => Exit::Failed,
+    };
+    Failure::new(exit, format!("{error:#}"))
 }

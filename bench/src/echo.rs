@@ -1,0 +1,113 @@
+//! One client that goes round: publish one message, take it, ack it, and only then the next. What
+//! a round takes is what a user of an idle broker feels.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use anyhow::{Context, Result, bail};
+use sennit_client::{Client, Message};
+use sennit_model::{GroupName, TopicName};
+
+use crate::{
+    clock::{Alarm, now_ns},
+    identity::Identity,
+    latency::Latencies,
+    plan::{Echo, Plan, Report, Window},
+    stamp::{Payloads, Stamp},
+};
+
+/// The producer's number.
+const PRODUCER: u32 = 0;
+
+/// Connected, and subscribed.
+pub struct Rounds {
+    client: Client,
+    publisher: sennit_client::Publisher,
+    consumer: sennit_client::Consumer,
+}
+
+impl Rounds {
+    /// Connects.
+    ///
+    /// # Errors
+    /// The broker cannot be reached or refuses.
+    pub async fn connect(plan: &Plan) -> Result<Self> {
+        let client = Client::connect(plan.server.clone()).await?;
+        let (topic, group): (TopicName, GroupName) = (plan.topic.parse()?, plan.group.parse()?);
+        let publisher = client.publisher(&topic).open().await?;
+        let consumer = client.consumer(&topic, &group).credit_messages(16).subscribe().await?;
+        Ok(Self { client, publisher, consumer })
+    }
+
+    /// Goes its rounds.
+    ///
+    /// # Errors
+    /// The broker refuses, or another message comes than was sent.
+    pub async fn run(
+        mut self,
+        plan: &Plan,
+        echo: &Echo,
+        window: Window,
+        progress: &AtomicU64,
+    ) -> Result<Report> {
+        let mut payloads = Payloads::new(plan.size);
+        let mut identity = Identity::new();
+        let mut report = Report::default();
+        let [mut confirm, mut deliver, mut settle] = [(); 3].map(|()| Latencies::new());
+        Alarm::new()?.until(window.start_ns).await?;
+        for sequence in 0..echo.warmup + echo.messages {
+            let intended_ns = now_ns();
+            let stamp = Stamp { producer: PRODUCER, sequence, intended_ns };
+            let pending = self.publisher.publish(Message::new(payloads.make(stamp))).await?;
+            let confirmed = async {
+                pending.await?;
+                Ok::<_, anyhow::Error>(now_ns())
+            };
+            let delivered = async {
+                let next = self.consumer.next().await.context("the subscription has ended")?;
+                Ok::<_, anyhow::Error>((next?, now_ns()))
+            };
+            let (confirmed_ns, (delivery, delivered_ns)) = tokio::try_join!(confirmed, delivered)?;
+            let came = payloads.read(&delivery.payload());
+            match came {
+                Some(came) => {
+                    identity.saw(0, delivery.partition().0, came.producer, came.sequence);
+                }
+                None => identity.saw_corrupt(),
+            }
+            if came != Some(stamp) {
+                bail!("round {sequence}: what came is not what was sent");
+            }
+            if echo.confirm_ack {
+                let settled = delivery.ack_confirmed().await?;
+                if settled.stale > 0 {
+                    bail!("round {sequence}: the ack was stale");
+                }
+            } else {
+                delivery.ack();
+            }
+            let now = now_ns();
+            progress.fetch_add(1, Ordering::Relaxed);
+            if sequence >= echo.warmup {
+                confirm.record(intended_ns, confirmed_ns);
+                deliver.record(intended_ns, delivered_ns);
+                settle.record(intended_ns, now);
+                report.mark(intended_ns);
+                report.mark(now);
+                report.published += 1;
+            }
+        }
+        (report.confirmed, report.delivered) = (report.published, report.published);
+        report.acked = report.published;
+        let sent = echo.warmup + echo.messages;
+        report.sent = vec![(PRODUCER, sent, sent)];
+        report.sighting = identity.sighting();
+        report.publish_to_confirm = confirm.buckets();
+        report.publish_to_deliver = deliver.buckets();
+        if echo.confirm_ack {
+            report.publish_to_settle = settle.buckets();
+        }
+        self.consumer.close().await?;
+        self.client.close().await;
+        Ok(report)
+    }
+}

@@ -1,0 +1,270 @@
+//! Whether what was sent is what came: each message once, whole, and in its producer's order.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The sequences of one producer that have come, one bit each.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    words: Vec<u64>,
+    count: u64,
+}
+
+impl Seen {
+    /// Whether `sequence` is new.
+    fn insert(&mut self, sequence: u64) -> bool {
+        let (word, bit) = ((sequence / 64) as usize, 1 << (sequence % 64));
+        if self.words.len() <= word {
+            self.words.resize((word + 1).next_power_of_two(), 0);
+        }
+        let fresh = self.words[word] & bit == 0;
+        self.words[word] |= bit;
+        self.count += u64::from(fresh);
+        fresh
+    }
+
+    fn runs(&self) -> Vec<(u64, u64)> {
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        let mut next = 0;
+        let end = self.words.len() as u64 * 64;
+        while next < end {
+            let word = self.words[(next / 64) as usize] >> (next % 64);
+            match runs.last_mut() {
+                _ if word == 0 => next = (next / 64 + 1) * 64,
+                Some(last) if last.1 == next => {
+                    let ones = u64::from((!word).trailing_zeros()).min(64 - next % 64);
+                    last.1 += ones;
+                    next += ones.max(1);
+                }
+                _ => {
+                    next += u64::from(word.trailing_zeros());
+                    runs.push((next, next));
+                }
+            }
+        }
+        runs
+    }
+}
+
+/// What a consumer process has seen, as it tells its parent.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Sighting {
+    /// For each producer the half-open runs of sequences that came.
+    pub seen: Vec<(u32, Vec<(u64, u64)>)>,
+    /// Messages that came again.
+    pub duplicates: u64,
+    /// Messages that came for the first time after a later one of the same producer and partition.
+    pub out_of_order: u64,
+    /// Messages whose bytes were not as they were sent.
+    pub corrupt: u64,
+}
+
+/// Beyond this a sequence is taken for damage: no run sends so many.
+const SEQUENCES_MAX: u64 = 1 << 36;
+
+/// As many producers as a run may have; beyond it a number is taken for damage.
+const PRODUCERS_MAX: u32 = 1 << 16;
+
+/// Watches messages come.
+#[derive(Debug, Default)]
+pub struct Identity {
+    /// By producer.
+    seen: Vec<Seen>,
+    /// The latest sequence by consumer, producer and partition.
+    latest: HashMap<(u32, u32, u32), u64>,
+    /// Whose latest sequence is not in the map but here: neighbours mostly share it.
+    current: Option<((u32, u32, u32), u64)>,
+    duplicates: u64,
+    out_of_order: u64,
+    corrupt: u64,
+}
+
+impl Identity {
+    /// One that has seen nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A message has come to `consumer`. Returns whether it is the first time. Order is looked at
+    /// for each consumer by itself: between two consumers of a group there is none.
+    pub fn saw(&mut self, consumer: u32, partition: u32, producer: u32, sequence: u64) -> bool {
+        if sequence >= SEQUENCES_MAX || producer >= PRODUCERS_MAX {
+            self.corrupt += 1;
+            return false;
+        }
+        let index = producer as usize;
+        if self.seen.len() <= index {
+            self.seen.resize_with(index + 1, Seen::default);
+        }
+        if !self.seen[index].insert(sequence) {
+            self.duplicates += 1;
+            return false;
+        }
+        let key = (consumer, producer, partition);
+        let latest = match &mut self.current {
+            Some((current, latest)) if *current == key => latest,
+            current => {
+                if let Some((before, latest)) = current.take() {
+                    self.latest.insert(before, latest);
+                }
+                let latest = self.latest.get(&key).copied().unwrap_or(sequence);
+                &mut current.insert((key, latest)).1
+            }
+        };
+        self.out_of_order += u64::from(sequence < *latest);
+        *latest = sequence.max(*latest);
+        true
+    }
+
+    /// A message has come whose bytes are wrong.
+    pub fn saw_corrupt(&mut self) {
+        self.corrupt += 1;
+    }
+
+    /// How many different messages have come.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.seen.iter().map(|seen| seen.count).sum()
+    }
+
+    /// Everything that was seen, for the parent.
+    #[must_use]
+    pub fn sighting(&self) -> Sighting {
+        let seen = (0..).zip(&self.seen).filter(|(_, seen)| seen.count > 0);
+        let seen = seen.map(|(producer, seen)| (producer, seen.runs())).collect();
+        Sighting {
+            seen,
+            duplicates: self.duplicates,
+            out_of_order: self.out_of_order,
+            corrupt: self.corrupt,
+        }
+    }
+}
+
+/// What the parent says of a run's messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// Confirmed and never delivered.
+    pub missing: u64,
+    /// Delivered again.
+    pub duplicates: u64,
+    /// Delivered after a later one.
+    pub out_of_order: u64,
+    /// Delivered with other bytes, or never sent.
+    pub corrupt: u64,
+}
+
+/// Compares what producers had confirmed, as `(producer, published, confirmed)`, with what the
+/// consumer processes saw. Where a producer had errors, which of its messages were confirmed is
+/// not known one by one, and their number is compared.
+#[must_use]
+pub fn judge(sent: &[(u32, u64, u64)], sightings: &[Sighting]) -> Verdict {
+    let mut verdict = Verdict::default();
+    let mut all: HashMap<u32, Seen> = HashMap::new();
+    for sighting in sightings {
+        verdict.duplicates += sighting.duplicates;
+        verdict.out_of_order += sighting.out_of_order;
+        verdict.corrupt += sighting.corrupt;
+        for (producer, runs) in &sighting.seen {
+            let seen = all.entry(*producer).or_default();
+            for sequence in runs.iter().flat_map(|&(start, end)| start..end) {
+                // Two consumer processes got the same message.
+                verdict.duplicates += u64::from(!seen.insert(sequence));
+            }
+        }
+    }
+    for (producer, published, confirmed) in sent {
+        let runs = all.remove(producer).map(|seen| seen.runs()).unwrap_or_default();
+        let inside = |&(start, end): &(u64, u64)| end.min(*published).saturating_sub(start);
+        let sent_and_seen: u64 = runs.iter().map(inside).sum();
+        verdict.missing += confirmed.saturating_sub(sent_and_seen);
+        verdict.corrupt += runs.iter().map(|(start, end)| end - start).sum::<u64>() - sent_and_seen;
+    }
+    // Producers that do not exist.
+    verdict.corrupt += all.values().map(|seen| seen.count).sum::<u64>();
+    verdict
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two producers of 200 messages each in two partitions, as `(partition, producer, sequence)`.
+    fn all() -> Vec<(u32, u32, u64)> {
+        (0..200).flat_map(|sequence| [(0, 0, sequence), (1, 1, sequence)]).collect()
+    }
+
+    fn verdict(messages: &[(u32, u32, u64)]) -> Verdict {
+        let mut identity = Identity::new();
+        for &(partition, producer, sequence) in messages {
+            identity.saw(0, partition, producer, sequence);
+        }
+        judge(&[(0, 200, 200), (1, 200, 200)], &[identity.sighting()])
+    }
+
+    #[test]
+    fn a_clean_run_has_nothing_to_say() {
+        assert_eq!(verdict(&all()), Verdict::default());
+    }
+
+    #[test]
+    fn a_missing_message_is_found() {
+        for index in [0, 127, 128, 399] {
+            let mut messages = all();
+            messages.remove(index);
+            assert_eq!(verdict(&messages), Verdict { missing: 1, ..Verdict::default() });
+        }
+    }
+
+    #[test]
+    fn a_duplicate_is_found_and_is_not_out_of_order() {
+        let mut messages = all();
+        messages.push(messages[10]);
+        assert_eq!(verdict(&messages), Verdict { duplicates: 1, ..Verdict::default() });
+    }
+
+    #[test]
+    fn a_swapped_pair_is_out_of_order_once() {
+        let mut messages = all();
+        messages.swap(20, 22);
+        assert_eq!(verdict(&messages), Verdict { out_of_order: 1, ..Verdict::default() });
+    }
+
+    #[test]
+    fn a_message_that_nobody_sent_is_corrupt() {
+        for stranger in [(0, 0, 200), (0, 7, 0), (0, 0, u64::MAX)] {
+            let mut messages = all();
+            messages.push(stranger);
+            assert_eq!(verdict(&messages), Verdict { corrupt: 1, ..Verdict::default() });
+        }
+    }
+
+    #[test]
+    fn the_same_message_in_two_processes_is_a_duplicate() {
+        let mut halves = [Identity::new(), Identity::new()];
+        for (index, (partition, producer, sequence)) in all().into_iter().enumerate() {
+            halves[index % 2].saw(0, partition, producer, sequence);
+        }
+        halves[0].saw(0, 1, 1, 5);
+        let sightings = halves.map(|half| half.sighting());
+        let found = judge(&[(0, 200, 200), (1, 200, 200)], &sightings);
+        assert_eq!(found, Verdict { duplicates: 1, ..Verdict::default() });
+    }
+
+    #[test]
+    fn unconfirmed_messages_are_not_missing() {
+        assert_eq!(judge(&[(0, 10, 0)], &[]), Verdict::default());
+        assert_eq!(judge(&[(0, 10, 4)], &[]).missing, 4);
+    }
+
+    #[test]
+    fn runs_say_exactly_which_sequences_came() {
+        let mut seen = Seen::default();
+        for sequence in (0..64).chain(65..130).chain([191, 192, 500]) {
+            assert!(seen.insert(sequence));
+        }
+        assert_eq!(seen.runs(), [(0, 64), (65, 130), (191, 193), (500, 501)]);
+    }
+}

@@ -1,0 +1,49 @@
+//! Many reports as one: of the producers of a process, and of the processes of a run.
+
+use crate::{identity::Sighting, latency::Latencies, plan::Report};
+
+/// Reports, added up.
+#[derive(Debug, Default)]
+pub struct Merged {
+    sum: Report,
+    sightings: Vec<Sighting>,
+    confirm: Latencies,
+    deliver: Latencies,
+    settle: Latencies,
+}
+
+impl Merged {
+    /// Adds a report.
+    pub fn add(&mut self, report: Report) {
+        self.confirm.add(&report.publish_to_confirm);
+        self.deliver.add(&report.publish_to_deliver);
+        self.settle.add(&report.publish_to_settle);
+        self.sum.published += report.published;
+        self.sum.confirmed += report.confirmed;
+        self.sum.delivered += report.delivered;
+        self.sum.acked += report.acked;
+        self.sum.sent.extend(report.sent);
+        self.sum.errors.extend(report.errors);
+        for instant_ns in report.span_ns.into_iter().flat_map(|(first, last)| [first, last]) {
+            self.sum.mark(instant_ns);
+        }
+        self.sightings.push(report.sighting);
+    }
+
+    /// What each process saw of messages, by itself.
+    #[must_use]
+    pub fn sightings(&self) -> &[Sighting] {
+        &self.sightings
+    }
+
+    /// The sum, without what was seen of messages.
+    #[must_use]
+    pub fn report(self) -> Report {
+        Report {
+            publish_to_confirm: self.confirm.buckets(),
+            publish_to_deliver: self.deliver.buckets(),
+            publish_to_settle: self.settle.buckets(),
+            ..self.sum
+        }
+    }
+}

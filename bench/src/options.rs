@@ -1,0 +1,44 @@
+//! What all workloads can be told.
+
+use std::path::PathBuf;
+
+/// Options of every workload.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// The broker's address
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4438", env = "SENNIT_SERVER")]
+    #[arg(global = true)]
+    pub server: String,
+    /// Where the broker's metrics are: syncs are counted there
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4437", global = true)]
+    pub http: String,
+    /// Start a broker for this run, in a process of its own
+    #[arg(long, global = true)]
+    pub serve: bool,
+    /// With --serve: its data, kept afterwards; the default is a fresh folder below
+    /// ./bench-results that is removed
+    #[arg(long, value_name = "DIR", global = true)]
+    pub data: Option<PathBuf>,
+    /// With --serve: how many shards it has
+    #[arg(long, value_name = "N", global = true)]
+    pub shards: Option<u32>,
+    /// The process of a broker that runs already, so that its costs are counted
+    #[arg(long, value_name = "PID", global = true)]
+    pub pid: Option<u32>,
+    /// Measure the disk and the loopback too, without a broker
+    #[arg(long, global = true)]
+    pub probe: bool,
+    /// Repeat each row and print the median with the least and the most
+    #[arg(long, value_name = "N", default_value_t = 1, global = true)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub runs: u32,
+    /// Write each row as a JSON object on a line of this file; - is standard output
+    #[arg(long, value_name = "FILE", global = true)]
+    pub json: Option<PathBuf>,
+    /// Use this topic, which must be empty, instead of fresh ones
+    #[arg(long, value_name = "NAME", global = true)]
+    pub topic: Option<String>,
+    /// Partitions of the topics
+    #[arg(long, value_name = "N", global = true)]
+    pub partitions: Option<u32>,
+}

@@ -1,0 +1,155 @@
+//! What a parent tells a worker process and what it hears back: one JSON object a line.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{identity::Sighting, latency::Buckets};
+
+/// The first line to a worker: all it has to prepare.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Plan {
+    /// The broker's address.
+    pub server: String,
+    /// The topic, which is there.
+    pub topic: String,
+    /// How many partitions it has.
+    pub partitions: u32,
+    /// The group, which is there.
+    pub group: String,
+    /// Bytes of a payload.
+    pub size: usize,
+    /// What to do.
+    pub role: Role,
+}
+
+/// What a worker does.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Role {
+    /// Publish.
+    Produce(Produce),
+    /// Take and ack.
+    Consume(Consume),
+    /// Publish one, take it, ack it, and only then the next.
+    Echo(Echo),
+}
+
+/// Producers of one process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Produce {
+    /// The number of the first.
+    pub first: u32,
+    /// How many, each with a connection.
+    pub count: u32,
+    /// Messages of a batch; `None` lets the client gather by itself.
+    pub batch: Option<u32>,
+    /// Most messages unconfirmed of each.
+    pub window: usize,
+    /// Messages per second of all of them, on a schedule; `None` as fast as they can.
+    pub rate: Option<f64>,
+    /// Messages of each; `None` until the window of time ends.
+    pub messages: Option<u64>,
+}
+
+/// Consumers of one process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Consume {
+    /// The number of the first.
+    pub first: u32,
+    /// How many, each with a connection.
+    pub count: u32,
+    /// Messages that each may hold.
+    pub credit_messages: u32,
+    /// Bytes that each may hold.
+    pub credit_bytes: u64,
+}
+
+/// One client that goes round.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Echo {
+    /// How many rounds are measured.
+    pub messages: u64,
+    /// How many rounds before those.
+    pub warmup: u64,
+    /// Whether a round ends with its confirmed ack; otherwise with the delivery.
+    pub confirm_ack: bool,
+}
+
+/// Further lines to a worker.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub enum Order {
+    /// Begin.
+    Start(Window),
+    /// Consumers: end when so many different messages have come, or at that instant.
+    Finish {
+        /// How many.
+        expect: u64,
+        /// When at the latest, in nanoseconds of the shared clock.
+        deadline_ns: u64,
+    },
+}
+
+/// When a run is what, in nanoseconds of the shared clock.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Window {
+    /// The load begins.
+    pub start_ns: u64,
+    /// What happens from here on counts.
+    pub from_ns: u64,
+    /// What happens from here on does not.
+    pub until_ns: u64,
+}
+
+impl Window {
+    /// Whether what happens at `instant_ns` counts.
+    #[must_use]
+    pub fn holds(&self, instant_ns: u64) -> bool {
+        (self.from_ns..self.until_ns).contains(&instant_ns)
+    }
+}
+
+/// Lines from a worker.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum News {
+    /// It is connected and waits for the start.
+    Ready,
+    /// How many messages it has dealt with.
+    Progress(u64),
+    /// It is done.
+    Done(Box<Report>),
+    /// It cannot go on.
+    Failed(String),
+}
+
+/// What a worker has measured.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Report {
+    /// Messages published within the window.
+    pub published: u64,
+    /// Messages confirmed within the window.
+    pub confirmed: u64,
+    /// Different messages delivered within the window.
+    pub delivered: u64,
+    /// Messages acked within the window.
+    pub acked: u64,
+    /// When the first and the last of those were confirmed or delivered.
+    pub span_ns: Option<(u64, u64)>,
+    /// For each producer all that it published and had confirmed, in the window or not.
+    pub sent: Vec<(u32, u64, u64)>,
+    /// What consumers saw, in the window or not.
+    pub sighting: Sighting,
+    /// From the intended instant to the confirm.
+    pub publish_to_confirm: Buckets,
+    /// From the intended instant to the delivery.
+    pub publish_to_deliver: Buckets,
+    /// From the intended instant to the confirmed ack.
+    pub publish_to_settle: Buckets,
+    /// What went wrong, in words.
+    pub errors: Vec<String>,
+}
+
+impl Report {
+    /// Widens the span to `instant_ns`.
+    pub fn mark(&mut self, instant_ns: u64) {
+        let (first, last) = self.span_ns.unwrap_or((instant_ns, instant_ns));
+        self.span_ns = Some((first.min(instant_ns), last.max(instant_ns)));
+    }
+}

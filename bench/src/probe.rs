@@ -1,0 +1,158 @@
+//! The machine's bare limits, measured in the same run as the broker: a figure means little
+//! without knowing what the disk and the loopback could have done.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Read, Write},
+    net::{TcpListener, TcpStream},
+    os::unix::fs::FileExt,
+    path::Path,
+    thread,
+};
+
+use rustix::fs::{Mode, OFlags};
+use serde::{Deserialize, Serialize};
+
+use crate::clock::now_ns;
+
+const BLOCK_BYTES: usize = 4096;
+const SYNCS: usize = 500;
+const FILE_BLOCKS: usize = 1024;
+const ROUND_TRIPS: usize = 20_000;
+const WRITE_BYTES: usize = 1 << 20;
+const WRITES: usize = 2048;
+const MESSAGE_BYTES: f64 = 1024.0;
+
+/// What the machine does when nothing is in the way.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Probe {
+    /// Median of writing 4 KiB around the page cache into a file written before, and syncing it,
+    /// in microseconds.
+    #[serde(rename = "probe_sync_4k_us_p50", skip_serializing_if = "Option::is_none")]
+    pub sync_us: Option<f64>,
+    /// Median of a byte to another process's thread and back over loopback, in microseconds.
+    #[serde(rename = "probe_loopback_round_trip_us_p50")]
+    pub round_trip_us: f64,
+    /// Messages of 1 KiB per second over one loopback connection, written a MiB at a time.
+    #[serde(rename = "probe_loopback_1k_messages_per_s")]
+    pub messages_per_s: f64,
+}
+
+impl Probe {
+    /// Measures; takes about two seconds. `folder` is where the journal lies.
+    ///
+    /// # Errors
+    /// The loopback does not work. A disk that cannot be written to is left out.
+    pub fn run(folder: &Path) -> io::Result<Self> {
+        Ok(Self {
+            sync_us: sync_us(folder).ok(),
+            round_trip_us: round_trip_us()?,
+            messages_per_s: messages_per_s()?,
+        })
+    }
+}
+
+/// A block whose memory lies as O_DIRECT wants it.
+#[repr(align(4096))]
+struct Block([u8; BLOCK_BYTES]);
+
+fn sync_us(folder: &Path) -> io::Result<f64> {
+    let path = folder.join(format!("probe-{}", std::process::id()));
+    let measured = (|| {
+        let file = open(&path)?;
+        let block = Box::new(Block([0x5a; BLOCK_BYTES]));
+        for index in 0..FILE_BLOCKS {
+            file.write_all_at(&block.0, (index * BLOCK_BYTES) as u64)?;
+        }
+        file.sync_all()?;
+        let mut took = Vec::with_capacity(SYNCS);
+        for index in 0..SYNCS {
+            let begin = now_ns();
+            file.write_all_at(&block.0, (index % FILE_BLOCKS * BLOCK_BYTES) as u64)?;
+            file.sync_data()?;
+            took.push(now_ns() - begin);
+        }
+        Ok(median_us(took))
+    })();
+    // There may be none.
+    let _ = std::fs::remove_file(&path);
+    measured
+}
+
+/// Around the page cache where the file system allows, through it where not.
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    match rustix::fs::open(path, flags | OFlags::DIRECT, mode) {
+        Ok(file) => Ok(file.into()),
+        Err(_) => OpenOptions::new().write(true).create(true).truncate(true).open(path),
+    }
+}
+
+fn median_us(mut took_ns: Vec<u64>) -> f64 {
+    took_ns.sort_unstable();
+    took_ns.get(took_ns.len() / 2).map_or(0.0, |&ns| ns as f64 / 1000.0)
+}
+
+fn pair() -> io::Result<(TcpStream, TcpStream)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let near = TcpStream::connect(listener.local_addr()?)?;
+    let (far, _) = listener.accept()?;
+    near.set_nodelay(true)?;
+    far.set_nodelay(true)?;
+    Ok((near, far))
+}
+
+fn round_trip_us() -> io::Result<f64> {
+    let (mut near, mut far) = pair()?;
+    let echo = thread::spawn(move || {
+        let mut byte = [0];
+        while far.read_exact(&mut byte).is_ok() && far.write_all(&byte).is_ok() {}
+    });
+    let mut took = Vec::with_capacity(ROUND_TRIPS);
+    let mut byte = [0];
+    for _ in 0..ROUND_TRIPS {
+        let begin = now_ns();
+        near.write_all(&byte)?;
+        near.read_exact(&mut byte)?;
+        took.push(now_ns() - begin);
+    }
+    drop(near);
+    // It ends with its connection.
+    let _ = echo.join();
+    Ok(median_us(took))
+}
+
+fn messages_per_s() -> io::Result<f64> {
+    let (mut near, mut far) = pair()?;
+    let sink = thread::spawn(move || {
+        let mut buffer = vec![0; WRITE_BYTES];
+        let mut read = 0;
+        while let Ok(n @ 1..) = far.read(&mut buffer) {
+            read += n;
+        }
+        (read, now_ns())
+    });
+    let block = vec![0x5a; WRITE_BYTES];
+    let begin = now_ns();
+    for _ in 0..WRITES {
+        near.write_all(&block)?;
+    }
+    drop(near);
+    let (read, end) = sink.join().unwrap_or((0, begin + 1));
+    Ok(read as f64 / MESSAGE_BYTES / ((end - begin) as f64 / 1e9))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_probe_finds_a_disk_and_a_loopback() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(sync_us(folder.path()).unwrap() > 0.0);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        assert!(round_trip_us().unwrap() > 0.1);
+        assert!(messages_per_s().unwrap() > 1000.0);
+    }
+}

@@ -1,0 +1,204 @@
+//! One measured row: what WORKLOADS says a row holds, as JSON and as cells of a table.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{identity::Verdict, latency::Percentiles, probe::Probe, usage::Usage};
+
+/// A row. What has no meaning for a workload is absent, never zero.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names say it; docs/reference/benchmarks.md has the table")]
+pub struct Row {
+    pub workload: String,
+    pub target: String,
+    pub durability: String,
+    pub row: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offered_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub published_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub confirmed_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delivered_per_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acked_per_s: Option<f64>,
+    #[serde(flatten)]
+    pub verdict: Verdict,
+    pub errors: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub error_texts: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub publish_to_confirm_us: Option<Percentiles>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub publish_to_deliver_us: Option<Percentiles>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub publish_to_settle_us: Option<Percentiles>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broker_cpu_s: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broker_rss_average_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broker_rss_peak_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broker_bytes_written: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broker_syncs: Option<u64>,
+    pub seconds: f64,
+    pub config: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine: Option<String>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
+    pub probe: Option<Probe>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs: Option<Spread>,
+}
+
+/// How far the runs behind a median row lie apart, in its headline figure.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Spread {
+    /// How many runs.
+    pub count: u32,
+    /// The least.
+    pub min: f64,
+    /// The most.
+    pub max: f64,
+}
+
+/// The heads of a table of rows.
+pub const HEADS: [&str; 12] = [
+    "ROW",
+    "PUBLISHED/S",
+    "CONFIRMED/S",
+    "DELIVERED/S",
+    "CONFIRM p50",
+    "p99",
+    "DELIVER p50",
+    "p99",
+    "MISS/DUP/ORD/BAD/ERR",
+    "CPU s",
+    "RSS MiB",
+    "SYNCS",
+];
+
+impl Row {
+    /// Takes over what the broker used.
+    pub fn set_usage(&mut self, usage: Usage) {
+        self.broker_cpu_s = usage.cpu_s;
+        self.broker_rss_average_bytes = usage.rss_average_bytes;
+        self.broker_rss_peak_bytes = usage.rss_peak_bytes;
+        self.broker_bytes_written = usage.bytes_written;
+        self.broker_syncs = usage.syncs;
+    }
+
+    /// The figure by which runs are ordered: deliveries where there are any, else confirms.
+    #[must_use]
+    pub fn headline(&self) -> f64 {
+        self.delivered_per_s.or(self.confirmed_per_s).unwrap_or_default()
+    }
+
+    /// Whether every message came once, whole and in order, and nothing else went wrong.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.verdict == Verdict::default() && self.errors == 0
+    }
+
+    /// The median of several runs of the same row, with their spread.
+    ///
+    /// # Panics
+    /// Without any run.
+    #[must_use]
+    pub fn median(mut runs: Vec<Self>) -> Self {
+        assert!(!runs.is_empty(), "a median is of at least one run");
+        runs.sort_by(|a, b| a.headline().total_cmp(&b.headline()));
+        let spread = Spread {
+            count: u32::try_from(runs.len()).unwrap_or(u32::MAX),
+            min: runs[0].headline(),
+            max: runs[runs.len() - 1].headline(),
+        };
+        // A run that went wrong is not hidden behind a median that went well.
+        let mut wrong = Verdict::default();
+        for run in &runs {
+            wrong.missing += run.verdict.missing;
+            wrong.duplicates += run.verdict.duplicates;
+            wrong.out_of_order += run.verdict.out_of_order;
+            wrong.corrupt += run.verdict.corrupt;
+        }
+        let errors = runs.iter().map(|run| run.errors).sum();
+        let texts = runs.iter().flat_map(|run| run.error_texts.clone()).collect();
+        let middle = (runs.len() - 1) / 2;
+        let median = runs.swap_remove(middle);
+        let runs = (spread.count > 1).then_some(spread);
+        Self { verdict: wrong, errors, error_texts: texts, runs, ..median }
+    }
+
+    /// The cells below [`HEADS`].
+    #[must_use]
+    pub fn cells(&self) -> Vec<String> {
+        let rate = |rate: Option<f64>| rate.map_or_else(String::new, |rate| format!("{rate:.0}"));
+        let us = |of: Option<Percentiles>, pick: fn(Percentiles) -> u64| {
+            of.map_or_else(String::new, |of| format!("{} us", pick(of)))
+        };
+        let verdict = &self.verdict;
+        let (missing, duplicates) = (verdict.missing, verdict.duplicates);
+        let (order, corrupt, errors) = (verdict.out_of_order, verdict.corrupt, self.errors);
+        let number = |of: Option<u64>| of.map_or_else(String::new, |of| of.to_string());
+        let delivered = match self.runs {
+            Some(spread) if self.delivered_per_s.is_some() => {
+                let (min, max) = (spread.min, spread.max);
+                format!("{} ({min:.0}..{max:.0})", rate(self.delivered_per_s))
+            }
+            _ => rate(self.delivered_per_s),
+        };
+        vec![
+            self.row.clone(),
+            rate(self.published_per_s),
+            rate(self.confirmed_per_s),
+            delivered,
+            us(self.publish_to_confirm_us, |of| of.p50),
+            us(self.publish_to_confirm_us, |of| of.p99),
+            us(self.publish_to_deliver_us, |of| of.p50),
+            us(self.publish_to_deliver_us, |of| of.p99),
+            format!("{missing}/{duplicates}/{order}/{corrupt}/{errors}"),
+            self.broker_cpu_s.map_or_else(String::new, |cpu| format!("{cpu:.2}")),
+            number(self.broker_rss_peak_bytes.map(|bytes| bytes >> 20)),
+            number(self.broker_syncs),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(confirmed: f64, missing: u64) -> Row {
+        let verdict = Verdict { missing, ..Verdict::default() };
+        Row { confirmed_per_s: Some(confirmed), verdict, ..Row::default() }
+    }
+
+    #[test]
+    fn the_median_row_is_one_of_the_runs_and_hides_no_loss() {
+        let median = Row::median(vec![run(30.0, 0), run(10.0, 1), run(20.0, 0)]);
+        assert_eq!(median.confirmed_per_s, Some(20.0));
+        assert_eq!(median.verdict.missing, 1);
+        let spread = median.runs.unwrap();
+        assert_eq!((spread.count, spread.min, spread.max), (3, 10.0, 30.0));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_absent_from_the_json() {
+        let json = serde_json::to_value(run(5.0, 0)).unwrap();
+        assert_eq!(json["missing"], 0);
+        assert_eq!(json["confirmed_per_s"], 5.0);
+        for absent in ["delivered_per_s", "publish_to_deliver_us", "broker_syncs", "runs"] {
+            assert!(json.get(absent).is_none(), "{absent}");
+        }
+    }
+
+    #[test]
+    fn a_row_has_a_cell_below_each_head() {
+        assert_eq!(run(5.0, 0).cells().len(), HEADS.len());
+    }
+}

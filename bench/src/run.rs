@@ -1,0 +1,224 @@
+//! A run of a workload from its options to its table: the broker, the repeats, the rows.
+
+use std::{
+    fs::OpenOptions,
+    io::{self, IsTerminal, Write},
+    path::Path,
+    process::Command,
+};
+
+use anyhow::{Context, Result};
+use comfy_table::{Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::{
+    broker::{Broker, lies_in_memory},
+    load::Bench,
+    options::Options,
+    probe::Probe,
+    row::{HEADS, Row},
+    workload::{
+        Measurement, burst::Burst, lifecycle::Lifecycle, publish::Publish, round_trip::RoundTrip,
+        steady::Steady,
+    },
+};
+
+/// Which workload, with its options.
+#[derive(Clone, Debug, clap::Subcommand)]
+pub enum Workload {
+    /// Messages in and out, as fast as possible
+    Burst(Burst),
+    /// A rate that is kept up, and the latency it costs
+    Steady(Steady),
+    /// Messages confirmed per second, by producers, sizes and batches
+    Publish(Publish),
+    /// From publish to delivery, one in flight and under load, to p99.99
+    RoundTrip(RoundTrip),
+    /// Publish, take and ack: one after the other, and over a backlog
+    Lifecycle(Lifecycle),
+}
+
+impl Workload {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Burst(_) => "burst",
+            Self::Steady(_) => "steady",
+            Self::Publish(_) => "publish",
+            Self::RoundTrip(_) => "round-trip",
+            Self::Lifecycle(_) => "lifecycle",
+        }
+    }
+
+    fn rows(&self, partitions: Option<u32>) -> Vec<Measurement> {
+        let one = partitions.unwrap_or(1);
+        match self {
+            Self::Burst(burst) => burst.rows(one),
+            Self::Steady(steady) => steady.rows(one),
+            Self::Publish(publish) => publish.rows(partitions),
+            Self::RoundTrip(round_trip) => round_trip.rows(one),
+            Self::Lifecycle(lifecycle) => lifecycle.rows(one),
+        }
+    }
+}
+
+/// Measures `workload` and prints its rows.
+///
+/// # Errors
+/// The broker cannot be reached, a worker cannot work, or a row is not clean: then the rows have
+/// been printed first.
+pub fn run(workload: &Workload, options: &Options) -> Result<()> {
+    let broker = Broker::of(options)?;
+    let folder = broker.folder();
+    if lies_in_memory(&folder) {
+        say("warning: the data lies in memory, where a sync costs nothing")?;
+    }
+    let probe = match options.probe {
+        true => Some(Probe::run(&folder).context("the probe")?),
+        false => None,
+    };
+    let (commit, machine) = (commit(), machine());
+    let bar = progress_bar();
+    let progress = |what: &str, count: u64, total: Option<u64>| {
+        bar.set_message(what.to_owned());
+        bar.set_length(total.unwrap_or(count).max(count));
+        bar.set_position(count);
+    };
+    let topic = options.topic.clone();
+    let bench = Bench { broker: &broker, topic, workload: workload.name(), progress: &progress };
+    let mut rows = Vec::new();
+    for measurement in workload.rows(options.partitions) {
+        let runs: Result<Vec<Row>> = (0..options.runs).map(|_| measurement.run(&bench)).collect();
+        let row =
+            Row { probe, commit: commit.clone(), machine: machine.clone(), ..Row::median(runs?) };
+        if let Some(path) = &options.json {
+            append(path, &row)?;
+        }
+        rows.push(row);
+    }
+    bar.finish_and_clear();
+    if options.json.as_deref() != Some(Path::new("-")) {
+        print(&rows)?;
+    }
+    if let Some(probe) = probe {
+        let sync =
+            probe.sync_us.map_or_else(|| "not possible".into(), |us| format!("{us:.0} us p50"));
+        let (round_trip, rate) = (probe.round_trip_us, probe.messages_per_s);
+        say(&format!(
+            "bare: 4 KiB write and sync {sync}, loopback round trip {round_trip:.1} us p50, \
+             loopback {rate:.0} messages of 1 KiB/s"
+        ))?;
+    }
+    let wrong: Vec<_> = rows.iter().filter(|row| !row.is_clean()).collect();
+    for text in wrong.iter().flat_map(|row| &row.error_texts) {
+        say(text)?;
+    }
+    anyhow::ensure!(wrong.is_empty(), "{} of {} rows are not clean", wrong.len(), rows.len());
+    Ok(())
+}
+
+fn say(text: &str) -> io::Result<()> {
+    writeln!(io::stderr(), "{text}")
+}
+
+fn append(path: &Path, row: &Row) -> Result<()> {
+    let line = serde_json::to_string(row)? + "\n";
+    if path == Path::new("-") {
+        return Ok(io::stdout().write_all(line.as_bytes())?);
+    }
+    let file = OpenOptions::new().append(true).create(true).open(path);
+    let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
+    written.with_context(|| path.display().to_string())
+}
+
+fn print(rows: &[Row]) -> Result<()> {
+    let cells: Vec<_> = rows.iter().map(Row::cells).collect();
+    let text = if io::stdout().is_terminal() {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING).set_header(HEADS);
+        table.add_rows(cells);
+        format!("{}\n", table.trim_fmt())
+    } else {
+        let lines = std::iter::once(HEADS.join("\t"));
+        let lines = lines.chain(cells.iter().map(|cells| cells.join("\t")));
+        lines.map(|line| line + "\n").collect()
+    };
+    Ok(io::stdout().write_all(text.as_bytes())?)
+}
+
+/// On a terminal; hidden elsewhere.
+fn progress_bar() -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(0);
+    if let Ok(style) =
+        ProgressStyle::with_template("{msg} {wide_bar} {human_pos}/{human_len} {per_sec}")
+    {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// The commit that is checked out here, if this is a checkout.
+fn commit() -> Option<String> {
+    let git = Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output().ok()?;
+    let text = String::from_utf8(git.stdout).ok()?;
+    (git.status.success() && !text.trim().is_empty()).then(|| text.trim().to_owned())
+}
+
+/// The machine in a few words: its processor, how many of them, its memory.
+fn machine() -> Option<String> {
+    let after = |text: &str, name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(line.trim_start_matches([' ', '\t', ':']).to_owned())
+    };
+    let model = after(&std::fs::read_to_string("/proc/cpuinfo").ok()?, "model name")?;
+    let memory = after(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemTotal")?;
+    let kib: u64 = memory.split_whitespace().next()?.parse().ok()?;
+    let cores = std::thread::available_parallelism().ok()?;
+    Some(format!("{model}, {cores} cores, {:.1} GiB", kib as f64 / f64::from(1 << 20)))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::{Parser, Subcommand};
+
+    use super::*;
+    use crate::workload::How;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(subcommand)]
+        workload: Workload,
+    }
+
+    fn rows(line: &[&str]) -> Vec<Measurement> {
+        let words = [&["bench"], line].concat();
+        Line::try_parse_from(words).unwrap_or_else(|e| panic!("{e}")).workload.rows(None)
+    }
+
+    #[test]
+    fn lists_make_a_row_for_each_combination() {
+        let made =
+            rows(&["publish", "--producers", "1,5", "--batch", "auto,1,100", "--size", "64"]);
+        assert_eq!(made.len(), 6);
+        assert_eq!(made[0].row, "1 producers, 64 B, batch auto");
+        assert_eq!(rows(&["round-trip", "--rates", "1000,50000,0"]).len(), 4);
+        assert_eq!(rows(&["steady", "--rate", "50000"])[0].row, "confirmed 50k/s");
+    }
+
+    #[test]
+    fn each_workload_measures_something_with_its_defaults() {
+        let command = Workload::augment_subcommands(clap::Command::new("bench"));
+        for workload in command.get_subcommands() {
+            assert!(!rows(&[workload.get_name()]).is_empty(), "{}", workload.get_name());
+        }
+    }
+
+    #[test]
+    fn publish_only_takes_nobody_to_consume() {
+        let made = rows(&["steady", "--mode", "publish-only"]);
+        let How::Load(load) = &made[0].how else { panic!("load was expected") };
+        assert_eq!(load.consumers, 0);
+    }
+}

@@ -1,0 +1,179 @@
+//! What the broker costs, from the kernel's accounts of its process and its own count of syncs,
+//! between two instants.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use crate::{
+    clock::{now_ns, sleep_until},
+    plan::Window,
+};
+
+/// Between two looks at memory: 10 Hz.
+const SAMPLE_NS: u64 = 100_000_000;
+
+/// How long the metrics may take.
+const METRICS_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// What a broker used within a window; `None` where nobody says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Usage {
+    /// Processor seconds, its own and the kernel's for it.
+    pub cpu_s: Option<f64>,
+    /// Average resident bytes.
+    pub rss_average_bytes: Option<u64>,
+    /// Most resident bytes since the process began.
+    pub rss_peak_bytes: Option<u64>,
+    /// Bytes given to disks.
+    pub bytes_written: Option<u64>,
+    /// Syncs of the journal.
+    pub syncs: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Snapshot {
+    cpu_s: Option<f64>,
+    bytes_written: Option<u64>,
+    syncs: Option<u64>,
+}
+
+impl Snapshot {
+    fn take(pid: Option<u32>, http: &str) -> Self {
+        Self {
+            cpu_s: pid.and_then(cpu_s),
+            bytes_written: pid.and_then(|pid| number(pid, "io", "write_bytes:")),
+            syncs: metric(http, "sennit_journal_syncs_total"),
+        }
+    }
+}
+
+/// Watches a broker while load runs.
+pub struct Watch {
+    done: Arc<AtomicBool>,
+    thread: JoinHandle<Usage>,
+}
+
+impl Watch {
+    /// Begins to watch at the window's begin; ends at its end or when [`Self::end`] is called.
+    #[must_use]
+    pub fn begin(pid: Option<u32>, http: &str, window: Window) -> Self {
+        let done = Arc::new(AtomicBool::new(false));
+        let (http, told) = (http.to_owned(), Arc::clone(&done));
+        let thread = thread::spawn(move || {
+            sleep_until(window.from_ns);
+            let before = Snapshot::take(pid, &http);
+            let (mut sum, mut count) = (0, 0);
+            while !told.load(Ordering::Acquire) && now_ns() < window.until_ns {
+                if let Some(rss) = pid.and_then(rss_bytes) {
+                    sum += rss;
+                    count += 1;
+                }
+                sleep_until((now_ns() + SAMPLE_NS).min(window.until_ns));
+            }
+            let after = Snapshot::take(pid, &http);
+            let both = |before: Option<u64>, after: Option<u64>| Some(after? - before?);
+            Usage {
+                cpu_s: before.cpu_s.zip(after.cpu_s).map(|(before, after)| after - before),
+                rss_average_bytes: (count > 0).then(|| sum / count.max(1)),
+                rss_peak_bytes: pid
+                    .and_then(|pid| number(pid, "status", "VmHWM:"))
+                    .map(|kib| kib * 1024),
+                bytes_written: both(before.bytes_written, after.bytes_written),
+                syncs: both(before.syncs, after.syncs),
+            }
+        });
+        Self { done, thread }
+    }
+
+    /// Ends the watch and says what was used.
+    #[must_use]
+    pub fn end(self) -> Usage {
+        self.done.store(true, Ordering::Release);
+        self.thread.thread().unpark();
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+fn cpu_s(pid: u32) -> Option<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, in brackets, may hold spaces; after it the state is field 3.
+    let fields: Vec<_> = stat[stat.rfind(')')? + 2..].split(' ').collect();
+    let ticks = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    Some((ticks(11)? + ticks(12)?) as f64 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+fn rss_bytes(pid: u32) -> Option<u64> {
+    let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+    statm
+        .split(' ')
+        .nth(1)?
+        .parse::<u64>()
+        .ok()
+        .map(|pages| pages * rustix::param::page_size() as u64)
+}
+
+/// The number after `name` in a file of the process.
+fn number(pid: u32, file: &str, name: &str) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// The sum of a metric over all its labels, from a broker's /metrics.
+fn metric(http: &str, name: &str) -> Option<u64> {
+    let mut stream = TcpStream::connect(http).ok()?;
+    stream.set_read_timeout(Some(METRICS_TIMEOUT)).ok()?;
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {http}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    sum_of(&text, name)
+}
+
+fn sum_of(metrics: &str, name: &str) -> Option<u64> {
+    let values: Vec<f64> = metrics
+        .lines()
+        .filter_map(|line| line.strip_prefix(name))
+        .filter(|rest| rest.starts_with([' ', '{']))
+        .filter_map(|rest| rest.rsplit(' ').next()?.parse().ok())
+        .collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_metric_is_summed_over_its_labels_and_not_mistaken_for_its_neighbour() {
+        let text =
+            "# TYPE a counter\na_total{shard=\"0\"} 3\na_total{shard=\"1\"} 4\na_total_x 9\n";
+        assert_eq!(sum_of(text, "a_total"), Some(7));
+        assert_eq!(sum_of(text, "b"), None);
+    }
+
+    #[test]
+    fn a_process_that_works_costs_something() {
+        let pid = std::process::id();
+        let window = Window { start_ns: 0, from_ns: now_ns(), until_ns: u64::MAX };
+        let watch = Watch::begin(Some(pid), "127.0.0.1:1", window);
+        let end = now_ns() + 300_000_000;
+        while now_ns() < end {
+            std::hint::black_box(now_ns());
+        }
+        let usage = watch.end();
+        assert!(usage.cpu_s.unwrap() > 0.05, "{usage:?}");
+        assert!(usage.rss_average_bytes.unwrap() > 100_000, "{usage:?}");
+        assert!(usage.rss_peak_bytes.unwrap() >= usage.rss_average_bytes.unwrap() / 2);
+        assert_eq!(usage.syncs, None);
+    }
+}

@@ -1,0 +1,177 @@
+//! A worker process: reads its plan from standard input, connects, waits for the start, makes or
+//! takes load, and tells on standard output what it measured.
+
+use std::{
+    cell::RefCell,
+    io::{self, BufRead, Write},
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use tokio::{
+    sync::{mpsc, watch},
+    task::LocalSet,
+};
+
+use crate::{
+    clock::now_ns,
+    consumer::{Consumer, Sights},
+    echo::Rounds,
+    plan::{Consume, News, Order, Plan, Produce, Report, Role, Window},
+    producer::Producer,
+};
+
+/// How often a worker says how far it is.
+const PROGRESS_EVERY: Duration = Duration::from_millis(200);
+
+/// How often consumers look whether all has come.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// Does what the plan on standard input says.
+///
+/// # Errors
+/// Standard input holds no plan, or nobody takes the news. What goes wrong at work is news.
+pub fn run() -> Result<()> {
+    let mut first = String::new();
+    io::stdin().lock().read_line(&mut first)?;
+    let plan: Plan = serde_json::from_str(&first).context("standard input holds no plan")?;
+    let (orders, received) = mpsc::unbounded_channel();
+    thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            let Ok(order) = serde_json::from_str::<Order>(&line) else { break };
+            if orders.send(order).is_err() {
+                break;
+            }
+        }
+    });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let done = LocalSet::new().block_on(&runtime, work(plan, received));
+    tell(&match done {
+        Ok(report) => News::Done(Box::new(report)),
+        Err(error) => News::Failed(format!("{error:#}")),
+    })
+}
+
+fn tell(news: &News) -> Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer(&mut out, news)?;
+    out.write_all(b"\n")?;
+    out.flush()?;
+    Ok(())
+}
+
+/// What the parent orders, one after the other. A parent that is gone ends the work.
+type Orders = mpsc::UnboundedReceiver<Order>;
+
+async fn start(orders: &mut Orders) -> Result<Window> {
+    tell(&News::Ready)?;
+    match orders.recv().await {
+        Some(Order::Start(window)) => Ok(window),
+        other => bail!("a start was expected, this came: {other:?}"),
+    }
+}
+
+async fn work(plan: Plan, mut orders: Orders) -> Result<Report> {
+    let progress = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&progress);
+    tokio::task::spawn_local(async move {
+        let mut ticks = tokio::time::interval(PROGRESS_EVERY);
+        loop {
+            ticks.tick().await;
+            let count = counted.load(Ordering::Relaxed);
+            if count > 0 && tell(&News::Progress(count)).is_err() {
+                return;
+            }
+        }
+    });
+    let plan = Rc::new(plan);
+    match &plan.role {
+        Role::Produce(produce) => {
+            let produce = Rc::new(produce.clone());
+            produce_all(&plan, &produce, &progress, &mut orders).await
+        }
+        Role::Consume(consume) => {
+            let consume = Rc::new(consume.clone());
+            consume_all(&plan, &consume, &progress, &mut orders).await
+        }
+        Role::Echo(echo) => {
+            let rounds = Rounds::connect(&plan).await?;
+            let window = start(&mut orders).await?;
+            rounds.run(&plan, echo, window, &progress).await
+        }
+    }
+}
+
+async fn produce_all(
+    plan: &Rc<Plan>,
+    produce: &Rc<Produce>,
+    progress: &Arc<AtomicU64>,
+    orders: &mut Orders,
+) -> Result<Report> {
+    let mut producers = Vec::new();
+    for number in produce.first..produce.first + produce.count {
+        producers.push(Producer::connect(plan, produce, number).await?);
+    }
+    let window = start(orders).await?;
+    let tasks: Vec<_> = producers
+        .into_iter()
+        .map(|producer| {
+            let (plan, produce) = (Rc::clone(plan), Rc::clone(produce));
+            let progress = Arc::clone(progress);
+            tokio::task::spawn_local(async move {
+                producer.run(&plan, &produce, window, &progress).await
+            })
+        })
+        .collect();
+    let mut all = crate::merge::Merged::default();
+    for task in tasks {
+        all.add(task.await?);
+    }
+    Ok(all.report())
+}
+
+async fn consume_all(
+    plan: &Rc<Plan>,
+    consume: &Rc<Consume>,
+    progress: &Arc<AtomicU64>,
+    orders: &mut Orders,
+) -> Result<Report> {
+    let mut consumers = Vec::new();
+    for number in consume.first..consume.first + consume.count {
+        consumers.push(Consumer::connect(plan, number).await?);
+    }
+    let window = start(orders).await?;
+    let sights = Rc::new(RefCell::new(Sights::new(plan, window)));
+    let (stop, stopped) = watch::channel(false);
+    let tasks: Vec<_> = consumers
+        .into_iter()
+        .map(|consumer| {
+            let (plan, consume) = (Rc::clone(plan), Rc::clone(consume));
+            let (sights, progress) = (Rc::clone(&sights), Arc::clone(progress));
+            let stopped = stopped.clone();
+            tokio::task::spawn_local(async move {
+                consumer.run(&plan, &consume, &sights, &progress, stopped).await
+            })
+        })
+        .collect();
+    let Some(Order::Finish { expect, deadline_ns }) = orders.recv().await else {
+        bail!("the parent has gone");
+    };
+    let finished = || tasks.iter().any(tokio::task::JoinHandle::is_finished);
+    while sights.borrow().count() < expect && now_ns() < deadline_ns && !finished() {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    stop.send_replace(true);
+    let mut errors = Vec::new();
+    for task in tasks {
+        errors.extend(task.await?.err().map(|error| format!("consumer: {error:#}")));
+    }
+    let sights = Rc::into_inner(sights).context("all consumers have ended")?.into_inner();
+    Ok(Report { errors, ..sights.report() })
+}

@@ -1,0 +1,66 @@
+//! The workloads by name: each turns its options into rows to be measured.
+
+pub mod burst;
+pub mod lifecycle;
+pub mod publish;
+pub mod round_trip;
+pub mod steady;
+
+use anyhow::Result;
+
+use crate::{
+    load::{Bench, Load},
+    plan::Echo,
+    row::Row,
+};
+
+/// A row to be measured.
+#[derive(Clone, Debug)]
+pub struct Measurement {
+    /// Its name.
+    pub row: String,
+    /// How.
+    pub how: How,
+}
+
+/// How a row is measured.
+#[derive(Clone, Debug)]
+pub enum How {
+    /// By load.
+    Load(Box<Load>),
+    /// By a client that goes round.
+    Rounds {
+        /// Bytes of a payload.
+        size: usize,
+        /// The rounds.
+        echo: Echo,
+    },
+}
+
+impl Measurement {
+    /// A row of load.
+    #[must_use]
+    pub fn load(row: impl Into<String>, load: Load) -> Self {
+        Self { row: row.into(), how: How::Load(Box::new(load)) }
+    }
+
+    /// Measures it once.
+    ///
+    /// # Errors
+    /// The broker cannot be reached or a worker cannot work.
+    pub fn run(&self, bench: &Bench<'_>) -> Result<Row> {
+        match &self.how {
+            How::Load(load) => bench.run(&self.row, load),
+            How::Rounds { size, echo } => bench.run_rounds(&self.row, *size, echo),
+        }
+    }
+}
+
+/// A rate as people read it: `50k/s`.
+pub(crate) fn show_rate(rate: f64) -> String {
+    if rate >= 1000.0 {
+        format!("{}k/s", (rate / 100.0).round() / 10.0)
+    } else {
+        format!("{rate}/s")
+    }
+}
