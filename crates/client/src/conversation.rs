@@ -9,36 +9,26 @@ use std::{
 };
 
 use bytes::Bytes;
-use sennit_model::{Batch, GroupId, ProducerId, TopicId, TopicName};
-use sennit_protocol::{
-    Confirm, DecodeError, Deliver, ErrorCode, FrameHeader, Kind, Reply, Request, SetCredit, control,
-};
+use sennit_model::ProducerId;
+use sennit_protocol::{Confirm, DecodeError, FrameHeader, Reply, Request, SetCredit, control};
 use tokio::time::Instant;
 
 use crate::{
-    delivery::{DeliveredBatch, DeliveryRun},
-    delivery_queue::DeliveryQueue,
     error::Error,
     link::{Answer, Command},
     outbox::Outbox,
     outgoing::Outgoing,
     partition_buffer::BatchRefusal,
     publisher_core::{Left, SharedPublisher, publisher_of_sequence},
-    settle_queue::SettleBatch,
+    settle_ledger::SettleLedger,
+    subscriptions::Subscriptions,
 };
 
 /// Bytes that are encoded ahead of the socket.
 const OUTGOING_BYTES_MAX: usize = 512 << 10;
 
-/// Settle frames after which a ping asks whether the broker has got them.
-const SETTLES_BETWEEN_PINGS: usize = 32;
-
-/// How long to wait before a topic is opened or subscribed to again that the broker had no room
-/// for, unless it says.
+/// How long to wait before a topic is opened again that the broker had no room for, unless it says.
 const AGAIN_DELAY: Duration = Duration::from_millis(250);
-
-/// Deliveries that may come before their subscription's answer.
-const EARLY_FRAMES_MAX: usize = 1024;
 
 enum Asked {
     Question { request: Request, again: bool, answer: Answer<Reply> },
@@ -56,16 +46,6 @@ struct Publishing {
     open_at: Option<Instant>,
 }
 
-struct Subscription {
-    subscribe: control::Subscribe,
-    topic_name: TopicName,
-    queue: Arc<DeliveryQueue>,
-    answer: Option<Answer<()>>,
-    ids: Option<(TopicId, GroupId)>,
-    early: Vec<Deliver>,
-    subscribe_at: Option<Instant>,
-}
-
 /// What is being said.
 pub(crate) struct Conversation {
     outbox: Arc<Outbox>,
@@ -78,10 +58,8 @@ pub(crate) struct Conversation {
     publishers: BTreeMap<u64, Publishing>,
     by_producer: HashMap<ProducerId, u64>,
     listed: Vec<SharedPublisher>,
-    subscriptions: BTreeMap<u32, Subscription>,
-    /// Settle frames sent and not known to have arrived, by request number.
-    settled: BTreeMap<u64, SettleBatch>,
-    settles_since_ping: usize,
+    subscriptions: Subscriptions,
+    settles: SettleLedger,
     /// All frames before the one of this number have arrived.
     arrived: u64,
     wake_at: Option<Instant>,
@@ -90,6 +68,7 @@ pub(crate) struct Conversation {
 impl Conversation {
     pub(crate) fn new(outbox: Arc<Outbox>) -> Self {
         Self {
+            subscriptions: Subscriptions::new(Arc::clone(&outbox)),
             outbox,
             outgoing: Outgoing::default(),
             connected: false,
@@ -99,9 +78,7 @@ impl Conversation {
             publishers: BTreeMap::new(),
             by_producer: HashMap::new(),
             listed: Vec::new(),
-            subscriptions: BTreeMap::new(),
-            settled: BTreeMap::new(),
-            settles_since_ping: 0,
+            settles: SettleLedger::default(),
             arrived: 0,
             wake_at: None,
         }
@@ -118,14 +95,9 @@ impl Conversation {
         }
         let publishers: Vec<_> = self.publishers.keys().copied().collect();
         publishers.into_iter().for_each(|number| self.open(number));
-        let subscriptions: Vec<_> = self.subscriptions.keys().copied().collect();
+        let subscriptions = self.subscriptions.numbers();
         subscriptions.into_iter().for_each(|number| self.subscribe(number));
-        for (number, batch) in std::mem::take(&mut self.settled) {
-            // Without a waiter it is said once more and no oftener: it was likely heard.
-            if !batch.again || !batch.waiters.is_empty() {
-                self.say_settled(number, SettleBatch { again: true, ..batch });
-            }
-        }
+        self.settles.send_again(&mut self.outgoing);
     }
 
     /// The connection is gone.
@@ -147,10 +119,7 @@ impl Conversation {
             }
         }
         self.publishers.values().for_each(|publishing| publishing.core.connection_lost());
-        self.subscriptions.values_mut().for_each(|subscription| {
-            subscription.ids = None;
-            subscription.early.clear();
-        });
+        self.subscriptions.connection_lost();
     }
 
     /// The end: whatever waits fails with `error`. A consumer is told why, unless the program
@@ -166,19 +135,13 @@ impl Conversation {
             publishing.core.fail(&lost, error);
             tell(publishing.answer, Err(error.clone()));
         }
-        for subscription in std::mem::take(&mut self.subscriptions).into_values() {
-            if !matches!(error, Error::Closed) && subscription.answer.is_none() {
-                subscription.queue.fault(error.clone());
-            }
-            tell(subscription.answer, Err(error.clone()));
-            subscription.queue.end();
-        }
+        self.subscriptions.fail(error);
         for asked in std::mem::take(&mut self.asked).into_values() {
             if let Asked::Question { answer, .. } = asked {
                 tell(Some(answer), Err(error.clone()));
             }
         }
-        std::mem::take(&mut self.settled).into_values().for_each(|batch| batch.failed(error));
+        self.settles.fail(error);
     }
 
     /// Whether everything published is answered.
@@ -232,33 +195,19 @@ impl Conversation {
             }
             Command::Subscribe { subscribe, queue, answer } => {
                 let number = subscribe.subscription;
-                let topic_name = subscribe.topic.parse().expect("it was a name when it was given");
-                let subscription = Subscription {
-                    subscribe,
-                    topic_name,
-                    queue,
-                    answer: Some(answer),
-                    ids: None,
-                    early: Vec::new(),
-                    subscribe_at: None,
-                };
-                self.subscriptions.insert(number, subscription);
+                self.subscriptions.add(subscribe, queue, answer);
                 self.subscribe(number);
             }
             Command::SetCredit { subscription, messages, bytes } => {
-                let Some(known) = self.subscriptions.get_mut(&subscription) else { return };
-                known.subscribe.credit_messages = messages;
-                known.subscribe.credit_bytes = bytes;
-                known.queue.set_credit(messages, bytes);
-                if self.connected {
+                let known = self.subscriptions.set_credit(subscription, messages, bytes);
+                if known && self.connected {
                     let frame = SetCredit { subscription, messages, bytes };
                     let number = self.number();
                     self.outgoing.request(&Request::SetCredit(frame), number);
                 }
             }
             Command::Unsubscribe { subscription, answer } => {
-                let known = self.subscriptions.remove(&subscription);
-                if known.is_none() || !self.connected {
+                if !self.subscriptions.remove(subscription) || !self.connected {
                     return tell(answer, Ok(()));
                 }
                 // What was said of its deliveries goes first.
@@ -289,12 +238,10 @@ impl Conversation {
     }
 
     fn subscribe(&mut self, subscription: u32) {
-        let Some(known) = self.subscriptions.get_mut(&subscription) else { return };
-        known.subscribe_at = None;
+        let Some(body) = self.subscriptions.request(subscription) else { return };
         if !self.connected {
             return;
         }
-        let body = known.subscribe.clone();
         let number = self.number();
         self.outgoing.request(&Request::Subscribe(body), number);
         self.asked.insert(number, Asked::Subscribe(subscription));
@@ -322,24 +269,17 @@ impl Conversation {
     fn say_settles(&mut self) {
         for batch in self.outbox.take_settles() {
             let number = self.number();
-            self.say_settled(number, batch);
-            self.settles_since_ping += 1;
+            self.settles.send(number, batch, &mut self.outgoing);
         }
-        if self.settles_since_ping >= SETTLES_BETWEEN_PINGS {
+        if self.settles.wants_ping() {
             self.ping();
         }
-    }
-
-    fn say_settled(&mut self, number: u64, batch: SettleBatch) {
-        let SettleBatch { head, runs, .. } = &batch;
-        self.outgoing.append(|out| head.encode(runs.iter().copied(), number, out));
-        self.settled.insert(number, batch);
     }
 
     /// Asks whether the broker is there, and so whether it has got all that was sent before:
     /// [`Self::has_arrived`] says so once it has answered.
     pub(crate) fn ping(&mut self) -> u64 {
-        self.settles_since_ping = 0;
+        self.settles.pinged();
         let number = self.number();
         self.outgoing.request(&Request::Ping, number);
         number
@@ -370,12 +310,10 @@ impl Conversation {
                 self.wake_by(at);
             }
         }
-        let subscribes: Vec<_> =
-            self.subscriptions.iter().map(|(&n, s)| (n, s.subscribe_at)).collect();
-        for (number, at) in subscribes {
-            if due(at) {
+        for (number, at) in self.subscriptions.due() {
+            if at <= now {
                 self.subscribe(number);
-            } else if let Some(at) = at {
+            } else {
                 self.wake_by(at);
             }
         }
@@ -413,26 +351,16 @@ impl Conversation {
         let number = header.request;
         match reply {
             Reply::Confirm(confirm) => self.confirmed(&confirm, now),
-            Reply::Deliver(deliver) => self.delivered(deliver)?,
-            Reply::Settled(frame) => {
-                if !frame.stale.is_empty() {
-                    tracing::debug!(runs = ?frame.stale, "settled too late");
-                }
-                match self.settled.remove(&number) {
-                    Some(batch) if batch.head.confirm => batch.answered(&frame),
-                    // The rest of it applied, or is still to be judged.
-                    Some(batch) => drop(self.settled.insert(number, batch)),
-                    None => {}
-                }
-            }
+            Reply::Deliver(deliver) => self.subscriptions.delivered(deliver)?,
+            Reply::Settled(frame) => self.settles.answered(number, &frame),
             Reply::Error(error) => self.refused(number, error, now)?,
             Reply::Ping => self.outgoing.request(&Request::Pong, number),
             Reply::Pong => {
                 self.arrived = self.arrived.max(number);
-                self.settled.retain(|&settle, batch| settle > number || batch.head.confirm);
+                self.settles.arrived(number);
             }
             Reply::GoAway(body) => tracing::info!(reason = body.reason, "the broker is leaving"),
-            Reply::SubscriptionEnded(ended) => self.subscription_ended(&ended),
+            Reply::SubscriptionEnded(ended) => self.subscriptions.ended(&ended),
             Reply::HelloOk(_) => {
                 return Err(Error::Unexpected("a second answer to the greeting".into()));
             }
@@ -465,13 +393,8 @@ impl Conversation {
                     Err(error) => self.not_opened(publisher, error, now),
                 }
             }
-            (Some(Asked::Subscribe(subscription)), Reply::Subscribed(subscribed)) => {
-                let Some(known) = self.subscriptions.get_mut(&subscription) else { return Ok(()) };
-                known.ids = Some((TopicId(subscribed.topic_id), GroupId(subscribed.group_id)));
-                tell(known.answer.take(), Ok(()));
-                for deliver in std::mem::take(&mut known.early) {
-                    self.delivered(deliver)?;
-                }
+            (Some(Asked::Subscribe(_)), Reply::Subscribed(subscribed)) => {
+                self.subscriptions.subscribed(&subscribed)?;
             }
             (Some(Asked::Unsubscribe(answer)), Reply::Done(_)) => tell(answer, Ok(())),
             // Whoever asked has been told that the connection was lost.
@@ -521,44 +444,6 @@ impl Conversation {
         }
     }
 
-    fn delivered(&mut self, deliver: Deliver) -> Result<(), Error> {
-        // It may have been on its way when the subscription ended.
-        let Some(known) = self.subscriptions.get_mut(&deliver.head.subscription) else {
-            return Ok(());
-        };
-        let Some((topic, group)) = known.ids else {
-            if known.early.len() == EARLY_FRAMES_MAX {
-                let said = "deliveries for a subscription that was not answered".into();
-                return Err(Error::Unexpected(said));
-            }
-            known.early.push(deliver);
-            return Ok(());
-        };
-        let head = deliver.head;
-        match check(deliver) {
-            Ok(batch) => {
-                let outbox = Arc::clone(&self.outbox);
-                let topic_name = known.topic_name.clone();
-                let batch = DeliveredBatch { outbox, topic_name, topic, group, head, batch };
-                known.queue.push(DeliveryRun::new(batch));
-            }
-            // It returns to the group when its lease ends; the connection is good otherwise.
-            Err(error) => known.queue.fault(error.into()),
-        }
-        Ok(())
-    }
-
-    fn subscription_ended(&mut self, ended: &control::SubscriptionEnded) {
-        let Some(known) = self.subscriptions.remove(&ended.subscription) else { return };
-        let code = ErrorCode::of_number(ended.code).unwrap_or(ErrorCode::Internal);
-        let error = Error::from(control::Error::new(code, ended.reason.clone()));
-        if known.answer.is_none() {
-            known.queue.fault(error.clone());
-        }
-        tell(known.answer, Err(error));
-        known.queue.end();
-    }
-
     fn refused(&mut self, number: u64, body: control::Error, now: Instant) -> Result<(), Error> {
         let error = Error::from(body.clone());
         if let Some(asked) = self.asked.remove(&number) {
@@ -566,14 +451,15 @@ impl Conversation {
                 Asked::Question { answer, .. } => tell(Some(answer), Err(error.clone())),
                 Asked::Open(publisher) => self.not_opened(publisher, error.clone(), now),
                 Asked::Subscribe(subscription) => {
-                    self.not_subscribed(subscription, error.clone(), now);
+                    if let Some(at) = self.subscriptions.refused(subscription, &error, now) {
+                        self.wake_by(at);
+                    }
                 }
                 // It had ended already.
                 Asked::Unsubscribe(answer) => tell(answer, Ok(())),
             }
-        } else if let Some(batch) = self.settled.remove(&number) {
-            tracing::debug!(%error, "a settlement was refused");
-            batch.failed(&error);
+        } else if self.settles.refused(number, &error) {
+            // Whoever waited was told.
         } else if number != 0 || body.first_sequence.is_some() {
             self.publish_refused(number, &body, &error, now);
         } else if !body.closes_connection {
@@ -618,7 +504,7 @@ impl Conversation {
     fn not_opened(&mut self, publisher: u64, error: Error, now: Instant) {
         let Some(publishing) = self.publishers.get_mut(&publisher) else { return };
         if publishing.answer.is_none() && error.is_retryable() {
-            let at = now + AGAIN_DELAY.max(retry_after(&error));
+            let at = now + AGAIN_DELAY.max(error.retry_after().unwrap_or_default());
             publishing.open_at = Some(at);
             return self.wake_by(at);
         }
@@ -626,38 +512,6 @@ impl Conversation {
         self.by_producer.remove(&publishing.core.producer);
         publishing.core.fail(&error, &error);
         tell(publishing.answer, Err(error));
-    }
-
-    fn not_subscribed(&mut self, subscription: u32, error: Error, now: Instant) {
-        let Some(known) = self.subscriptions.get_mut(&subscription) else { return };
-        if known.answer.is_none() && error.is_retryable() {
-            let at = now + AGAIN_DELAY.max(retry_after(&error));
-            known.subscribe_at = Some(at);
-            return self.wake_by(at);
-        }
-        let known = self.subscriptions.remove(&subscription).expect("it was there above");
-        if known.answer.is_none() {
-            known.queue.fault(error.clone());
-        }
-        tell(known.answer, Err(error));
-        known.queue.end();
-    }
-}
-
-fn check(deliver: Deliver) -> Result<Batch, DecodeError> {
-    let announced = deliver.head.count;
-    let batch = Batch::check_delivered(deliver.messages)?;
-    let held = batch.count();
-    if held != announced {
-        return Err(DecodeError::Count { kind: Kind::Deliver, announced, held });
-    }
-    Ok(batch)
-}
-
-fn retry_after(error: &Error) -> Duration {
-    match error {
-        Error::Refused { retry_after: Some(delay), .. } => *delay,
-        _ => Duration::ZERO,
     }
 }
 

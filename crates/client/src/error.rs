@@ -87,6 +87,15 @@ impl Error {
         }
     }
 
+    /// How long the broker asks to wait before the same call is made again.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { retry_after, .. } => *retry_after,
+            _ => None,
+        }
+    }
+
     pub(crate) fn unreachable(address: &str, source: io::Error) -> Self {
         Self::Unreachable { address: address.into(), source: Arc::new(source) }
     }

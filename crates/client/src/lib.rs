@@ -25,7 +25,9 @@ mod publisher;
 mod publisher_core;
 mod reconnect;
 mod session;
+mod settle_ledger;
 mod settle_queue;
+mod subscriptions;
 
 pub use admin::{GroupDescription, PartitionDescription, TopicDescription, TopicSummary};
 pub use client::{Client, ClientBuilder};

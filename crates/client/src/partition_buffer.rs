@@ -348,11 +348,8 @@ impl PartitionBuffer {
                 self.unconfirmed[at].stage = Stage::Refused;
             }
             _ if refusal.error.is_retryable() && !self.gives_up(now) => {
-                let asked = match &refusal.error {
-                    Error::Refused { retry_after, .. } => *retry_after,
-                    _ => None,
-                };
-                self.retry_after = self.retry_after.max(Some(asked.unwrap_or_default()));
+                let asked = refusal.error.retry_after().unwrap_or_default();
+                self.retry_after = self.retry_after.max(Some(asked));
                 self.retrying_since.get_or_insert(now);
                 self.unconfirmed[at].stage = Stage::Refused;
             }

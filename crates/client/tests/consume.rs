@@ -14,7 +14,7 @@ async fn consumer(broker: &Broker) -> (Consumer, u32, Client, Peer) {
     let subscribe = client.consumer(&name, &group).credit_messages(50).subscribe();
     let (consumer, subscribed) = tokio::join!(subscribe, peer.subscribed());
     assert_eq!((subscribed.topic.as_str(), subscribed.credit_messages), ("orders", 50));
-    (consumer.unwrap(), subscribed.subscription, client, peer)
+    (consumer.expect("it is subscribed"), subscribed.subscription, client, peer)
 }
 
 #[tokio::test]
@@ -246,7 +246,7 @@ async fn closing_a_client_says_its_acks_and_goodbye_and_ends_its_consumers() {
     peer.settle().await;
     assert_eq!(peer.next().await.1, Request::Goodbye);
     soon(closing).await.unwrap();
-    assert!(peer.is_left().await);
+    assert!(peer.leaves().await);
     assert!(soon(consumer.next()).await.is_none());
     assert!(matches!(soon(kept.ack_confirmed()).await, Err(Error::Closed)));
 }
@@ -259,5 +259,5 @@ async fn dropping_everything_says_goodbye() {
     let (_, request) = peer.next().await;
     assert_eq!(request, Request::Unsubscribe(control::Unsubscribe { subscription }));
     assert_eq!(peer.next().await.1, Request::Goodbye);
-    assert!(peer.is_left().await);
+    assert!(peer.leaves().await);
 }

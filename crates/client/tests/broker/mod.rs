@@ -1,6 +1,7 @@
 //! A broker by script: it speaks the protocol's frames and does what the test says, nothing else.
 
 #![allow(clippy::allow_attributes, dead_code, reason = "each test program uses a part of it")]
+#![expect(clippy::unwrap_used, reason = "a script that does not run ends the test")]
 
 use std::time::Duration;
 
@@ -107,7 +108,7 @@ impl Peer {
     }
 
     /// Whether the client has closed the connection, after reading what it still sent.
-    pub async fn is_left(mut self) -> bool {
+    pub async fn leaves(mut self) -> bool {
         let mut rest = Vec::new();
         timeout(SOON, self.stream.read_to_end(&mut rest)).await.is_ok()
     }
