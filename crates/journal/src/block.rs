@@ -4,7 +4,7 @@ use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
 use crate::format::BLOCK_BYTES;
 
-#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C, align(4096))]
 struct Block([u8; BLOCK_BYTES]);
 
@@ -15,6 +15,16 @@ impl Blocks {
     /// `count` blocks of zeros.
     pub(crate) fn zeroed(count: usize) -> Self {
         Self(Block::new_vec_zeroed(count).expect("a frame's memory can be had"))
+    }
+
+    /// A copy of the first `count` blocks, in memory of just that length.
+    pub(crate) fn copy_of_first(&self, count: usize) -> Self {
+        Self(self.0[..count].to_vec())
+    }
+
+    /// How many blocks there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
     }
 
     /// Makes room for at least `bytes` bytes; what was there stays.

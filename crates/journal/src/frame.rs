@@ -19,8 +19,12 @@ use crate::{
 /// frame of its own.
 pub const FRAME_TARGET_BYTES: usize = 1 << 20;
 
-/// Blocks a new frame has room for: what a commit holds at low load.
+/// Blocks the first frame has room for.
 const FIRST_BLOCKS: usize = 4;
+
+/// A frame of at most so many blocks is copied out of a buffer that is much longer. Frames are
+/// kept for as long as somebody reads them, and must not hold memory that nobody counts.
+const COPIED_BLOCKS_MAX: usize = 16;
 
 /// A sealed frame: whole blocks, to be written at `position`. Cloning shares the bytes.
 #[derive(Clone, Debug)]
@@ -247,9 +251,14 @@ impl FrameBuilder {
             record_count: self.record_count,
         };
         self.chain = header.encode(&mut frame[self.header_at..]);
-        // The next frame is likely as long as this one; room for it is had at once.
-        let room = (length / BLOCK_BYTES).clamp(FIRST_BLOCKS, FRAME_TARGET_BYTES / BLOCK_BYTES + 1);
-        let blocks = std::mem::replace(&mut self.blocks, Blocks::zeroed(room));
+        let count = length / BLOCK_BYTES;
+        let blocks = if count <= COPIED_BLOCKS_MAX && 2 * count <= self.blocks.count() {
+            self.blocks.copy_of_first(count)
+        } else {
+            // The next frame is likely as long as this one; room for it is had at once.
+            let room = count.clamp(FIRST_BLOCKS, FRAME_TARGET_BYTES / BLOCK_BYTES + 1);
+            std::mem::replace(&mut self.blocks, Blocks::zeroed(room))
+        };
         let first_of_segment = self.header_at != 0;
         let position = Position(self.start.0 - self.header_at as u64);
         let bytes = Bytes::from_owner(blocks).slice(..length);

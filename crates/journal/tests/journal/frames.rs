@@ -101,6 +101,19 @@ fn a_frame_is_full_at_its_target_but_takes_one_longer_record_alone() {
 }
 
 #[test]
+fn nothing_of_an_earlier_frame_shows_in_a_later_one() {
+    let mut world = world();
+    world.push(1, &[0xff; 3 * BLOCK_BYTES - 200]);
+    world.builder.seal().unwrap();
+    for length in [1, 2, 9] {
+        let entry = world.push(0, &vec![0xee; length]);
+        let frame = world.builder.seal().unwrap();
+        let body_end = (entry.position.0 - frame.position.0) as usize + length;
+        assert!(frame.bytes[body_end..].iter().all(|byte| *byte == 0), "after {length} bytes");
+    }
+}
+
+#[test]
 fn a_mark_is_a_frame_without_records() {
     let disk = MemoryDisk::default();
     let mut world = World::open(&disk).unwrap();

@@ -136,6 +136,18 @@ fn a_slot_that_was_begun_and_not_finished_is_made_again() {
 }
 
 #[test]
+fn a_slot_that_was_made_is_as_long_after_a_crash() {
+    let disk = FaultyDisk::new(1, FaultPlan::default());
+    World::open(&disk).unwrap().slots.make().unwrap();
+    disk.crash();
+    assert_eq!(disk.files(), [(directory().join("slot-00000.journal"), SEGMENT_BYTES as usize)]);
+    let mut world = World::open(&disk).unwrap();
+    assert_eq!(world.lane.spare_count(), 1);
+    world.write(1, b"x").unwrap();
+    assert_eq!(disk.files().len(), 1);
+}
+
+#[test]
 fn the_reader_reads_any_range_of_a_segment_in_use() {
     let disk = MemoryDisk::default();
     let mut world = World::open(&disk).unwrap();
@@ -155,13 +167,12 @@ fn the_reader_refuses_a_segment_whose_slot_holds_another_now() {
     let old = world.write(1, &body(1, 2500)).unwrap();
     assert_eq!(world.reader.read(old.position, 2500).unwrap(), old.body);
     world.begin_replay_here().unwrap();
-    let mut new = old.clone();
-    for number in 2..9 {
-        new = world.write(1, &body(number, 9000)).unwrap();
-    }
-    assert_eq!(world.reader.read(new.position, 9000).unwrap(), new.body);
+    let new: Vec<_> = (2..9).map(|number| world.write(1, &body(number, 9000)).unwrap()).collect();
     let refused = world.reader.read(old.position, 2500);
     assert!(matches!(refused, Err(Fault::MissingSegment { segment: 0, .. })), "{refused:?}");
+    for entry in &new {
+        assert_eq!(world.reader.read(entry.position, 9000).unwrap(), entry.body);
+    }
 }
 
 #[test]

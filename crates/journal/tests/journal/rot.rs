@@ -1,8 +1,8 @@
 //! Damage to what was durable is reported or does no harm; it never makes the log shorter.
 
 use sennit_journal::{
-    BLOCK_BYTES, Fault,
-    disk::{FaultPlan, FaultyDisk},
+    BLOCK_BYTES, Fault, Position,
+    disk::{FaultPlan, FaultyDisk, MemoryDisk},
 };
 
 use crate::world::{Entry, World, body, slot_paths};
@@ -98,5 +98,61 @@ fn rot_of_the_last_frame_is_a_torn_tail_until_a_mark_says_otherwise() {
     disk.rot(path, last.position.0 as usize, 0);
     assert_eq!(World::open(&disk).unwrap().found, [first]);
     world.mark().unwrap();
+    assert!(matches!(World::open(&disk).map(drop), Err(Fault::Rot { .. })));
+}
+
+/// A lane of three frames with a header behind them, whose replay begins at the second.
+fn lane_that_is_replayed_from_its_second_frame(first: &[u8]) -> (MemoryDisk, Vec<Entry>) {
+    let disk = MemoryDisk::default();
+    let mut world = World::open(&disk).unwrap();
+    world.write(1, first).unwrap();
+    let entries: Vec<Entry> =
+        [b"second", b"third!"].map(|body| world.write(1, body).unwrap()).into();
+    world.builder.replay_from(Position(2 * BLOCK_BYTES as u64));
+    world.builder.turn_segment();
+    world.mark().unwrap();
+    assert_eq!(World::open(&disk).unwrap().found, entries);
+    (disk, entries)
+}
+
+/// Puts the block `from` of one lane's first slot where the block `to` of another's lies.
+fn misdirect(disk: &MemoryDisk, source: &MemoryDisk, from: usize, to: usize) {
+    let path = &slot_paths(disk)[0];
+    let block = source.bytes_of(path).unwrap()[from * BLOCK_BYTES..][..BLOCK_BYTES].to_vec();
+    let mut bytes = disk.bytes_of(path).unwrap();
+    bytes[to * BLOCK_BYTES..][..BLOCK_BYTES].copy_from_slice(&block);
+    disk.put(path, bytes);
+}
+
+#[test]
+fn a_frame_that_lies_elsewhere_than_it_says_is_rot() {
+    let (disk, _) = lane_that_is_replayed_from_its_second_frame(b"first");
+    misdirect(&disk, &disk, 3, 2);
+    assert!(matches!(World::open(&disk).map(drop), Err(Fault::Rot { .. })));
+}
+
+#[test]
+fn a_frame_that_does_not_follow_the_one_before_it_is_rot() {
+    let (disk, _) = lane_that_is_replayed_from_its_second_frame(b"first");
+    let (other, _) = lane_that_is_replayed_from_its_second_frame(b"other");
+    misdirect(&disk, &other, 3, 3);
+    assert!(matches!(World::open(&disk).map(drop), Err(Fault::Rot { .. })));
+}
+
+#[test]
+fn a_frame_of_another_generation_is_rot() {
+    let (disk, _) = lane_that_is_replayed_from_its_second_frame(b"first");
+    let other = MemoryDisk::default();
+    let mut lost = World::open(&other).unwrap();
+    lost.write(1, b"lost").unwrap();
+    let path = &slot_paths(&other)[0];
+    let mut bytes = other.bytes_of(path).unwrap();
+    bytes[0] ^= 1;
+    other.put(path, bytes);
+    let mut second = World::open(&other).unwrap();
+    assert_eq!(second.builder.generation(), 2);
+    second.write(1, b"first").unwrap();
+    second.write(1, b"second").unwrap();
+    misdirect(&disk, &other, 2, 2);
     assert!(matches!(World::open(&disk).map(drop), Err(Fault::Rot { .. })));
 }
