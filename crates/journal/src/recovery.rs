@@ -127,6 +127,10 @@ pub fn recover<D: Disk, E: From<Fault>>(
         }
     }
     let next_segment = newest.map_or(0, |header| header.segment + 1);
+    let Some(generation) = generation.checked_add(1) else {
+        let what = "a header says that the lane was started as often as can be counted";
+        return Err(Fault::Rot { path: directory.clone(), position: end, what }.into());
+    };
     let in_use =
         segments.into_iter().map(|(number, found)| (number, Slot { path: found.path })).collect();
     let spare: VecDeque<Slot> = headless.into_iter().map(|(path, _)| Slot { path }).collect();
@@ -135,7 +139,7 @@ pub fn recover<D: Disk, E: From<Fault>>(
         end,
         replay_from,
         torn_bytes,
-        builder: FrameBuilder::new(config.clone(), generation + 1, next_segment, end, replay_from),
+        builder: FrameBuilder::new(config.clone(), generation, next_segment, end, replay_from),
         lane: Lane::new(disk.clone(), config.clone(), in_use, spare),
         reader: Reader::new(disk.clone(), config),
         slots,
@@ -158,6 +162,19 @@ fn check_header(header: &SegmentHeader, config: &LaneConfig, path: &Path) -> Res
         if found != expected {
             return Err(Fault::Foreign { path: path.to_owned(), field, found, expected });
         }
+    }
+    let start = header.segment.checked_mul(config.segment_bytes);
+    // Room for this segment and the next.
+    let start = start.filter(|start| start.checked_add(2 * config.segment_bytes).is_some());
+    let is_possible = start.is_some_and(|start| {
+        [header.previous_end, header.replay_from]
+            .iter()
+            .all(|place| place.0 <= start && place.0.is_multiple_of(BLOCK_BYTES as u64))
+    });
+    if !is_possible {
+        let what = "the segment's header is whole, but says what cannot be";
+        let position = Position(header.segment.saturating_mul(config.segment_bytes));
+        return Err(Fault::Rot { path: path.to_owned(), position, what });
     }
     Ok(())
 }
@@ -205,6 +222,8 @@ fn each_frame(
         for (block, block_at) in bytes.chunks(BLOCK_BYTES).zip((at..).step_by(BLOCK_BYTES)) {
             if let Some((header, _)) = FrameHeader::decode(block)
                 && header.incarnation == config.incarnation
+                && header.position.0.checked_add(config.segment_bytes).is_some()
+                && block_at + header.frame_bytes() as u64 <= config.segment_bytes
                 && header.position.in_segment(config.segment_bytes) == block_at
             {
                 see(&header);

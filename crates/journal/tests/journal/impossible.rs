@@ -1,0 +1,52 @@
+//! Headers whose checksums are right and whose numbers cannot be: refused, never counted with.
+
+use sennit_journal::{BLOCK_BYTES, Fault, disk::MemoryDisk};
+
+use crate::{
+    recovery::crc32c_of_header,
+    world::{World, slot_paths},
+};
+
+/// Opens a lane of one record whose segment header has `bytes` at `at` and the checksum to it.
+fn open_with(at: usize, bytes: &[u8]) -> Fault {
+    let disk = MemoryDisk::default();
+    World::open(&disk).unwrap().write(1, b"x").unwrap();
+    let path = &slot_paths(&disk)[0];
+    let mut slot = disk.bytes_of(path).unwrap();
+    slot[at..at + bytes.len()].copy_from_slice(bytes);
+    let checksum = crc32c_of_header(&slot);
+    slot[64..68].copy_from_slice(&checksum.to_le_bytes());
+    disk.put(path, slot);
+    match World::open(&disk) {
+        Ok(world) => panic!("opened with {} records", world.found.len()),
+        Err(fault) => fault,
+    }
+}
+
+#[test]
+fn a_segment_whose_position_cannot_be_counted_is_refused() {
+    for segment in [u64::MAX, u64::MAX / 16384, u64::MAX / 16384 - 1] {
+        let fault = open_with(16, &segment.to_le_bytes());
+        assert!(fault.to_string().contains("says what cannot be"), "{segment}: {fault}");
+    }
+}
+
+#[test]
+fn a_segment_that_follows_its_own_end_is_refused() {
+    let fault = open_with(48, &(BLOCK_BYTES as u64).to_le_bytes());
+    assert!(fault.to_string().contains("says what cannot be"), "{fault}");
+}
+
+#[test]
+fn a_replay_that_begins_behind_the_segment_or_within_a_block_is_refused() {
+    for replay_from in [BLOCK_BYTES as u64, 1, u64::MAX] {
+        let fault = open_with(56, &replay_from.to_le_bytes());
+        assert!(fault.to_string().contains("says what cannot be"), "{replay_from}: {fault}");
+    }
+}
+
+#[test]
+fn a_lane_whose_lives_are_used_up_is_refused() {
+    let fault = open_with(40, &u32::MAX.to_le_bytes());
+    assert!(fault.to_string().contains("as often as can be counted"), "{fault}");
+}
