@@ -2,7 +2,12 @@
 //! `cargo run --manifest-path fuzz/Cargo.toml --example seeds`, then commit fuzz/seeds.
 //! What it writes is small: one input for each shape, the rest is the fuzzer's work.
 
-use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use sennit_engine::{
@@ -10,6 +15,7 @@ use sennit_engine::{
     Origin, Outbox, PartitionCommand, Payloads, Place, Publish, Record, SessionId, Settle,
     Subscribe, Verdict,
 };
+use sennit_journal::{Fault, LaneConfig, Position, RecoveredEnd, disk::MemoryDisk, recover};
 use sennit_model::{
     Batch, BatchBuilder, Generation, GroupConfig, GroupId, Header, HeaderKind, Incarnation,
     Message, Offset, PartitionId, PartitionIndex, ProducerId, ProducerStamp, StartAt, Timestamp,
@@ -32,6 +38,7 @@ fn main() {
         write("snapshot", &format!("{index}"), snapshot);
     }
     wire();
+    lanes();
 }
 
 fn messages() -> Vec<Message> {
@@ -207,4 +214,57 @@ fn wire() {
         stream.extend_from_slice(&frame);
     }
     write("frame_reader", "all", &stream);
+}
+
+/// A lane's life in slots of 16 KiB: three segments in one life, then a segment of the next, with
+/// the first of them released and its slot used again. Each seed is the slots one after the other
+/// behind a byte that says whether checksums are mended.
+fn lanes() {
+    let disk = MemoryDisk::default();
+    let directory = PathBuf::from("lane-0");
+    let config = LaneConfig {
+        directory: directory.clone(),
+        lane: 0,
+        segment_bytes: 16 << 10,
+        incarnation: 42,
+    };
+    let keep = |name: &str, count: u32| {
+        let paths = (0..count).map(|number| directory.join(format!("slot-{number:05}.journal")));
+        let slots = paths.flat_map(|path| disk.bytes_of(&path).expect("the slot was made"));
+        let mut slots: Vec<u8> = slots.collect();
+        // The target fills the last slot up with zeros.
+        slots.truncate(slots.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
+        write("journal_recovery", name, &[&[0], &slots[..]].concat());
+        write("journal_recovery", &format!("{name}-mended"), &[&[1], &slots[..]].concat());
+    };
+    let open = || recover(&disk, config.clone(), |_, _, _| Ok::<(), Fault>(()));
+
+    let mut life = open().expect("a new lane");
+    append(&mut life, 1, 9, true);
+    keep("one-segment", 1);
+    append(&mut life, 2, 9000, true);
+    append(&mut life, 3, 9000, true);
+    keep("three-segments", 3);
+    life.builder.turn_segment();
+    life.builder.replay_from(Position(config.segment_bytes));
+    life.lane.release(0);
+    append(&mut life, 4, 100, false);
+    keep("slot-used-again", 3);
+    let mut next = open().expect("a whole lane");
+    append(&mut next, 5, 300, true);
+    keep("second-life", 4);
+}
+
+/// Commits two frames with a record each, the second of which says that the first is durable.
+fn append(life: &mut RecoveredEnd<MemoryDisk>, kind: u8, length: usize, makes_slot: bool) {
+    for length in [length, 8] {
+        life.builder.push(kind, &[&vec![kind; length]]).expect("it fits");
+        let frame = life.builder.seal().expect("a record was pushed");
+        if frame.first_of_segment && makes_slot {
+            let slot = life.slots.make().expect("memory has room");
+            life.lane.add_spare(slot);
+        }
+        let end = life.lane.append(&[frame]).expect("memory takes it");
+        life.builder.durable(end);
+    }
 }

@@ -1,0 +1,89 @@
+//! Any bytes as the slots of a lane: refused with a fault, or read the same way twice, in rising
+//! positions, and a lane that goes on: what is appended then is found behind what was there.
+//! The first byte says whether checksums are mended first, so that the fuzzer gets behind them.
+//! Knows where checksums lie, and else the journal's rim only.
+#![no_main]
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use crc_fast::{CrcAlgorithm, checksum};
+use libfuzzer_sys::fuzz_target;
+use sennit_journal::{Fault, LaneConfig, Position, RecoveredEnd, disk::MemoryDisk, recover};
+
+const SEGMENT_BYTES: usize = 16 << 10;
+const BLOCK_BYTES: usize = 4096;
+const FRAME_HEADER_BYTES: usize = 64;
+
+type Found = Vec<(u8, Position, Bytes)>;
+
+fn config() -> LaneConfig {
+    let directory = PathBuf::from("lane-0");
+    LaneConfig { directory, lane: 0, segment_bytes: SEGMENT_BYTES as u64, incarnation: 42 }
+}
+
+fn crc(bytes: &[u8]) -> [u8; 4] {
+    (checksum(CrcAlgorithm::Crc32Iscsi, bytes) as u32).to_le_bytes()
+}
+
+/// Makes the checksums of everything that looks like a header right.
+fn mend(slot: &mut [u8]) {
+    for at in (0..slot.len()).step_by(BLOCK_BYTES) {
+        let rest = &mut slot[at..];
+        if rest.starts_with(b"SENNITSG") {
+            let right = crc(&rest[..64]);
+            rest[64..68].copy_from_slice(&right);
+        } else if rest.starts_with(b"SNFR") {
+            let length = u32::from_le_bytes([rest[12], rest[13], rest[14], rest[15]]) as usize;
+            if let Some(body) = rest[FRAME_HEADER_BYTES..].get(..length) {
+                let right = crc(body);
+                rest[8..12].copy_from_slice(&right);
+            }
+            let right = crc(&rest[8..FRAME_HEADER_BYTES]);
+            rest[4..8].copy_from_slice(&right);
+        }
+    }
+}
+
+fn read(disk: &MemoryDisk) -> Result<(Found, RecoveredEnd<MemoryDisk>), Fault> {
+    let mut found = Found::new();
+    let end = recover(disk, config(), |kind, position, body| {
+        found.push((kind, position, body));
+        Ok::<(), Fault>(())
+    })?;
+    Ok((found, end))
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((&mends, slots)) = data.split_first() else { return };
+    let disk = MemoryDisk::default();
+    for (number, bytes) in slots.chunks(SEGMENT_BYTES).enumerate() {
+        let mut slot = bytes.to_vec();
+        slot.resize(SEGMENT_BYTES, 0);
+        if mends % 2 == 1 {
+            mend(&mut slot);
+        }
+        disk.put(&config().directory.join(format!("slot-{number:05}.journal")), slot);
+    }
+    let Ok((mut found, first)) = read(&disk) else { return };
+    assert!(found.is_sorted_by(|one, next| one.1 < next.1), "positions rise");
+    assert!(found.iter().all(|record| record.1 < first.end), "records lie before the end");
+
+    let (again, mut second) = read(&disk).expect("what was read once is read again");
+    assert_eq!(again, found);
+    assert_eq!((second.end, second.torn_bytes), (first.end, first.torn_bytes));
+
+    if second.builder.generation() == u32::MAX {
+        // Such a lane is in its last life.
+        return;
+    }
+    let body = Bytes::from_static(b"later");
+    let position = second.builder.push(7, &[&body]).expect("a short record fits");
+    let frame = second.builder.seal().expect("a record was pushed");
+    let slot = second.slots.make().expect("memory has room");
+    second.lane.add_spare(slot);
+    second.lane.append(&[frame]).expect("memory takes it");
+    found.push((7, position, body));
+    let (with_later, _) = read(&disk).expect("a lane that went on is read");
+    assert_eq!(with_later, found);
+});
