@@ -1,11 +1,14 @@
 //! One socket: a task that reads and a task that writes. They know bytes; frames are the
 //! session's.
 
-use std::{io, rc::Rc, time::Duration};
+use std::{cell::RefCell, io, rc::Rc, time::Duration};
 
 use bytes::BytesMut;
 use sennit_protocol::Reply;
-use tokio::net::TcpStream;
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout, timeout_at},
+};
 
 use crate::{
     core::CoreHandle,
@@ -16,6 +19,9 @@ use crate::{
 /// Bytes of a read at low load, and the most.
 const READ_BYTES: usize = 16 << 10;
 const READ_BYTES_MAX: usize = 512 << 10;
+
+/// Room of the scratch that stays between writes. Only a frame of more than that makes it larger.
+const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
 /// A connection that has not said Hello by then is closed.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
@@ -38,13 +44,14 @@ pub(crate) async fn serve(stream: std::net::TcpStream, core: CoreHandle) {
     let _ = stream.set_nodelay(true);
     let outbox = Rc::new(Outbox::new(sennit_model::limits::GREETING_BYTES_MAX));
     let id = core.with(|core| core.open_session(outbox.clone()));
-    let writer = tokio::task::spawn_local(write(stream.clone(), outbox.clone()));
+    let scratch = core.write_scratch.clone();
+    let writer = tokio::task::spawn_local(write(stream.clone(), outbox.clone(), scratch));
     let mut session = Session::new(id, core, outbox.clone());
     let left = read(&stream, &mut session, &outbox).await;
     session.end(left);
     outbox.close();
     let abort = writer.abort_handle();
-    if tokio::time::timeout(FAREWELL, writer).await.is_err() {
+    if timeout(FAREWELL, writer).await.is_err() {
         abort.abort();
     }
 }
@@ -53,6 +60,7 @@ pub(crate) async fn serve(stream: std::net::TcpStream, core: CoreHandle) {
 async fn read(stream: &TcpStream, session: &mut Session, outbox: &Outbox) -> bool {
     let mut input = BytesMut::new();
     let mut room = READ_BYTES;
+    let greeting_ends = Instant::now() + GREETING_TIMEOUT;
     loop {
         input.reserve(room);
         match stream.try_read_buf(&mut input) {
@@ -77,7 +85,12 @@ async fn read(stream: &TcpStream, session: &mut Session, outbox: &Outbox) -> boo
                     input = BytesMut::new();
                     room = READ_BYTES;
                 }
-                if !readable(stream, session, outbox).await {
+                let is_readable = if session.is_greeted() {
+                    readable(stream, outbox).await
+                } else {
+                    matches!(timeout_at(greeting_ends, stream.readable()).await, Ok(Ok(())))
+                };
+                if !is_readable {
                     return false;
                 }
             }
@@ -87,37 +100,57 @@ async fn read(stream: &TcpStream, session: &mut Session, outbox: &Outbox) -> boo
 }
 
 /// Waits for bytes; false if none came for too long.
-async fn readable(stream: &TcpStream, session: &Session, outbox: &Outbox) -> bool {
-    let patience = if session.is_greeted() { SILENCE } else { GREETING_TIMEOUT };
-    if let Ok(ready) = tokio::time::timeout(patience, stream.readable()).await {
+async fn readable(stream: &TcpStream, outbox: &Outbox) -> bool {
+    if let Ok(ready) = timeout(SILENCE, stream.readable()).await {
         return ready.is_ok();
     }
-    if !session.is_greeted() {
-        return false;
-    }
     outbox.reply(&Reply::Ping, 0);
-    matches!(tokio::time::timeout(SILENCE, stream.readable()).await, Ok(Ok(())))
+    matches!(timeout(SILENCE, stream.readable()).await, Ok(Ok(())))
 }
 
 /// Writes what comes into the outbox until it is closed and empty.
-async fn write(stream: Rc<TcpStream>, outbox: Rc<Outbox>) {
-    let mut bytes = Vec::new();
-    while outbox.next(&mut bytes).await {
-        let mut rest = &bytes[..];
-        while !rest.is_empty() {
-            match stream.try_write(rest) {
-                Ok(count) => rest = &rest[count..],
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if stream.writable().await.is_err() {
-                        return;
-                    }
-                }
-                Err(_) => return,
+async fn write(stream: Rc<TcpStream>, outbox: Rc<Outbox>, scratch: Rc<RefCell<Vec<u8>>>) {
+    while outbox.has_something().await {
+        outbox.set_writing(true);
+        // All writers of a core share one scratch, which stays hot; a connection keeps memory of
+        // its own only for what its socket does not take at once.
+        let rest = {
+            let mut bytes = scratch.borrow_mut();
+            bytes.clear();
+            outbox.fill(&mut bytes);
+            let Ok(taken) = write_now(&stream, &bytes) else { return };
+            let rest = bytes[taken..].to_vec();
+            if bytes.capacity() > SCRATCH_BYTES_MAX {
+                *bytes = Vec::new();
             }
+            rest
+        };
+        let mut rest = &rest[..];
+        while !rest.is_empty() {
+            if stream.writable().await.is_err() {
+                return;
+            }
+            let Ok(taken) = write_now(&stream, rest) else { return };
+            rest = &rest[taken..];
         }
-        bytes.clear();
-        if bytes.capacity() > READ_BYTES_MAX {
-            bytes = Vec::new();
+        outbox.set_writing(false);
+        if !outbox.is_empty() {
+            // Others have their turn: what waits here can be all of a session's credit.
+            tokio::task::yield_now().await;
         }
     }
+}
+
+/// Writes what the socket takes without waiting; returns how much that was.
+fn write_now(stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    let mut taken = 0;
+    while taken < bytes.len() {
+        match stream.try_write(&bytes[taken..]) {
+            Ok(count) => taken += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(taken)
 }

@@ -69,14 +69,11 @@ impl Control {
     /// Creates the dead-letter topics that shards have asked for.
     pub(crate) async fn create_dead_letter_topics(&self) {
         loop {
-            let needed =
-                self.core.look(|core| core.answers.dead_letter_topics_needed.last().copied());
+            let needed = self.core.with(|core| core.answers.dead_letter_topics_needed.pop());
             let Some(source) = needed else { return };
             if let Err(error) = self.create_dead_letter_topic(source).await {
                 tracing::error!(topic = source.0, error = error.message, "no dead-letter topic");
             }
-            self.core
-                .with(|core| core.answers.dead_letter_topics_needed.retain(|id| *id != source));
         }
     }
 

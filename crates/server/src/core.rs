@@ -23,6 +23,9 @@ use crate::{
 /// Bytes that make it worth to hand the lane a second batch while it writes the first.
 const SECOND_BATCH_BYTES: u64 = 512 << 10;
 
+/// The least time between two looks at what is due.
+const TIMER_STEP: Duration = Duration::from_millis(1);
+
 /// What all cores share: the ways to each other.
 #[derive(Debug)]
 pub(crate) struct Cores {
@@ -49,6 +52,7 @@ pub(crate) struct Core {
     effects: Vec<Vec<Effect>>,
     pub(crate) answers: Answers,
     fenced: bool,
+    storage_full: bool,
     draining: bool,
     scratch: Vec<Effect>,
 }
@@ -58,6 +62,8 @@ pub(crate) struct Core {
 pub(crate) struct CoreHandle {
     core: Rc<RefCell<Core>>,
     bell: Rc<Notify>,
+    /// Where the writers of this core's connections make their writes ready, one after the other.
+    pub(crate) write_scratch: Rc<RefCell<Vec<u8>>>,
     pub(crate) cores: Arc<Cores>,
     pub(crate) index: usize,
 }
@@ -90,10 +96,17 @@ impl CoreHandle {
             effects: (0..count).map(|_| Vec::new()).collect(),
             answers: Answers::default(),
             fenced: false,
+            storage_full: false,
             draining: false,
             scratch: Vec::new(),
         };
-        Self { core: Rc::new(RefCell::new(core)), bell: Rc::default(), cores, index }
+        Self {
+            core: Rc::new(RefCell::new(core)),
+            bell: Rc::default(),
+            write_scratch: Rc::default(),
+            cores,
+            index,
+        }
     }
 
     /// Does something with the core, and has it carry what comes of it once the connections that
@@ -112,14 +125,14 @@ impl CoreHandle {
     /// Carries what has gathered, whenever something has, and does what is due.
     pub(crate) async fn run(self) {
         loop {
+            // Looked at in every pass: a bell that never rests must not hold up what is due.
+            self.core.borrow_mut().advance();
             let wake = self.core.borrow_mut().carry();
             match wake {
                 None => self.bell.notified().await,
                 Some(due) => {
-                    let wait = due.since(now()).max(Duration::from_millis(1));
-                    if tokio::time::timeout(wait, self.bell.notified()).await.is_err() {
-                        self.core.borrow_mut().advance();
-                    }
+                    let wait = due.since(now()).max(TIMER_STEP);
+                    let _ = tokio::time::timeout(wait, self.bell.notified()).await;
                 }
             }
         }
@@ -173,6 +186,7 @@ impl Core {
 
     /// Does commands of other cores' sessions.
     pub(crate) fn handle_from_afar(&mut self, mut commands: Vec<Command>) {
+        self.cores.gauges[self.index].arrived(published_bytes(&commands));
         self.shard.handle(&mut commands, now());
         self.route();
     }
@@ -201,9 +215,14 @@ impl Core {
         self.fenced
     }
 
-    /// The broker stops: publishes are refused from now on.
+    /// The broker stops: publishes are refused and nothing more is delivered from now on.
     pub(crate) fn drain(&mut self) {
         self.draining = true;
+    }
+
+    /// The lane is to write no more, once it has written what it was given.
+    pub(crate) fn end_lane(&mut self) {
+        let _ = self.lane.send(LaneMessage::End);
     }
 
     /// Whether the broker stops.
@@ -217,12 +236,17 @@ impl Core {
     }
 
     pub(crate) fn set_storage_full(&mut self, full: bool) {
+        self.storage_full = full;
         self.shard.set_storage_full(full);
     }
 
+    /// Does what is due, if anything is.
     fn advance(&mut self) {
-        self.shard.advance(now());
-        self.route();
+        let now = now();
+        if self.shard.next_wake().is_some_and(|due| due <= now) {
+            self.shard.advance(now);
+            self.route();
+        }
     }
 
     /// Whether the lane has nothing left to write.
@@ -236,6 +260,7 @@ impl Core {
         for core in 0..self.commands.len() {
             if core != self.index && !self.commands[core].is_empty() {
                 let commands = std::mem::take(&mut self.commands[core]);
+                self.cores.gauges[core].sent(published_bytes(&commands));
                 let _ = self.cores.inboxes[core].send(inbox::Message::Commands(commands));
             }
             if !self.effects[core].is_empty() {
@@ -266,7 +291,9 @@ impl Core {
             let _ = self.fetches.send(fetch);
         }
         let ingest = self.shard.uncommitted_bytes();
-        self.cores.gauges[self.index].set(ingest);
+        // Once the disk is full publishes are read, to be refused: what waits for it to have room
+        // again must not keep the acks behind it from making some.
+        self.cores.gauges[self.index].set(if self.storage_full { 0 } else { ingest });
         self.publish_metrics(ingest);
         self.shard.next_wake()
     }
@@ -319,6 +346,7 @@ impl Core {
         let Some(outbox) = self.outboxes.get(&session) else { return };
         match effect {
             Effect::Confirmed(confirmed) => outbox.confirm(&confirmed),
+            Effect::Deliver(_) if self.draining => {}
             Effect::Deliver(delivery) => outbox.deliver(delivery),
             Effect::Settled(settled) => {
                 let stale = settled.stale.iter().map(|run| SettleRun {
@@ -342,4 +370,13 @@ impl Core {
             | Effect::DeadLetterTopicNeeded { .. } => {}
         }
     }
+}
+
+/// Bytes of the batches that `commands` publish.
+fn published_bytes(commands: &[Command]) -> u64 {
+    let bytes = |command: &Command| match command {
+        Command::Publish(publish) => publish.batch.bytes().len() as u64,
+        _ => 0,
+    };
+    commands.iter().map(bytes).sum()
 }

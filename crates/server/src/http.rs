@@ -20,6 +20,8 @@ const CONNECTIONS_MAX: usize = 256;
 /// What the port tells.
 #[derive(Debug)]
 pub(crate) struct Status {
+    /// Whether the journals are still read.
+    pub(crate) recovering: AtomicBool,
     /// Whether the broker is about to stop.
     pub(crate) draining: AtomicBool,
     /// Whether a journal has failed.
@@ -29,8 +31,22 @@ pub(crate) struct Status {
 }
 
 impl Status {
+    /// Of a broker that has just started.
+    pub(crate) fn recovering(registry: Registry) -> Self {
+        Self {
+            recovering: AtomicBool::new(true),
+            draining: AtomicBool::new(false),
+            fenced: AtomicBool::new(false),
+            registry,
+        }
+    }
+
     fn ready(&self) -> (StatusCode, String) {
-        let reasons = [(&self.draining, "draining"), (&self.fenced, "journal failed")];
+        let reasons = [
+            (&self.recovering, "recovering"),
+            (&self.draining, "draining"),
+            (&self.fenced, "journal failed"),
+        ];
         let reasons: Vec<&str> = reasons
             .into_iter()
             .filter_map(|(flag, reason)| flag.load(Relaxed).then_some(reason))

@@ -2,7 +2,7 @@
 
 use sennit_engine::{Command, Effect};
 use sennit_journal::{Fault, Position};
-use sennit_model::TopicId;
+use sennit_model::{PartitionId, TopicId};
 use sennit_protocol::{Reply, Request};
 use sennit_shard::Fetch;
 use tokio::sync::{mpsc, oneshot};
@@ -26,10 +26,13 @@ pub(crate) enum Message {
     StorageFull(bool),
     /// A read is done.
     Fetched(Fetch, Option<bytes::Bytes>),
-    /// Bring the shards in line with the catalogue; only the first core is asked.
-    Reconcile(oneshot::Sender<()>),
+    /// Bring the shards, recovered with these partitions, in line with the catalogue; only the
+    /// first core is asked.
+    Reconcile(Vec<(usize, PartitionId)>, oneshot::Sender<()>),
     /// The broker stops: say so to every session, finish what is under way, answer when done.
     Drain(oneshot::Sender<()>),
+    /// The end, after [`Message::Drain`] was answered.
+    End,
 }
 
 /// The answer to a request about names and settings.

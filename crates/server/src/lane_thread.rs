@@ -24,6 +24,8 @@ pub(crate) enum LaneMessage {
     Release(Vec<u64>),
     /// A slot was made.
     Spare(Slot),
+    /// Write no more.
+    End,
 }
 
 struct LaneThread {
@@ -37,7 +39,7 @@ struct LaneThread {
     metrics: Arc<CoreMetrics>,
 }
 
-/// Starts the thread. It ends when `messages` can bring no more.
+/// Starts the thread. It ends when it is told to, or the lane has failed.
 pub(crate) fn start(
     shard: u32,
     lane: Lane<RealDisk>,
@@ -81,6 +83,7 @@ impl LaneThread {
                     segments.into_iter().for_each(|segment| self.lane.release(segment));
                 }
                 LaneMessage::Spare(slot) => self.add_spare(slot),
+                LaneMessage::End => return,
             }
         }
     }
@@ -107,8 +110,8 @@ impl LaneThread {
                                 segments.into_iter().for_each(|segment| self.lane.release(segment));
                                 break;
                             }
+                            Ok(LaneMessage::End) | Err(_) => return Ok(None),
                             Ok(message) => held_up.push_back(message),
-                            Err(_) => return Ok(None),
                         }
                     }
                 }

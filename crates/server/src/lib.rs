@@ -7,10 +7,13 @@
 //! settings go through `control`, on the first core.
 
 mod answers;
+mod asked;
 mod config;
 mod connection;
 mod control;
 mod core;
+mod core_thread;
+mod drain;
 mod error;
 mod gauge;
 mod http;
@@ -22,6 +25,7 @@ mod outbox;
 mod placement;
 mod read_thread;
 mod refusal_reply;
+mod routes;
 mod serve;
 mod session;
 mod slot_thread;

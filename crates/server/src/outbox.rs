@@ -9,14 +9,15 @@ use std::{
 use sennit_engine::{Confirmed, Delivery};
 use sennit_model::{Messages, PartitionId, ProducerId};
 use sennit_protocol::{
-    ConfirmHead, ConfirmRun, DeliverHead, Durability, ErrorCode, Reply, SettleRun, Settled, control,
+    ConfirmHead, ConfirmRun, DeliverHead, Durability, ErrorCode, Reply, Run, SettleRun, Settled,
+    control,
 };
 use tokio::sync::Notify;
 
 /// Bytes that are made ready for one write.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// Bytes of replies that may wait before the reader pauses.
+/// Bytes of replies and confirms that may wait before the reader pauses.
 const REPLY_BYTES_HIGH: usize = 1 << 20;
 
 #[derive(Debug)]
@@ -30,8 +31,24 @@ enum Item {
 struct Confirms {
     partition: PartitionId,
     producer: ProducerId,
-    up_to_sequence: u64,
     runs: Vec<ConfirmRun>,
+}
+
+impl Confirms {
+    /// Adds a run, to the last one if it goes on where that ends; returns how many more there are.
+    fn push(&mut self, run: ConfirmRun) -> usize {
+        if let Some(last) = self.runs.last_mut()
+            && !(last.duplicate || run.duplicate)
+            && last.first_sequence + u64::from(last.count) == run.first_sequence
+            && last.first_offset.map(|first| first.plus(last.count.into())) == run.first_offset
+            && let Some(count) = last.count.checked_add(run.count)
+        {
+            last.count = count;
+            return 0;
+        }
+        self.runs.push(run);
+        1
+    }
 }
 
 #[derive(Debug, Default)]
@@ -52,10 +69,12 @@ struct Settling {
     missing: usize,
     applied: u64,
     stale: Vec<SettleRun>,
+    /// A partition has refused, and the client was told so; there is no other answer.
+    refused: bool,
 }
 
 /// What waits to be sent on one connection. Deliveries are bounded by the session's credit,
-/// confirms by what it publishes, replies by [`Outbox::has_room`], which the reader waits for.
+/// confirms and replies by [`Outbox::has_room`], which the reader waits for.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     waiting: RefCell<Waiting>,
@@ -63,6 +82,8 @@ pub(crate) struct Outbox {
     emptied: Notify,
     /// The largest frame body the client takes.
     frame_bytes_max: Cell<usize>,
+    /// Whether the writer holds bytes that the socket has not taken.
+    is_writing: Cell<bool>,
 }
 
 impl Outbox {
@@ -72,6 +93,7 @@ impl Outbox {
             filled: Notify::new(),
             emptied: Notify::new(),
             frame_bytes_max: Cell::new(frame_bytes_max),
+            is_writing: Cell::new(false),
         }
     }
 
@@ -93,7 +115,8 @@ impl Outbox {
 
     /// A settle will be answered by so many partitions; the answers go out as one.
     pub(crate) fn expect_settled(&self, request: u64, partitions: usize) {
-        let settling = Settling { missing: partitions, applied: 0, stale: Vec::new() };
+        let settling =
+            Settling { missing: partitions, applied: 0, stale: Vec::new(), refused: false };
         self.waiting.borrow_mut().settles.insert(request, settling);
     }
 
@@ -109,13 +132,15 @@ impl Outbox {
             let settled = Settled { applied, stale: stale.collect() };
             return self.reply(&Reply::Settled(settled), request);
         };
-        settling.missing -= 1;
         settling.applied += applied;
         settling.stale.extend(stale);
+        settling.missing -= 1;
         if settling.missing > 0 {
             return;
         }
-        let Some(Settling { applied, stale, .. }) = waiting.settles.remove(&request) else {
+        let Some(Settling { applied, stale, refused: false, .. }) =
+            waiting.settles.remove(&request)
+        else {
             return;
         };
         drop(waiting);
@@ -124,7 +149,18 @@ impl Outbox {
     }
 
     pub(crate) fn refused(&self, request: u64, error: control::Error) {
-        self.waiting.borrow_mut().settles.remove(&request);
+        let mut waiting = self.waiting.borrow_mut();
+        if let Some(settling) = waiting.settles.get_mut(&request) {
+            settling.missing -= 1;
+            let said = std::mem::replace(&mut settling.refused, true);
+            if settling.missing == 0 {
+                waiting.settles.remove(&request);
+            }
+            if said {
+                return;
+            }
+        }
+        drop(waiting);
         self.reply(&Reply::Error(error), request);
     }
 
@@ -146,26 +182,21 @@ impl Outbox {
     }
 
     pub(crate) fn confirm(&self, confirmed: &Confirmed) {
-        let mut waiting = self.waiting.borrow_mut();
         let Confirmed { partition, producer, first_sequence, count, first_offset, .. } = *confirmed;
-        let (duplicate, end) = (confirmed.duplicate, first_sequence + u64::from(count));
-        let run = ConfirmRun { first_sequence, first_offset, count, duplicate };
-        let found = waiting
-            .confirms
-            .iter_mut()
-            .find(|held| held.partition == partition && held.producer == producer);
-        match found {
-            Some(held) => {
-                held.up_to_sequence = held.up_to_sequence.max(end);
-                held.runs.push(run);
+        let run =
+            ConfirmRun { first_sequence, first_offset, count, duplicate: confirmed.duplicate };
+        let mut waiting = self.waiting.borrow_mut();
+        let Waiting { confirms, reply_bytes, .. } = &mut *waiting;
+        // The last one first: batches come in rows.
+        let is_same = |held: &Confirms| held.partition == partition && held.producer == producer;
+        let more = match confirms.iter_mut().rev().find(|held| is_same(held)) {
+            Some(held) => held.push(run),
+            None => {
+                confirms.push(Confirms { partition, producer, runs: vec![run] });
+                1
             }
-            None => waiting.confirms.push(Confirms {
-                partition,
-                producer,
-                up_to_sequence: end,
-                runs: vec![run],
-            }),
-        }
+        };
+        *reply_bytes += more * ConfirmRun::BYTES;
         self.filled.notify_one();
     }
 
@@ -183,10 +214,15 @@ impl Outbox {
         self.filled.notify_one();
     }
 
-    /// Whether nothing waits.
+    /// Whether nothing waits, and the socket has taken all that was written.
     pub(crate) fn is_empty(&self) -> bool {
         let waiting = self.waiting.borrow();
-        waiting.confirms.is_empty() && waiting.items.is_empty()
+        waiting.confirms.is_empty() && waiting.items.is_empty() && !self.is_writing.get()
+    }
+
+    /// Whether a subscription of this number was told that it has ended.
+    pub(crate) fn has_ended(&self, subscription: u32) -> bool {
+        self.waiting.borrow().ended.contains(&subscription)
     }
 
     /// Nothing more will come: the writer sends what is here and ends.
@@ -195,39 +231,56 @@ impl Outbox {
         self.filled.notify_one();
     }
 
-    /// Waits until there is something to send and encodes as much of it into `out` as makes a good
-    /// write. False once the outbox is closed and empty.
-    pub(crate) async fn next(&self, out: &mut Vec<u8>) -> bool {
+    /// Waits until there is something to send. False once the outbox is closed and empty.
+    pub(crate) async fn has_something(&self) -> bool {
         loop {
-            self.fill(out);
-            if !out.is_empty() {
+            let waiting = self.waiting.borrow();
+            if !(waiting.confirms.is_empty() && waiting.items.is_empty()) {
                 return true;
             }
-            if self.waiting.borrow().closed {
+            if waiting.closed {
                 return false;
             }
+            drop(waiting);
             self.filled.notified().await;
         }
     }
 
-    fn fill(&self, out: &mut Vec<u8>) {
+    /// The writer says whether it holds bytes that the socket has not taken.
+    pub(crate) fn set_writing(&self, is_writing: bool) {
+        self.is_writing.set(is_writing);
+    }
+
+    /// Encodes as much of what waits into `out` as makes a good write.
+    pub(crate) fn fill(&self, out: &mut Vec<u8>) {
         let mut waiting = self.waiting.borrow_mut();
-        for confirms in waiting.confirms.drain(..) {
-            let Confirms { partition, producer, up_to_sequence, runs } = confirms;
-            let durability = Durability::Durable;
-            let head = ConfirmHead { partition, producer, up_to_sequence, durability };
-            head.encode(runs.into_iter(), 0, out);
+        let runs_max = (self.frame_bytes_max.get().saturating_sub(ConfirmHead::BYTES)
+            / ConfirmRun::BYTES)
+            .max(1);
+        let Waiting { confirms, items, reply_bytes, .. } = &mut *waiting;
+        let reply_bytes_before = *reply_bytes;
+        for Confirms { partition, producer, runs } in confirms.drain(..) {
+            *reply_bytes -= runs.len() * ConfirmRun::BYTES;
+            for runs in runs.chunks(runs_max) {
+                let ends = runs.iter().map(|run| run.first_sequence + u64::from(run.count));
+                let up_to_sequence = ends.max().unwrap_or_default();
+                let durability = Durability::Durable;
+                let head = ConfirmHead { partition, producer, up_to_sequence, durability };
+                head.encode(runs.iter().copied(), 0, out);
+            }
         }
         while out.len() < WRITE_BYTES {
-            match waiting.items.pop_front() {
+            match items.pop_front() {
                 Some(Item::Reply(bytes)) => {
-                    waiting.reply_bytes -= bytes.len();
+                    *reply_bytes -= bytes.len();
                     out.extend_from_slice(&bytes);
-                    self.emptied.notify_one();
                 }
                 Some(Item::Delivery(delivery)) => self.encode(delivery, out),
-                None => return,
+                None => break,
             }
+        }
+        if *reply_bytes < reply_bytes_before {
+            self.emptied.notify_one();
         }
     }
 

@@ -13,7 +13,7 @@ pub(crate) fn start(
     mut reader: Reader<RealDisk>,
     fetches: mpsc::Receiver<Fetch>,
     core: inbox::Sender,
-) -> Result<(), ServeError> {
+) -> Result<thread::JoinHandle<()>, ServeError> {
     let run = move || {
         while let Ok(fetch) = fetches.recv() {
             let bytes = match reader.read(fetch.position, fetch.length) {
@@ -29,6 +29,5 @@ pub(crate) fn start(
     thread::Builder::new()
         .name(format!("read-{shard}"))
         .spawn(run)
-        .map(drop)
         .map_err(ServeError::system("start a read thread"))
 }

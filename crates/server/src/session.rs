@@ -1,67 +1,29 @@
 //! The speaker on a connection: frames in, commands out. What a frame asks for is admitted or
 //! refused here; what it means is for the engine.
 
-use std::{cell::RefCell, collections::HashMap, rc::Rc, time::Duration};
+use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use sennit_engine::{Command, Credit, DeliveryRun, Origin, SessionId, Verdict};
 use sennit_model::{
-    GroupId, PartitionId, PartitionIndex, TopicId,
+    PartitionId, PartitionIndex,
     limits::{SETTLE_RUNS_MAX, SUBSCRIPTIONS_PER_CONNECTION_MAX},
 };
 use sennit_protocol::{
     DecodeError, ErrorCode, FrameHeader, FrameReader, Preface, Publish, Reply, Request, SetCredit,
     Settle, control, negotiated_frame_bytes_max,
 };
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 
 use crate::{
+    asked::Asked,
     core::{CoreHandle, now},
-    inbox::{self, ControlReply},
     outbox::Outbox,
-    placement::shard_of,
+    routes::Routes,
 };
 
 /// Requests about names and settings that one session may have under way; further ones wait.
 const CONTROL_REQUESTS_MAX: usize = 32;
-
-/// A subscription of the session.
-#[derive(Clone, Copy, Debug)]
-struct Subscription {
-    topic: TopicId,
-    home: TopicId,
-    group: GroupId,
-    partitions: u32,
-}
-
-impl Subscription {
-    /// The window of each partition: the subscription's, shared out evenly.
-    fn share(&self, credit: Credit) -> Credit {
-        let partitions = self.partitions.max(1);
-        let messages = match credit.messages {
-            0 => 0,
-            messages => (messages / partitions).max(1),
-        };
-        Credit { messages, bytes: (credit.bytes / u64::from(partitions)).max(1) }
-    }
-
-    fn each_partition(&self, shards: usize) -> impl Iterator<Item = (usize, PartitionId)> {
-        let Self { topic, home, partitions, .. } = *self;
-        (0..partitions).map(move |index| {
-            let index = PartitionIndex(index);
-            (shard_of(home, index, shards), PartitionId { topic, index })
-        })
-    }
-}
-
-/// What the session has learnt of topics, and what it takes part in.
-#[derive(Debug, Default)]
-struct Routes {
-    /// Topics placed beside another: which.
-    homes: HashMap<TopicId, TopicId>,
-    subscriptions: HashMap<u32, Subscription>,
-    closed: bool,
-}
 
 /// Whether the connection goes on.
 #[derive(Debug, PartialEq, Eq)]
@@ -200,9 +162,7 @@ impl Session {
     }
 
     fn shard(&self, partition: PartitionId) -> usize {
-        let routes = self.routes.borrow();
-        let home = routes.homes.get(&partition.topic).copied().unwrap_or(partition.topic);
-        shard_of(home, partition.index, self.core.cores.inboxes.len())
+        self.routes.borrow().shard(partition, self.core.cores.inboxes.len())
     }
 
     fn publish(&mut self, publish: &Publish, request: u64) -> Flow {
@@ -262,7 +222,7 @@ impl Session {
                 attempt: run.attempt,
                 generation: run.generation,
             };
-            match parts.iter_mut().find(|(index, _)| *index == run.partition) {
+            match parts.iter_mut().rev().find(|(index, _)| *index == run.partition) {
                 Some((_, runs)) => runs.push(delivery),
                 None => parts.push((run.partition, vec![delivery])),
             }
@@ -361,7 +321,9 @@ impl Session {
     /// comes; frames behind it do not wait.
     async fn control(&mut self, request: Request, number: u64) {
         if let Request::Subscribe(body) = &request {
-            let routes = self.routes.borrow();
+            let mut routes = self.routes.borrow_mut();
+            // Numbers of subscriptions that have ended are free again.
+            routes.subscriptions.retain(|number, _| !self.outbox.has_ended(*number));
             let refused = if routes.subscriptions.contains_key(&body.subscription) {
                 let message = format!("subscription {} is in use", body.subscription);
                 Some((ErrorCode::SubscriptionExists, message))
@@ -413,98 +375,6 @@ impl Session {
             }
             core.handle();
             core.close_session(self.id);
-        });
-    }
-}
-
-/// A request about names and settings that waits for its answer.
-struct Asked {
-    session: SessionId,
-    number: u64,
-    core: CoreHandle,
-    outbox: Rc<Outbox>,
-    routes: Rc<RefCell<Routes>>,
-    controls: Rc<Semaphore>,
-}
-
-impl Asked {
-    async fn answer(self, request: Request) {
-        let subscribe = match &request {
-            Request::Subscribe(body) => Some(body.clone()),
-            _ => None,
-        };
-        let (sender, answer) = oneshot::channel();
-        let _ = self.core.cores.inboxes[0].send(inbox::Message::Control(request, sender));
-        let answer = answer.await;
-        self.controls.add_permits(1);
-        let Ok(ControlReply { reply, home }) = answer else {
-            let error = control::Error::new(ErrorCode::ShuttingDown, "the broker stops");
-            self.outbox.refused(self.number, error);
-            return;
-        };
-        match (&reply, subscribe) {
-            (Reply::TopicOpened(opened), _) => self.learn(TopicId(opened.topic_id), home),
-            (Reply::Subscribed(subscribed), Some(body)) => {
-                self.learn(TopicId(subscribed.topic_id), home);
-                return self.subscribed(&reply, subscribed, &body, home);
-            }
-            _ => {}
-        }
-        self.outbox.reply(&reply, self.number);
-    }
-
-    fn learn(&self, topic: TopicId, home: TopicId) {
-        if topic != home {
-            self.routes.borrow_mut().homes.insert(topic, home);
-        }
-    }
-
-    fn subscribed(
-        &self,
-        reply: &Reply,
-        subscribed: &control::Subscribed,
-        body: &control::Subscribe,
-        home: TopicId,
-    ) {
-        let subscription = Subscription {
-            topic: TopicId(subscribed.topic_id),
-            home,
-            group: GroupId(subscribed.group_id),
-            partitions: subscribed.partitions,
-        };
-        {
-            let mut routes = self.routes.borrow_mut();
-            if routes.closed {
-                return;
-            }
-            if routes.subscriptions.contains_key(&body.subscription) {
-                drop(routes);
-                let message = format!("subscription {} is in use", body.subscription);
-                let error = control::Error::new(ErrorCode::SubscriptionExists, message);
-                return self.outbox.refused(self.number, error);
-            }
-            routes.subscriptions.insert(body.subscription, subscription);
-        }
-        self.outbox.subscription_begins(body.subscription);
-        self.outbox.reply(reply, self.number);
-        let credit = Credit { messages: body.credit_messages, bytes: body.credit_bytes };
-        let credit = subscription.share(credit);
-        let shards = self.core.cores.inboxes.len();
-        let origin = Origin { session: self.session, request: self.number };
-        self.core.with(|core| {
-            for (shard, partition) in subscription.each_partition(shards) {
-                core.command(
-                    shard,
-                    Command::Subscribe(sennit_engine::Subscribe {
-                        origin,
-                        subscription: body.subscription,
-                        partition,
-                        group: subscription.group,
-                        credit,
-                    }),
-                );
-            }
-            core.handle();
         });
     }
 }

@@ -20,7 +20,7 @@ pub(crate) fn start(
     wishes: mpsc::Receiver<()>,
     lane: mpsc::Sender<LaneMessage>,
     core: inbox::Sender,
-) -> Result<(), ServeError> {
+) -> Result<thread::JoinHandle<()>, ServeError> {
     let run = move || {
         let mut owed = 0usize;
         let mut was_full = false;
@@ -62,6 +62,5 @@ pub(crate) fn start(
     thread::Builder::new()
         .name(format!("slots-{shard}"))
         .spawn(run)
-        .map(drop)
         .map_err(ServeError::system("start a slot thread"))
 }

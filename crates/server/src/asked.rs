@@ -1,0 +1,110 @@
+//! A session's request about names and settings while it waits for its answer, and what the session
+//! learns from it.
+
+use std::{cell::RefCell, rc::Rc};
+
+use sennit_engine::{Command, Credit, Origin, SessionId};
+use sennit_model::{GroupId, TopicId};
+use sennit_protocol::{ErrorCode, Reply, Request, control};
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::{
+    core::CoreHandle,
+    inbox::{self, ControlReply},
+    outbox::Outbox,
+    routes::{Routes, Subscription},
+};
+
+/// A request about names and settings that waits for its answer.
+pub(crate) struct Asked {
+    pub(crate) session: SessionId,
+    pub(crate) number: u64,
+    pub(crate) core: CoreHandle,
+    pub(crate) outbox: Rc<Outbox>,
+    pub(crate) routes: Rc<RefCell<Routes>>,
+    /// Gets a permit back with the answer.
+    pub(crate) controls: Rc<Semaphore>,
+}
+
+impl Asked {
+    /// Asks the first core, and tells the client what it says.
+    pub(crate) async fn answer(self, request: Request) {
+        let subscribe = match &request {
+            Request::Subscribe(body) => Some(body.clone()),
+            _ => None,
+        };
+        let (sender, answer) = oneshot::channel();
+        let _ = self.core.cores.inboxes[0].send(inbox::Message::Control(request, sender));
+        let answer = answer.await;
+        self.controls.add_permits(1);
+        let Ok(ControlReply { reply, home }) = answer else {
+            let error = control::Error::new(ErrorCode::ShuttingDown, "the broker stops");
+            self.outbox.refused(self.number, error);
+            return;
+        };
+        match (&reply, subscribe) {
+            (Reply::TopicOpened(opened), _) => self.learn(TopicId(opened.topic_id), home),
+            (Reply::Subscribed(subscribed), Some(body)) => {
+                self.learn(TopicId(subscribed.topic_id), home);
+                return self.subscribed(&reply, subscribed, &body, home);
+            }
+            _ => {}
+        }
+        self.outbox.reply(&reply, self.number);
+    }
+
+    fn learn(&self, topic: TopicId, home: TopicId) {
+        if topic != home {
+            self.routes.borrow_mut().homes.insert(topic, home);
+        }
+    }
+
+    fn subscribed(
+        &self,
+        reply: &Reply,
+        subscribed: &control::Subscribed,
+        body: &control::Subscribe,
+        home: TopicId,
+    ) {
+        let subscription = Subscription {
+            topic: TopicId(subscribed.topic_id),
+            home,
+            group: GroupId(subscribed.group_id),
+            partitions: subscribed.partitions,
+        };
+        {
+            let mut routes = self.routes.borrow_mut();
+            if routes.closed {
+                return;
+            }
+            if routes.subscriptions.contains_key(&body.subscription) {
+                drop(routes);
+                let message = format!("subscription {} is in use", body.subscription);
+                let error = control::Error::new(ErrorCode::SubscriptionExists, message);
+                return self.outbox.refused(self.number, error);
+            }
+            routes.subscriptions.insert(body.subscription, subscription);
+        }
+        self.outbox.subscription_begins(body.subscription);
+        self.outbox.reply(reply, self.number);
+        let credit = Credit { messages: body.credit_messages, bytes: body.credit_bytes };
+        let credit = subscription.share(credit);
+        let shards = self.core.cores.inboxes.len();
+        let origin = Origin { session: self.session, request: self.number };
+        self.core.with(|core| {
+            for (shard, partition) in subscription.each_partition(shards) {
+                core.command(
+                    shard,
+                    Command::Subscribe(sennit_engine::Subscribe {
+                        origin,
+                        subscription: body.subscription,
+                        partition,
+                        group: subscription.group,
+                        credit,
+                    }),
+                );
+            }
+            core.handle();
+        });
+    }
+}

@@ -1,0 +1,167 @@
+//! The thread of a core: it recovers its shard, starts what works for it, and takes what reaches
+//! it until the broker stops.
+
+use std::{
+    sync::{Arc, mpsc},
+    thread::{self, JoinHandle},
+};
+
+use sennit_journal::{Fault, LaneConfig, disk::RealDisk};
+use sennit_model::PartitionId;
+use sennit_shard::{Recovered, Settings};
+use tokio::{
+    sync::{mpsc as async_mpsc, oneshot},
+    task::{LocalSet, spawn_local},
+};
+
+use crate::{
+    config::Config,
+    connection,
+    control::Control,
+    core::{CoreHandle, Cores, now},
+    drain,
+    error::ServeError,
+    inbox::{self, Message},
+    lane_thread, read_thread, slot_thread,
+};
+
+/// Most messages that are taken before others have their turn.
+const MESSAGES_MAX: usize = 64;
+
+/// Partitions, each with the shard it was found on.
+pub(crate) type Owned = Vec<(usize, PartitionId)>;
+
+/// What a core's thread begins with.
+#[derive(Debug)]
+pub(crate) struct CoreThread {
+    pub(crate) index: usize,
+    pub(crate) lane: LaneConfig,
+    pub(crate) config: Config,
+    pub(crate) cores: Arc<Cores>,
+    pub(crate) receiver: inbox::Receiver,
+    /// Where to say what was recovered.
+    pub(crate) recovered: async_mpsc::UnboundedSender<Result<Owned, ServeError>>,
+    /// Where to say that the journal has failed.
+    pub(crate) failed: async_mpsc::UnboundedSender<(u32, Fault)>,
+    /// Dropped when the thread and those that work for it have ended.
+    pub(crate) ended: mpsc::Sender<()>,
+}
+
+impl CoreThread {
+    /// Starts the thread.
+    pub(crate) fn start(self) -> Result<(), ServeError> {
+        let name = format!("core-{}", self.index);
+        let thread = thread::Builder::new().name(name).spawn(move || {
+            let ended = self.ended.clone();
+            let recovered = self.recovered.clone();
+            if let Err(error) = self.run() {
+                let _ = recovered.send(Err(error));
+            }
+            drop(ended);
+        });
+        thread.map(drop).map_err(ServeError::system("start a core's thread"))
+    }
+
+    fn run(self) -> Result<(), ServeError> {
+        let Self { index, lane, config, cores, receiver, recovered, failed, .. } = self;
+        let shard = index as u32;
+        let disk = RealDisk::new(config.access);
+        let settings = Settings { cache_bytes: config.cache_bytes };
+        let parts = sennit_shard::recover(&disk, lane, settings, now())
+            .map_err(|error| ServeError::Recover { shard, error })?;
+        let Recovered { shard: state, lane, reader, slots, report } = parts;
+        tracing::info!(
+            shard,
+            generation = report.generation.0,
+            records = report.records,
+            bytes = report.bytes,
+            torn_bytes = report.torn_bytes,
+            "recovered"
+        );
+        let inbox = &cores.inboxes[index];
+        let (lane_sender, lane_messages) = mpsc::channel();
+        let (wishes, wished) = mpsc::channel();
+        let (fetch_sender, fetches) = mpsc::channel();
+        let metrics = cores.metrics[index].clone();
+        let workers: [JoinHandle<()>; 3] = [
+            slot_thread::start(shard, slots, wished, lane_sender.clone(), inbox.clone())?,
+            read_thread::start(shard, reader, fetches, inbox.clone())?,
+            lane_thread::start(shard, lane, lane_messages, inbox.clone(), wishes, metrics)?,
+        ];
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(ServeError::system("start a runtime"))?;
+        let owned = state.engine().partition_ids().map(|partition| (index, partition)).collect();
+        let core = CoreHandle::new(index, state, cores, lane_sender, fetch_sender);
+        let _ = recovered.send(Ok(owned));
+        drop(recovered);
+        let local = LocalSet::new();
+        local.block_on(&runtime, async move {
+            spawn_local(core.clone().run());
+            take_messages(core, receiver, failed).await;
+        });
+        // With the tasks goes the core, and with it what its workers wait for.
+        drop(local);
+        for worker in workers {
+            let _ = worker.join();
+        }
+        Ok(())
+    }
+}
+
+/// Takes what reaches the core until the broker stops.
+async fn take_messages(
+    core: CoreHandle,
+    mut receiver: inbox::Receiver,
+    failed: async_mpsc::UnboundedSender<(u32, Fault)>,
+) {
+    let control = Control::new(core.clone());
+    let mut messages = Vec::with_capacity(MESSAGES_MAX);
+    while receiver.recv_many(&mut messages, MESSAGES_MAX).await > 0 {
+        for message in messages.drain(..) {
+            match message {
+                Message::Connection(stream) => {
+                    spawn_local(connection::serve(stream, core.clone()));
+                }
+                Message::Commands(commands) => core.with(|core| core.handle_from_afar(commands)),
+                Message::Effects(effects) => core.with(|core| core.effects_from_afar(effects)),
+                Message::Committed(end) => core.with(|core| core.committed(end)),
+                Message::StorageFull(full) => core.with(|core| core.set_storage_full(full)),
+                Message::Fetched(fetch, bytes) => core.with(|core| core.fetched(fetch, bytes)),
+                Message::Control(request, answer) => {
+                    let control = control.clone();
+                    spawn_local(async move {
+                        let _ = answer.send(control.answer(request).await);
+                    });
+                }
+                Message::Reconcile(owned, done) => {
+                    spawn_local(reconcile(control.clone(), owned, done));
+                }
+                Message::Fenced(fault) => {
+                    tracing::error!(shard = core.index, %fault, "the journal failed");
+                    core.with(|core| core.fenced());
+                    let _ = failed.send((core.index as u32, fault));
+                }
+                Message::Drain(done) => {
+                    spawn_local(drain::one(core.clone(), done));
+                }
+                Message::End => {
+                    core.with(|core| core.end_lane());
+                    return;
+                }
+            }
+        }
+        if core.look(|core| !core.answers.dead_letter_topics_needed.is_empty()) {
+            let control = control.clone();
+            spawn_local(async move { control.create_dead_letter_topics().await });
+        }
+    }
+}
+
+async fn reconcile(control: Control, owned: Owned, done: oneshot::Sender<()>) {
+    if let Err(error) = control.reconcile(&owned).await {
+        tracing::error!(error = error.message, "shards lag the catalogue");
+    }
+    let _ = done.send(());
+}

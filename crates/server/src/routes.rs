@@ -1,0 +1,59 @@
+//! What a session has learnt of topics, and what it takes part in: enough to find the shard of each
+//! thing it names.
+
+use std::collections::HashMap;
+
+use sennit_engine::Credit;
+use sennit_model::{GroupId, PartitionId, PartitionIndex, TopicId};
+
+use crate::placement::shard_of;
+
+/// A subscription of the session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subscription {
+    pub(crate) topic: TopicId,
+    pub(crate) home: TopicId,
+    pub(crate) group: GroupId,
+    pub(crate) partitions: u32,
+}
+
+impl Subscription {
+    /// The window of each partition: the subscription's, shared out evenly.
+    pub(crate) fn share(&self, credit: Credit) -> Credit {
+        let partitions = self.partitions.max(1);
+        let messages = match credit.messages {
+            0 => 0,
+            messages => (messages / partitions).max(1),
+        };
+        Credit { messages, bytes: (credit.bytes / u64::from(partitions)).max(1) }
+    }
+
+    pub(crate) fn each_partition(
+        &self,
+        shards: usize,
+    ) -> impl Iterator<Item = (usize, PartitionId)> {
+        let Self { topic, home, partitions, .. } = *self;
+        (0..partitions).map(move |index| {
+            let index = PartitionIndex(index);
+            (shard_of(home, index, shards), PartitionId { topic, index })
+        })
+    }
+}
+
+/// What the session has learnt of topics, and what it takes part in.
+#[derive(Debug, Default)]
+pub(crate) struct Routes {
+    /// Topics placed beside another: which.
+    pub(crate) homes: HashMap<TopicId, TopicId>,
+    pub(crate) subscriptions: HashMap<u32, Subscription>,
+    /// Whether the session has ended: nothing begins any more.
+    pub(crate) closed: bool,
+}
+
+impl Routes {
+    /// The shard of a partition, of `shards`.
+    pub(crate) fn shard(&self, partition: PartitionId, shards: usize) -> usize {
+        let home = self.homes.get(&partition.topic).copied().unwrap_or(partition.topic);
+        shard_of(home, partition.index, shards)
+    }
+}
