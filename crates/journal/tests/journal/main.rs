@@ -8,6 +8,7 @@ mod faulty_disk;
 mod format_page;
 mod frames;
 mod golden;
+mod golden_used_again;
 mod impossible;
 mod lanes;
 mod model;

@@ -35,14 +35,18 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 fn plan() -> impl Strategy<Value = FaultPlan> {
-    (0..1000u32, 0..1000u32, prop_oneof![Just(0), 0..60u32], prop_oneof![Just(0), 0..60u32])
-        .prop_map(|(crash_keeps, crash_tears, sync_fails, write_fails)| FaultPlan {
+    let now_and_then = || prop_oneof![Just(0), 0..60u32];
+    let segments = prop_oneof![2 => Just(0), 1 => 2..9u64];
+    (0..1000u32, 0..1000u32, now_and_then(), now_and_then(), segments).prop_map(
+        |(crash_keeps, crash_tears, sync_fails, write_fails, segments)| FaultPlan {
             crash_keeps,
             crash_tears,
             sync_fails,
             write_fails,
+            capacity_bytes: segments * SEGMENT_BYTES,
             ..Default::default()
-        })
+        },
+    )
 }
 
 /// What must be on the disk, and what may be.
@@ -57,6 +61,12 @@ struct Twin {
 }
 
 impl Twin {
+    /// All that was pushed is durable, with the newest word on where a replay begins.
+    fn has_committed(&mut self) {
+        self.committed = self.log.len();
+        self.replay_from = self.replay_may_begin;
+    }
+
     fn opened(&mut self, world: &World<FaultyDisk>) {
         let from = world.replay_from;
         assert!(
@@ -108,12 +118,10 @@ fn run(seed: u64, plan: FaultPlan, steps: &[Step]) {
             Step::Commit => world.commit().map(drop),
             Step::Mark => world.mark(),
             Step::BeginReplay => world.commit().and_then(|_| {
-                twin.committed = twin.log.len();
+                twin.has_committed();
                 let next = world.lane.segments().max().map_or(0, |segment| segment + 1);
                 twin.replay_may_begin = Position(next * SEGMENT_BYTES);
-                world.begin_replay_here()?;
-                twin.replay_from = twin.replay_may_begin;
-                Ok(())
+                world.begin_replay_here()
             }),
             Step::Read(index) => {
                 read(&mut world, &twin, index);
@@ -132,9 +140,10 @@ fn run(seed: u64, plan: FaultPlan, steps: &[Step]) {
         };
         match (outcome, step) {
             (Ok(()), Step::Commit | Step::Mark | Step::BeginReplay) => {
-                twin.committed = twin.log.len();
+                twin.has_committed();
             }
-            (Ok(()), _) => {}
+            // On a full disk nothing is committed and nothing is lost.
+            (Ok(()) | Err(Fault::StorageFull { .. }), _) => {}
             (Err(Fault::Io { .. } | Fault::Fenced), _) => {
                 disk.kill();
                 world = open(&disk, plan);

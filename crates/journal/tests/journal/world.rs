@@ -93,8 +93,14 @@ impl<D: Disk> World<D> {
         let frames = self.take_sealed();
         let begins = frames.iter().filter(|frame| frame.first_of_segment).count();
         while self.lane.spare_count() < begins {
-            let slot = self.slots.make()?;
-            self.lane.add_spare(slot);
+            match self.slots.make() {
+                Ok(slot) => self.lane.add_spare(slot),
+                Err(fault) => {
+                    // Nothing was written: the same frames can be committed later.
+                    self.sealed = frames;
+                    return Err(fault);
+                }
+            }
         }
         let end = self.lane.append(&frames)?;
         self.builder.durable(end);
