@@ -1,0 +1,121 @@
+//! A broker process that tests start, kill and start again, and the commands they give it.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+};
+
+use serde::Deserialize;
+
+/// A broker on a data directory. Dropping it kills it.
+pub struct Broker {
+    child: Child,
+    data: PathBuf,
+    pub listen: String,
+    pub http: String,
+}
+
+#[derive(Deserialize)]
+struct Addresses {
+    listen: String,
+    http: String,
+}
+
+/// The binary, to be told more.
+pub fn sennit(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sennit"));
+    command.args(arguments).env_remove("SENNIT_SERVER").env("RUST_LOG", "warn");
+    command
+}
+
+fn serve(data: &Path, listen: &str, http: &str) -> Option<(Child, Addresses)> {
+    let mut child = sennit(&["serve", "--json", "--listen", listen, "--http", http])
+        .arg("--data")
+        .arg(data)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the binary starts");
+    let mut line = String::new();
+    let mut said = BufReader::new(child.stdout.take().expect("it was piped"));
+    said.read_line(&mut line).expect("standard output is read");
+    match serde_json::from_str(&line) {
+        Ok(addresses) => Some((child, addresses)),
+        Err(_) => {
+            child.wait().expect("it was started");
+            None
+        }
+    }
+}
+
+impl Broker {
+    /// Starts a broker on free ports.
+    pub fn start(data: &Path) -> Self {
+        let (child, Addresses { listen, http }) =
+            serve(data, "127.0.0.1:0", "127.0.0.1:0").expect("the broker starts");
+        Self { child, data: data.to_owned(), listen, http }
+    }
+
+    /// Kills it without warning and waits until the kernel has cleared it away.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it was killed");
+    }
+
+    /// Starts it again where it was.
+    pub fn start_again(&mut self) {
+        let (child, _) = serve(&self.data, &self.listen, &self.http).expect("it starts again");
+        self.child = child;
+    }
+
+    /// Asks it to end, and returns its exit code.
+    pub fn terminate(&mut self) -> Option<i32> {
+        let pid = self.child.id().to_string();
+        let asked = Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
+        assert!(asked.success());
+        self.child.wait().expect("it was started").code()
+    }
+
+    /// A command to this broker.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = sennit(arguments);
+        command.env("SENNIT_SERVER", &self.listen);
+        command
+    }
+
+    /// Runs a command to its end, with `input` on its standard input.
+    pub fn run(&self, arguments: &[&str], input: &[u8]) -> Output {
+        run(self.command(arguments), input)
+    }
+
+    /// As [`Self::run`]; it has to succeed. Returns its standard output.
+    pub fn ok(&self, arguments: &[&str], input: &[u8]) -> Vec<u8> {
+        let output = self.run(arguments, input);
+        let talk = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {talk}");
+        output.stdout
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a command to its end, with `input` on its standard input.
+pub fn run(mut command: Command, input: &[u8]) -> Output {
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the binary starts");
+    let mut stdin = child.stdin.take().expect("it was piped");
+    let input = input.to_owned();
+    let writer = std::thread::spawn(move || {
+        // A command that does not want it closes its end.
+        let _ = stdin.write_all(&input);
+    });
+    let output = child.wait_with_output().expect("it ends");
+    writer.join().expect("the writer does not panic");
+    output
+}

@@ -1,0 +1,185 @@
+//! What must hold however often the broker dies: judged from what producers and consumers were
+//! told, in the order in which they were told it. Knows no broker.
+
+use std::collections::{HashMap, HashSet};
+
+/// A message, by its producer and that producer's count.
+pub type Name = (u32, u64);
+
+/// Where a message lies: partition and offset.
+pub type Place = (u32, u64);
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// Confirmed, and never delivered though all was drained.
+    Missing(Name, Place),
+    /// One place, two messages.
+    PlaceReused(Place, Name, Name),
+    /// One message, two places.
+    Twice(Name, Place, Place),
+    /// Delivered after its ack was confirmed.
+    AckedDeliveredAgain(Name, Place),
+    /// A first attempt at an offset at or before one that this consumer had already been given.
+    DeliveredOutOfOrder(Place, u64),
+    /// A producer's messages lie in another order than it published them.
+    AppendedOutOfOrder(Place, Name),
+}
+
+/// Hears what happens and finds what must not.
+#[derive(Debug, Default)]
+pub struct Checker {
+    names: HashMap<Place, Name>,
+    places: HashMap<Name, Place>,
+    confirmed: HashSet<Name>,
+    delivered: HashSet<Place>,
+    acked: HashSet<Place>,
+    /// The last first attempt by consumer, partition and generation.
+    last: HashMap<(u32, u32, u32), u64>,
+    violations: Vec<Violation>,
+}
+
+impl Checker {
+    /// A producer was told that `name` lies at `place`.
+    pub fn confirmed(&mut self, name: Name, place: Place) {
+        self.lies(name, place);
+        self.confirmed.insert(name);
+    }
+
+    /// `consumer` was given `name` from `place`.
+    pub fn delivered(
+        &mut self,
+        consumer: u32,
+        name: Name,
+        place: Place,
+        attempt: u32,
+        generation: u32,
+    ) {
+        self.lies(name, place);
+        if self.acked.contains(&place) {
+            self.violations.push(Violation::AckedDeliveredAgain(name, place));
+        }
+        self.delivered.insert(place);
+        if attempt == 1 {
+            let (partition, offset) = place;
+            if let Some(last) = self.last.insert((consumer, partition, generation), offset)
+                && last >= offset
+            {
+                self.violations.push(Violation::DeliveredOutOfOrder(place, last));
+            }
+        }
+    }
+
+    /// A consumer was told that its ack of `place` is committed.
+    pub fn ack_confirmed(&mut self, place: Place) {
+        self.acked.insert(place);
+    }
+
+    fn lies(&mut self, name: Name, place: Place) {
+        let before = *self.names.entry(place).or_insert(name);
+        if before != name {
+            self.violations.push(Violation::PlaceReused(place, before, name));
+        }
+        let before = *self.places.entry(name).or_insert(place);
+        if before != place {
+            self.violations.push(Violation::Twice(name, before, place));
+        }
+    }
+
+    /// How many messages were confirmed, and how many acks.
+    pub fn counts(&self) -> (usize, usize) {
+        (self.confirmed.len(), self.acked.len())
+    }
+
+    /// Everything that was broken. To be asked once the group is empty.
+    pub fn verdict(mut self) -> Vec<Violation> {
+        for name in &self.confirmed {
+            let place = self.places[name];
+            if !self.delivered.contains(&place) {
+                self.violations.push(Violation::Missing(*name, place));
+            }
+        }
+        let mut places: Vec<_> = self.names.into_iter().collect();
+        places.sort_unstable();
+        let mut last: HashMap<(u32, u32), u64> = HashMap::new();
+        for (place, (producer, sequence)) in places {
+            let (partition, _) = place;
+            if let Some(before) = last.insert((producer, partition), sequence)
+                && before >= sequence
+            {
+                let broken = Violation::AppendedOutOfOrder(place, (producer, sequence));
+                self.violations.push(broken);
+            }
+        }
+        self.violations
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ten messages of one producer, confirmed, delivered and acked.
+    fn clean() -> Checker {
+        let mut checker = Checker::default();
+        for n in 0..10 {
+            checker.confirmed((1, n), (0, n));
+        }
+        for n in 0..10 {
+            checker.delivered(0, (1, n), (0, n), 1, 1);
+            checker.ack_confirmed((0, n));
+        }
+        checker
+    }
+
+    #[test]
+    fn a_clean_run_has_no_violations() {
+        assert_eq!(clean().verdict(), []);
+    }
+
+    #[test]
+    fn a_lost_message_is_found() {
+        let mut checker = clean();
+        checker.confirmed((1, 10), (0, 10));
+        assert_eq!(checker.verdict(), [Violation::Missing((1, 10), (0, 10))]);
+    }
+
+    #[test]
+    fn a_reused_offset_is_found() {
+        let mut checker = clean();
+        checker.confirmed((2, 0), (0, 9));
+        assert!(checker.verdict().contains(&Violation::PlaceReused((0, 9), (1, 9), (2, 0))));
+    }
+
+    #[test]
+    fn a_message_appended_twice_is_found() {
+        let mut checker = clean();
+        checker.delivered(0, (1, 9), (0, 10), 1, 1);
+        assert!(checker.verdict().contains(&Violation::Twice((1, 9), (0, 9), (0, 10))));
+    }
+
+    #[test]
+    fn a_delivery_after_its_confirmed_ack_is_found() {
+        let mut checker = clean();
+        checker.delivered(3, (1, 4), (0, 4), 2, 2);
+        assert_eq!(checker.verdict(), [Violation::AckedDeliveredAgain((1, 4), (0, 4))]);
+    }
+
+    #[test]
+    fn a_later_attempt_or_a_restart_may_go_back_and_a_first_attempt_may_not() {
+        for (attempt, generation, violations) in [(2, 1, 0), (1, 2, 0), (1, 1, 1)] {
+            let mut checker = Checker::default();
+            checker.delivered(0, (1, 5), (0, 5), 1, 1);
+            checker.delivered(0, (1, 4), (0, 4), attempt, generation);
+            assert_eq!(checker.verdict().len(), violations, "{attempt} {generation}");
+        }
+    }
+
+    #[test]
+    fn a_producers_messages_in_another_order_are_found() {
+        let mut checker = Checker::default();
+        checker.delivered(0, (1, 1), (0, 0), 1, 1);
+        checker.delivered(0, (1, 0), (0, 1), 1, 1);
+        assert_eq!(checker.verdict(), [Violation::AppendedOutOfOrder((0, 1), (1, 0))]);
+    }
+}

@@ -1,0 +1,131 @@
+//! Everything that can be wrong: it is said in a line, and the exit code says what kind it is.
+
+use std::{net::TcpListener, process::Output};
+
+use crate::broker::{Broker, run, sennit};
+
+/// Asserts that `output` ended with `code` and that its one message names each of `words`.
+fn refused(output: &Output, code: i32, words: &[&str]) {
+    let talk = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{talk}");
+    for word in words {
+        assert!(talk.contains(word), "{word:?} is missing: {talk}");
+    }
+}
+
+#[test]
+fn what_is_not_there_ends_with_3() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start(folder.path());
+    broker.ok(&["topic", "create", "known"], b"");
+    for command in [
+        &["publish", "nothing", "body"][..],
+        &["consume", "nothing"],
+        &["topic", "describe", "nothing"],
+        &["topic", "delete", "nothing"],
+        &["group", "list", "nothing"],
+    ] {
+        refused(&broker.run(command, b""), 3, &["nothing", "unknown-topic"]);
+    }
+    let absent = broker.run(&["consume", "known", "--group", "absent"], b"");
+    refused(&absent, 3, &["absent", "unknown-group"]);
+    let file = broker.run(&["publish", "known", "--file", "/nowhere/at/all"], b"");
+    refused(&file, 3, &["/nowhere/at/all"]);
+}
+
+#[test]
+fn what_is_there_and_different_ends_with_4() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start(folder.path());
+    broker.ok(&["topic", "create", "orders"], b"");
+    broker.ok(&["topic", "create", "orders"], b"");
+    let other = broker.run(&["topic", "create", "orders", "--partitions", "4"], b"");
+    refused(&other, 4, &["orders", "partitions"]);
+}
+
+#[test]
+fn a_wrong_command_line_ends_with_2_before_any_broker_is_asked() {
+    for command in [
+        &["topic", "create", "no spaces"][..],
+        &["topic", "create", "a", "--retain", "sometimes"],
+        &["topic", "create", "a", "--kind", "stream", "--retain", "until-settled"],
+        &["group", "create", "a", "b", "--lease", "soon"],
+        &["publish", "a", "body", "--file", "lines"],
+        &["frobnicate"],
+    ] {
+        let output = run(sennit(command), b"");
+        assert_eq!(output.status.code(), Some(2), "{command:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{command:?}");
+    }
+}
+
+#[test]
+fn a_broker_that_is_not_there_ends_with_6() {
+    // A port that was free a moment ago.
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let output = run(sennit(&["topic", "list", "--server", &address]), b"");
+    refused(&output, 6, &[&address]);
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let mut command = sennit(&["serve", "--http", "127.0.0.1:0", "--listen", &address]);
+    command.arg("--data").arg(folder.path().join("data"));
+    refused(&run(command, b""), 1, &[&address, "in use"]);
+}
+
+#[test]
+fn a_newer_data_directory_is_not_touched() {
+    let folder = tempfile::tempdir().unwrap();
+    Broker::start(folder.path()).kill();
+    let path = folder.path().join("FORMAT");
+    let newer = std::fs::read_to_string(&path).unwrap().replace("format = 1", "format = 99");
+    std::fs::write(&path, &newer).unwrap();
+    refused(&serve_on(folder.path()), 1, &["99", folder.path().to_str().unwrap()]);
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), newer);
+}
+
+#[test]
+fn a_file_in_place_of_the_data_directory_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data");
+    std::fs::write(&path, "a file").unwrap();
+    refused(&serve_on(&path), 1, &[path.to_str().unwrap()]);
+}
+
+#[test]
+fn a_data_directory_has_one_broker() {
+    let folder = tempfile::tempdir().unwrap();
+    let _broker = Broker::start(folder.path());
+    refused(&serve_on(folder.path()), 1, &[folder.path().to_str().unwrap()]);
+}
+
+fn serve_on(data: &std::path::Path) -> Output {
+    let mut command = sennit(&["serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+    command.arg("--data").arg(data);
+    run(command, b"")
+}
+
+#[test]
+fn an_address_for_strangers_is_refused_unless_it_is_meant() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = sennit(&["serve", "--listen", "0.0.0.0:0", "--http", "127.0.0.1:0"]);
+    command.arg("--data").arg(folder.path().join("data"));
+    refused(&run(command, b""), 2, &["0.0.0.0", "--insecure-no-auth"]);
+    assert!(!folder.path().join("data").exists());
+}
+
+#[test]
+fn a_line_too_long_is_named_and_those_before_it_are_confirmed() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start(folder.path());
+    broker.ok(&["topic", "create", "lines"], b"");
+    for length in [8 << 20, 9 << 20, 20 << 20] {
+        let input = [b"one\ntwo\n", &vec![b'x'; length][..], b"\nfour\n"].concat();
+        refused(&broker.run(&["publish", "lines"], &input), 7, &["line 3", "2 confirmed"]);
+        assert_eq!(broker.ok(&["consume", "lines"], b""), b"one\ntwo\n");
+    }
+}

@@ -1,0 +1,232 @@
+//! Producers and consumers at work while the broker is killed and started again, over and over.
+//! `SENNIT_TORTURE_CYCLES` or `SENNIT_TORTURE_SECONDS` make it long, `SENNIT_TORTURE_SEED` repeats
+//! its choices.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::{Duration, Instant},
+};
+
+use sennit_client::{
+    Client, Error, GroupConfig, GroupName, Message, Reconnect, StartAt, TopicConfig, TopicKind,
+    TopicName,
+};
+use tokio::task::LocalSet;
+
+use crate::{broker::Broker, checker::Checker};
+
+const PARTITIONS: u32 = 3;
+const PRODUCERS: u32 = 4;
+const CONSUMERS: u32 = 3;
+const CYCLES: u32 = 12;
+
+/// Producers wait for consumers beyond this, so that what is drained in the end is little.
+const BACKLOG_MAX: usize = 5000;
+
+/// Choices that a seed repeats (SplitMix64).
+struct Choices(u64);
+
+impl Choices {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % limit
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
+}
+
+/// What all tasks share.
+struct World {
+    address: String,
+    topic: TopicName,
+    group: GroupName,
+    checker: RefCell<Checker>,
+    publishing: Cell<bool>,
+    consuming: Cell<bool>,
+}
+
+impl World {
+    async fn client(&self) -> Client {
+        let delays = Reconnect { delay_max: Duration::from_millis(200), ..Reconnect::default() };
+        loop {
+            // The first connection is tried once only, and the broker may be down just now.
+            match Client::builder(&self.address).reconnect(delays).connect().await {
+                Ok(client) => return client,
+                Err(Error::Unreachable { .. }) => tokio::time::sleep(delays.delay_min).await,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+async fn produce(world: Rc<World>, producer: u32, mut choices: Choices) {
+    let client = world.client().await;
+    let publisher = client.publisher(&world.topic).open().await.unwrap();
+    let mut sequence = 0;
+    while world.publishing.get() {
+        let (confirmed, acked) = world.checker.borrow().counts();
+        if confirmed > acked + BACKLOG_MAX {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            continue;
+        }
+        let mut waiting = Vec::new();
+        for _ in 0..1 + choices.below(100) {
+            let payload =
+                format!("{producer} {sequence} {}", "x".repeat(choices.below(2000) as usize));
+            let mut message = Message::new(payload);
+            if choices.below(2) == 0 {
+                message.key = format!("key {}", choices.below(20)).into();
+            }
+            let pending = publisher.publish(message).await.unwrap();
+            waiting.push((sequence, pending));
+            sequence += 1;
+        }
+        for (sequence, pending) in waiting {
+            let confirm = pending.await.unwrap();
+            if let Some(offset) = confirm.offset {
+                let place = (confirm.partition.0, offset.0);
+                world.checker.borrow_mut().confirmed((producer, sequence), place);
+            }
+        }
+    }
+    client.close().await;
+}
+
+async fn consume(world: Rc<World>, consumer: u32, mut choices: Choices) {
+    let client = world.client().await;
+    let mut subscription =
+        client.consumer(&world.topic, &world.group).credit_messages(64).subscribe().await.unwrap();
+    while world.consuming.get() {
+        let next = tokio::time::timeout(Duration::from_millis(100), subscription.next_run());
+        let Ok(next) = next.await else { continue };
+        let run = next.expect("the subscription goes on").unwrap();
+        let mut places = Vec::new();
+        for (offset, message) in (run.first_offset().0..).zip(run.messages()) {
+            let text = std::str::from_utf8(message.payload()).unwrap();
+            let mut words = text.split(' ');
+            let mut word = || words.next().unwrap();
+            let name = (word().parse().unwrap(), word().parse().unwrap());
+            let place = (run.partition().0, offset);
+            let (attempt, generation) = (run.attempt(), run.generation().0);
+            world.checker.borrow_mut().delivered(consumer, name, place, attempt, generation);
+            places.push(place);
+        }
+        match choices.below(20) {
+            0 => run.retry(),
+            1 => run.retry_after(Duration::from_millis(choices.below(50))),
+            _ => {
+                let settled = run.ack_confirmed().await.unwrap();
+                // With a part of them stale, which ones applied is not said.
+                if settled.stale == 0 {
+                    places.iter().for_each(|&place| {
+                        world.checker.borrow_mut().ack_confirmed(place);
+                    });
+                }
+            }
+        }
+    }
+    subscription.close().await.unwrap();
+    client.close().await;
+}
+
+/// Kills and starts the broker until that is enough; returns how often.
+async fn kill(broker: &mut Broker, choices: &mut Choices) -> u32 {
+    let begun = Instant::now();
+    let seconds = number("SENNIT_TORTURE_SECONDS").map(Duration::from_secs);
+    let cycles = number("SENNIT_TORTURE_CYCLES").unwrap_or(match seconds {
+        Some(_) => u64::MAX,
+        None => CYCLES.into(),
+    });
+    let long = seconds.is_some() || cycles > u64::from(CYCLES);
+    let life_ms_max = if long { 3000 } else { 1000 };
+    let mut cycle = 0;
+    while u64::from(cycle) < cycles && seconds.is_none_or(|limit| begun.elapsed() < limit) {
+        let life_ms = 300 + choices.below(life_ms_max - 300);
+        tokio::time::sleep(Duration::from_millis(life_ms)).await;
+        broker.kill();
+        tokio::time::sleep(Duration::from_millis(choices.below(100))).await;
+        broker.start_again();
+        cycle += 1;
+    }
+    cycle
+}
+
+async fn torture(broker: &mut Broker, seed: u64) {
+    let world = Rc::new(World {
+        address: broker.listen.clone(),
+        topic: "torture".parse().unwrap(),
+        group: GroupName::default_group(),
+        checker: RefCell::default(),
+        publishing: Cell::new(true),
+        consuming: Cell::new(true),
+    });
+    let admin = world.client().await;
+    let queue = TopicConfig { partitions: PARTITIONS, ..TopicConfig::of_kind(TopicKind::Stream) };
+    admin.create_topic(&world.topic, queue).await.unwrap();
+    // Without an end of attempts nothing leaves for the dead-letter topic.
+    let group = GroupConfig { attempts_max: u32::MAX, ..GroupConfig::default() };
+    admin.create_group(&world.topic, &world.group, group, StartAt::Earliest).await.unwrap();
+
+    let choices = |number: u32| Choices(seed ^ (u64::from(number) << 32));
+    let producers: Vec<_> = (0..PRODUCERS)
+        .map(|producer| {
+            let task = produce(Rc::clone(&world), producer, choices(1 + producer));
+            tokio::task::spawn_local(task)
+        })
+        .collect();
+    let consumers: Vec<_> = (0..CONSUMERS)
+        .map(|consumer| {
+            let task = consume(Rc::clone(&world), consumer, choices(100 + consumer));
+            tokio::task::spawn_local(task)
+        })
+        .collect();
+
+    let cycles = kill(broker, &mut choices(0)).await;
+    world.publishing.set(false);
+    for producer in producers {
+        producer.await.unwrap();
+    }
+    let drained = Instant::now();
+    loop {
+        let group = admin.describe_group(&world.topic, &world.group).await.unwrap();
+        if group.ready + group.leased + group.delayed + group.dying == 0 {
+            break;
+        }
+        assert!(drained.elapsed() < Duration::from_secs(60), "never drained: {group:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    world.consuming.set(false);
+    for consumer in consumers {
+        consumer.await.unwrap();
+    }
+    admin.close().await;
+    let checker = world.checker.take();
+    let (confirmed, acked) = checker.counts();
+    eprintln!(
+        "torture: seed {seed}, {cycles} kills, {confirmed} confirmed, {acked} acks confirmed"
+    );
+    assert!(confirmed > 100 && acked > 100, "too little happened to say anything");
+    let violations = checker.verdict();
+    let shown = &violations[..violations.len().min(20)];
+    assert!(violations.is_empty(), "seed {seed}: {} violations: {shown:#?}", violations.len());
+}
+
+#[test]
+fn nothing_confirmed_is_lost_or_told_twice_however_often_the_broker_is_killed() {
+    let seed = number("SENNIT_TORTURE_SEED").unwrap_or_else(|| {
+        let now = std::time::SystemTime::now();
+        now.duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64
+    });
+    eprintln!("torture: seed {seed}");
+    let folder = tempfile::tempdir().unwrap();
+    let mut broker = Broker::start(folder.path());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, torture(&mut broker, seed));
+    assert_eq!(broker.terminate(), Some(0));
+}
