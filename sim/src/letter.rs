@@ -1,0 +1,53 @@
+//! The messages of the simulation: each carries a number of its own, so that whoever meets it
+//! again knows which it is. It knows no broker.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use sennit_model::{Batch, BatchBuilder, Message, MessageView};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::{random::Random, swarm::Swarm};
+
+/// A new batch of messages that carry the numbers from `first` on, short enough for two of them
+/// to fit a segment.
+pub fn batch(random: &mut Random, swarm: &Swarm, first: u64) -> Batch {
+    let room = (swarm.segment_bytes as usize - 8192) / 2;
+    let mut builder = BatchBuilder::new();
+    let count = random.between(1, swarm.batch_messages_max);
+    for number in first..first + count {
+        let length = random.below(swarm.payload_bytes_max + 1) as usize;
+        let mut payload = number.to_le_bytes().to_vec();
+        payload.resize(8 + length, number as u8);
+        let timed = |random: &mut Random, per_mille| {
+            let longest = [50, 5_000, 3_600_000][random.below(3) as usize];
+            let span = Duration::from_millis(random.below(longest));
+            random.chance(per_mille).then_some(span)
+        };
+        let message = Message {
+            key: Bytes::copy_from_slice(&number.to_le_bytes()[..random.below(9) as usize]),
+            payload: payload.into(),
+            delay: timed(random, swarm.timed.0),
+            time_to_live: timed(random, swarm.timed.1),
+            ..Message::default()
+        };
+        if !builder.is_empty() && builder.byte_count() + BatchBuilder::encoded_len(&message) > room
+        {
+            break;
+        }
+        builder.push(&message).expect("within all limits");
+    }
+    builder.take().expect("it holds a message")
+}
+
+/// The number a message carries; `None` if it is not of the simulation.
+#[must_use]
+pub fn number(message: &MessageView<'_>) -> Option<u64> {
+    message.payload().first_chunk().map(|bytes| u64::from_le_bytes(*bytes))
+}
+
+/// A hash of what a dead letter keeps of a message: key and payload.
+#[must_use]
+pub fn content_hash(message: &MessageView<'_>) -> u64 {
+    xxh3_64_with_seed(message.payload(), xxh3_64_with_seed(message.key(), 0))
+}

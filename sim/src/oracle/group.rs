@@ -1,0 +1,417 @@
+//! What the oracle knows of one group in one partition: who holds what, and what is done with. It
+//! keeps a state for each message, nothing cleverer.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use sennit_engine::{Delivery, DeliveryRun, GroupSetting, SessionId, Settle, Verdict};
+use sennit_model::{Generation, StartAt, Timestamp, limits};
+
+use super::Violation;
+
+/// How far a group is through with a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Done {
+    /// Not at all.
+    #[default]
+    No,
+    /// It was acked in this turn; 0 when that is durable for sure.
+    Acked(u64),
+    /// It was acked, and a crash came before that was durable.
+    Unknown,
+}
+
+/// One message in a group.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    pub(super) done: Done,
+    /// It was given to the dead letters in this turn; 0 when that is durable for sure.
+    pub(super) dying: Option<u64>,
+    /// The highest attempt of any generation: it may have been the last.
+    highest_attempt: u32,
+    /// The generation and attempt of the last delivery, and its number among all deliveries.
+    last: Option<(Generation, u32, u64)>,
+    /// Its holder left without trying, so the next attempt may have the same number.
+    untried: bool,
+    /// Not to be delivered before, as far as this generation knows.
+    not_before: Option<Timestamp>,
+}
+
+/// A message that somebody holds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub(super) session: SessionId,
+    pub(super) subscription: u32,
+    attempt: u32,
+    ends: Timestamp,
+    /// When it ends whatever is said, because its session was cut off.
+    cut_off: Timestamp,
+    /// Settlements that are on their way and may have ended it.
+    doubts: u32,
+}
+
+impl Held {
+    fn is_live(&self, now: Timestamp) -> bool {
+        self.doubts == 0 && self.ends.min(self.cut_off) > now
+    }
+}
+
+/// One group.
+#[derive(Clone, Debug)]
+pub(super) struct GroupModel {
+    pub(super) setting: GroupSetting,
+    attempts_max: u32,
+    attempts_least: u32,
+    /// It has to get everything from here on.
+    pub(super) floor: u64,
+    /// The turn in which it was made; 0 when that is durable for sure.
+    pub(super) made: u64,
+    pub(super) states: BTreeMap<u64, State>,
+    pub(super) held: BTreeMap<u64, Held>,
+    /// The highest offset whose first delivery came in its turn.
+    highest_first: Option<u64>,
+}
+
+/// A settlement that was asked for, with what must become of it.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) settle: Settle,
+    pub(super) turn: u64,
+    at: Timestamp,
+    /// How many deliveries there had been.
+    delivery: u64,
+    must_apply: Vec<(u64, u32)>,
+    must_be_stale: Vec<(u64, DeliveryRun)>,
+    doubted: Vec<(u64, u64)>,
+}
+
+/// What the group is told of a delivered message.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Given {
+    pub(super) offset: u64,
+    /// The number of this delivery among all.
+    pub(super) number: u64,
+    /// Whether its publisher delayed it.
+    pub(super) is_delayed: bool,
+    /// Whether what fails here stays here.
+    pub(super) stays: bool,
+}
+
+impl GroupModel {
+    pub(super) fn new(setting: GroupSetting, (start, end): (u64, u64), turn: u64) -> Self {
+        let floor = match setting.start {
+            StartAt::Earliest => start,
+            StartAt::Latest => end,
+            StartAt::Offset(offset) => offset.0.clamp(start, end),
+        };
+        Self {
+            setting,
+            attempts_max: 0,
+            attempts_least: u32::MAX,
+            floor,
+            made: turn,
+            states: BTreeMap::new(),
+            held: BTreeMap::new(),
+            highest_first: None,
+        }
+    }
+
+    pub(super) fn set(&mut self, setting: GroupSetting) {
+        self.setting = setting;
+        self.attempts_max = self.attempts_max.max(setting.config.attempts_max);
+        self.attempts_least = self.attempts_least.min(setting.config.attempts_max);
+    }
+
+    /// Whether the group may be through with a message that it was not seen to ack: it began
+    /// later, the message was acked or buried without word, or its attempts were used up.
+    pub(super) fn may_be_through(&self, offset: u64) -> bool {
+        offset < self.floor
+            || self.states.get(&offset).is_some_and(|state| {
+                state.done != Done::No
+                    || state.dying.is_some()
+                    || state.highest_attempt >= self.attempts_least
+            })
+    }
+
+    /// Messages a subscription holds for sure.
+    pub(super) fn held_by(&self, session: SessionId, subscription: u32, now: Timestamp) -> u64 {
+        let own = |held: &&Held| held.session == session && held.subscription == subscription;
+        self.held.values().filter(own).filter(|held| held.is_live(now)).count() as u64
+    }
+
+    /// A message is delivered.
+    pub(super) fn delivered(
+        &mut self,
+        delivery: &Delivery,
+        given: Given,
+        now: Timestamp,
+    ) -> Result<(), Violation> {
+        let Given { offset, number, is_delayed, stays } = given;
+        let state = self.states.entry(offset).or_default();
+        let wrong = |rule, what: String| {
+            let group = self.setting.id.0;
+            let place = format!("offset {offset} of {}, group {group}", delivery.partition);
+            Err(Violation::new(rule, format!("{place}: {what}")))
+        };
+        if let Done::Acked(turn) = state.done {
+            return wrong(
+                "I3 what is settled is not delivered again",
+                format!("it was acked in turn {turn}"),
+            );
+        }
+        if let Some(turn) = state.dying {
+            return wrong(
+                "I3 what is settled is not delivered again",
+                format!("it went to the dead letters in turn {turn}"),
+            );
+        }
+        if let Some(held) = self.held.get(&offset)
+            && held.is_live(now)
+        {
+            return wrong("I5 one lease at a time", format!("it is held: {held:?}, now {now:?}"));
+        }
+        if let Some((generation, attempt, _)) = state.last
+            && generation == delivery.generation
+        {
+            let least = if state.untried { attempt } else { attempt + 1 };
+            if delivery.attempt < least {
+                return wrong(
+                    "I5 attempts rise",
+                    format!("attempt {} after attempt {attempt}", delivery.attempt),
+                );
+            }
+        }
+        if delivery.attempt == 0 || (!stays && delivery.attempt > self.attempts_max) {
+            return wrong(
+                "I5 attempts rise to a limit",
+                format!("attempt {} of at most {}", delivery.attempt, self.attempts_max),
+            );
+        }
+        if let Some(due) = state.not_before
+            && now < due
+        {
+            return wrong(
+                "I7 what waits is not early",
+                format!("to be tried at {due:?}, delivered at {now:?}"),
+            );
+        }
+        if state.last.is_none() && !is_delayed {
+            if self.highest_first.is_some_and(|highest| highest > offset) {
+                return wrong(
+                    "I4 first deliveries keep the order",
+                    format!("offset {:?} was delivered before", self.highest_first),
+                );
+            }
+            self.highest_first = Some(offset);
+        }
+        state.done = Done::No;
+        state.untried = false;
+        state.not_before = None;
+        state.highest_attempt = state.highest_attempt.max(delivery.attempt);
+        state.last = Some((delivery.generation, delivery.attempt, number));
+        let held = Held {
+            session: delivery.session,
+            subscription: delivery.subscription,
+            attempt: delivery.attempt,
+            ends: now.plus(self.setting.config.lease),
+            cut_off: Timestamp(u64::MAX),
+            doubts: 0,
+        };
+        self.held.insert(offset, held);
+        Ok(())
+    }
+
+    /// A subscription or a session leaves: at once, or after `grace`.
+    pub(super) fn left(&mut self, of: impl Fn(&Held) -> bool, cut_off: Option<Timestamp>) {
+        let own: Vec<u64> =
+            self.held.iter().filter(|(_, held)| of(held)).map(|(&offset, _)| offset).collect();
+        for offset in own {
+            match cut_off {
+                Some(at) => {
+                    if let Some(held) = self.held.get_mut(&offset) {
+                        held.cut_off = at;
+                    }
+                }
+                None => {
+                    self.held.remove(&offset);
+                    self.states.entry(offset).or_default().untried = true;
+                }
+            }
+        }
+    }
+
+    /// A settlement is asked for. `clear` says whether the partition keeps everything until it is
+    /// settled, so that nothing else ends a lease.
+    pub(super) fn asked(
+        &mut self,
+        settle: &Settle,
+        generation: Generation,
+        (turn, now, delivery): (u64, Timestamp, u64),
+        (clear, end): (bool, u64),
+    ) -> Asked {
+        let mut asked = Asked {
+            settle: settle.clone(),
+            turn,
+            at: now,
+            delivery,
+            must_apply: Vec::new(),
+            must_be_stale: Vec::new(),
+            doubted: Vec::new(),
+        };
+        for run in &settle.runs {
+            for offset in run.first.0..run.first.0 + u64::from(run.count) {
+                if offset >= end {
+                    asked.must_be_stale.push((offset, *run));
+                    continue;
+                }
+                let state = self.states.entry(offset).or_default();
+                let Some(held) = self.held.get_mut(&offset) else { continue };
+                let is_sure = held.is_live(now) && state.done == Done::No && clear;
+                if held.attempt != run.attempt || run.generation != generation {
+                    if is_sure {
+                        asked.must_be_stale.push((offset, *run));
+                    }
+                    continue;
+                }
+                if is_sure {
+                    asked.must_apply.push((offset, run.attempt));
+                }
+                held.doubts += 1;
+                let number = state.last.map_or(0, |(_, _, number)| number);
+                asked.doubted.push((offset, number));
+            }
+        }
+        asked
+    }
+
+    /// A settlement is answered: `stale` are the runs it did not apply to.
+    pub(super) fn answered(
+        &mut self,
+        asked: &Asked,
+        stale: &[DeliveryRun],
+        stays: bool,
+    ) -> Result<u64, Violation> {
+        let is_stale = |offset: u64, run: &DeliveryRun| {
+            stale.iter().any(|part| {
+                part.attempt == run.attempt
+                    && part.generation == run.generation
+                    && part.first.0 <= offset
+                    && offset < part.first.0 + u64::from(part.count)
+            })
+        };
+        for (offset, attempt) in &asked.must_apply {
+            let is_named = |part: &&DeliveryRun| {
+                part.attempt == *attempt
+                    && part.first.0 <= *offset
+                    && *offset < part.first.0 + u64::from(part.count)
+            };
+            if let Some(part) = stale.iter().find(is_named) {
+                return Err(Violation::new(
+                    "I3 a settlement of what is held applies",
+                    format!("offset {offset} is held, and was called stale: {part:?}"),
+                ));
+            }
+        }
+        for (offset, run) in &asked.must_be_stale {
+            if !is_stale(*offset, run) {
+                return Err(Violation::new(
+                    "I5 a stale settlement does not apply",
+                    format!("offset {offset} is not held by {run:?}, and was not called stale"),
+                ));
+            }
+        }
+        for &(offset, number) in &asked.doubted {
+            let is_same = |state: &State| state.last.is_some_and(|last| last.2 == number);
+            if let Some(held) = self.held.get_mut(&offset)
+                && self.states.get(&offset).is_some_and(is_same)
+            {
+                held.doubts = held.doubts.saturating_sub(1);
+            }
+        }
+        for run in &asked.settle.runs {
+            for offset in run.first.0..run.first.0 + u64::from(run.count) {
+                if !is_stale(offset, run) {
+                    self.applied(asked, run, offset, stays)?;
+                }
+            }
+        }
+        Ok(asked.must_apply.len() as u64)
+    }
+
+    fn applied(
+        &mut self,
+        asked: &Asked,
+        run: &DeliveryRun,
+        offset: u64,
+        stays: bool,
+    ) -> Result<(), Violation> {
+        let state = self.states.entry(offset).or_default();
+        let delivered_since = state.last.is_some_and(|(_, _, number)| number > asked.delivery);
+        if asked.settle.verdict == Verdict::Ack {
+            if delivered_since {
+                return Err(Violation::new(
+                    "I3 what is settled is not delivered again",
+                    format!("offset {offset} was delivered after its ack, {run:?}"),
+                ));
+            }
+            if !matches!(state.done, Done::Acked(_)) {
+                state.done = Done::Acked(asked.turn);
+            }
+            state.dying = None;
+            self.held.remove(&offset);
+            return Ok(());
+        }
+        let was_held = asked.doubted.iter().any(|&(doubted, number)| {
+            doubted == offset && state.last.is_some_and(|last| last.2 == number)
+        });
+        if delivered_since || state.done != Done::No || !was_held {
+            return Ok(());
+        }
+        match &asked.settle.verdict {
+            Verdict::Ack | Verdict::Retry => drop(self.held.remove(&offset)),
+            Verdict::RetryAfter(delay) => {
+                state.not_before = Some(asked.at.plus(*delay));
+                self.held.remove(&offset);
+            }
+            Verdict::DeadLetter { .. } => {
+                if !stays {
+                    state.dying = Some(asked.turn);
+                }
+                self.held.remove(&offset);
+            }
+            Verdict::Extend(span) => {
+                let span: Duration = (*span).clamp(limits::LEASE_MIN, limits::LEASE_MAX);
+                if let Some(held) = self.held.get_mut(&offset) {
+                    held.ends = asked.at.plus(span);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A crash: leases are gone, and what was not durable may or may not have happened.
+    pub(super) fn crashed(&mut self, durable_turn: u64) {
+        self.held.clear();
+        for state in self.states.values_mut() {
+            match state.done {
+                Done::Acked(turn) if turn > durable_turn => state.done = Done::Unknown,
+                Done::Acked(_) => state.done = Done::Acked(0),
+                Done::No | Done::Unknown => {}
+            }
+            state.dying = state.dying.filter(|&turn| turn <= durable_turn).map(|_| 0);
+            state.not_before = None;
+            state.untried = false;
+        }
+    }
+
+    /// A settlement was asked for and a crash came before the answer.
+    pub(super) fn never_answered(&mut self, asked: &Asked) {
+        for run in &asked.settle.runs {
+            for offset in run.first.0..run.first.0 + u64::from(run.count) {
+                let state = self.states.entry(offset).or_default();
+                if asked.settle.verdict == Verdict::Ack && state.done == Done::No {
+                    state.done = Done::Unknown;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,540 @@
+//! The judge: an independent account of what the broker has promised, told every command and every
+//! effect. It is written from the promises (DESIGN section 10), and uses nothing of the engine but
+//! the words in which commands and effects are spoken.
+//!
+//! Every call of the shard is a *turn*. What was decided in a turn is durable once the lane has
+//! committed the frames that were taken after it.
+
+mod group;
+mod owed;
+mod partition;
+mod restart;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use sennit_engine::{
+    Command, Confirmed, DeadLetters, Delivery, DeliveryRun, Effect, HEADER_SOURCE_GROUP,
+    HEADER_SOURCE_OFFSET, HEADER_SOURCE_PARTITION, HEADER_SOURCE_TOPIC, PartitionCommand, Publish,
+    Refusal, SessionId, Settled, Subscribe,
+};
+use sennit_model::{
+    Generation, GroupId, MessageView, Messages, Offset, PartitionId, PartitionIndex, Timestamp,
+    TopicId,
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::letter;
+use group::{Asked, Given};
+use partition::{Admitted, Existence, Letter, PartitionModel};
+
+/// A promise that was broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which promise.
+    pub rule: &'static str,
+    /// What was expected, and what came.
+    pub detail: String,
+}
+
+impl Violation {
+    /// `rule` was broken as `detail` says.
+    pub fn new(rule: &'static str, detail: impl Into<String>) -> Self {
+        Self { rule, detail: detail.into() }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.rule, self.detail)
+    }
+}
+
+/// A publish on its way.
+#[derive(Clone, Debug)]
+struct Sent {
+    publish: Publish,
+    admitted: Admitted,
+    turn: u64,
+}
+
+/// A subscription as its consumer knows it.
+#[derive(Clone, Copy, Debug)]
+struct Subscription {
+    partition: PartitionId,
+    group: GroupId,
+    messages: u64,
+}
+
+/// See the file's page.
+#[derive(Debug, Default)]
+pub struct Oracle {
+    partitions: BTreeMap<PartitionId, PartitionModel>,
+    subscriptions: BTreeMap<(SessionId, u32), Subscription>,
+    sent: BTreeMap<u64, Sent>,
+    asked: BTreeMap<u64, Asked>,
+    /// Opens and drops on their way: of which partition, in which turn.
+    changes: BTreeMap<u64, (PartitionId, u64)>,
+    letters: BTreeMap<(PartitionId, GroupId, u64), (PartitionId, u64)>,
+    turn: u64,
+    durable_turn: u64,
+    batches: u64,
+    deliveries: u64,
+    generation: Generation,
+    is_fenced: bool,
+    is_full: bool,
+}
+
+impl Oracle {
+    /// The turn that was last, to be given to [`Oracle::committed`] for frames taken now.
+    #[must_use]
+    pub fn turn(&self) -> u64 {
+        self.turn
+    }
+
+    /// The frames that were taken after `turn` are on the platter.
+    pub fn committed(&mut self, turn: u64) {
+        self.durable_turn = turn;
+    }
+
+    /// The shard was told that its lane has failed.
+    pub fn fenced(&mut self) {
+        self.is_fenced = true;
+    }
+
+    /// The shard was told whether the disk is full.
+    pub fn storage_full(&mut self, full: bool) {
+        self.is_full = full;
+    }
+
+    /// One call of the shard: the commands it was given, and the effects that came of it.
+    ///
+    /// # Errors
+    /// The promise that was broken.
+    pub fn turned(
+        &mut self,
+        commands: &[Command],
+        effects: &[Effect],
+        now: Timestamp,
+    ) -> Result<(), Violation> {
+        self.turn += 1;
+        let mut refused: BTreeMap<u64, &Refusal> = BTreeMap::new();
+        let mut stale: BTreeMap<u64, &[DeliveryRun]> = BTreeMap::new();
+        for effect in effects {
+            match effect {
+                Effect::Refused { origin, refusal } => {
+                    drop(refused.insert(origin.request, refusal))
+                }
+                Effect::Settled(settled) => {
+                    stale.insert(settled.origin.request, &settled.stale);
+                }
+                _ => {}
+            }
+        }
+        for command in commands {
+            self.command(command, &mut refused, &stale, now)?;
+        }
+        for (request, refusal) in refused {
+            self.late_refusal(request, refusal)?;
+        }
+        effects.iter().try_for_each(|effect| self.effect(effect, now))
+    }
+
+    /// What was on its way is refused because the lane has failed.
+    fn late_refusal(&mut self, request: u64, refusal: &Refusal) -> Result<(), Violation> {
+        let is_known = self.sent.contains_key(&request)
+            || self.asked.contains_key(&request)
+            || self.changes.contains_key(&request);
+        if *refusal == Refusal::OutcomeUnknown && self.is_fenced && is_known {
+            return Ok(());
+        }
+        Err(Violation::new("a refusal answers a command", format!("{refusal} of {request}")))
+    }
+
+    fn command(
+        &mut self,
+        command: &Command,
+        refused: &mut BTreeMap<u64, &Refusal>,
+        stale: &BTreeMap<u64, &[DeliveryRun]>,
+        now: Timestamp,
+    ) -> Result<(), Violation> {
+        let expected = self.expected_refusal(command);
+        if let Some(origin) = origin_of(command) {
+            let found = refused.remove(&origin);
+            if expected.as_ref() != found {
+                return Err(Violation::new(
+                    "a command is refused for its reason alone",
+                    format!("expected {expected:?}, came {found:?}, of {command:?}"),
+                ));
+            }
+        }
+        if expected.is_some() || self.is_fenced {
+            return Ok(());
+        }
+        match command {
+            Command::Publish(publish) => self.publish(publish, now),
+            Command::Settle(settle) => {
+                let Some(partition) = self.partitions.get_mut(&settle.partition) else {
+                    return Ok(());
+                };
+                let clear = partition.least_age.is_none() && partition.least_bytes.is_none();
+                let limits = (clear, partition.limit());
+                let stays = partition.dead_letters == DeadLetters::Stay;
+                let Some(group) = partition.groups.get_mut(&settle.group) else { return Ok(()) };
+                let when = (self.turn, now, self.deliveries);
+                let asked = group.asked(settle, self.generation, when, limits);
+                if settle.confirm {
+                    self.asked.insert(settle.origin.request, asked);
+                } else {
+                    let stale = stale.get(&settle.origin.request).copied().unwrap_or_default();
+                    group.answered(&asked, stale, stays)?;
+                }
+            }
+            Command::Subscribe(subscribe) => {
+                let Subscribe { origin, subscription, partition, group, credit } = *subscribe;
+                let messages = u64::from(credit.messages);
+                let key = (origin.session, subscription);
+                self.subscriptions.insert(key, Subscription { partition, group, messages });
+            }
+            Command::SetCredit { session, subscription, credit, .. } => {
+                if let Some(held) = self.subscriptions.get_mut(&(*session, *subscription)) {
+                    held.messages = u64::from(credit.messages);
+                }
+            }
+            Command::Unsubscribe { session, subscription, partition, group } => {
+                self.subscriptions.remove(&(*session, *subscription));
+                self.left(Some((*partition, *group)), (*session, Some(*subscription)), None);
+            }
+            Command::EndSession { session, grace } => {
+                self.subscriptions.retain(|(held, _), _| held != session);
+                let cut_off = (!grace.is_zero()).then(|| now.plus(*grace));
+                self.left(None, (*session, None), cut_off);
+            }
+            Command::Partition(origin, id, change) => self.change(origin.request, *id, change),
+            Command::Catalogue(..) => {}
+        }
+        Ok(())
+    }
+
+    fn expected_refusal(&self, command: &Command) -> Option<Refusal> {
+        let unknown_topic = |id: &PartitionId| match self.partitions.get(id) {
+            Some(partition) if partition.is_open() => Ok(partition),
+            _ => Err(Refusal::UnknownTopic),
+        };
+        let in_group = |id: &PartitionId, group: &GroupId| match unknown_topic(id) {
+            Ok(partition) if partition.groups.contains_key(group) => None,
+            Ok(_) => Some(Refusal::UnknownGroup),
+            Err(refusal) => Some(refusal),
+        };
+        if self.is_fenced {
+            return origin_of(command).map(|_| Refusal::OutcomeUnknown);
+        }
+        match command {
+            Command::Publish(_) if self.is_full => Some(Refusal::StorageFull),
+            Command::Publish(publish) => match unknown_topic(&publish.partition) {
+                Ok(partition) => partition.admit(publish.producer, publish.batch.count()).err(),
+                Err(refusal) => Some(refusal),
+            },
+            Command::Settle(settle) => in_group(&settle.partition, &settle.group),
+            Command::Subscribe(subscribe) => in_group(&subscribe.partition, &subscribe.group),
+            Command::Partition(_, _, PartitionCommand::Open { .. }) => None,
+            Command::Partition(_, id, _) => unknown_topic(id).err(),
+            _ => None,
+        }
+    }
+
+    fn publish(&mut self, publish: &Publish, now: Timestamp) {
+        let Some(partition) = self.partitions.get_mut(&publish.partition) else { return };
+        let Ok(admitted) = partition.admit(publish.producer, publish.batch.count()) else { return };
+        if matches!(admitted, Admitted::New(_)) {
+            self.batches += 1;
+            let when = (self.batches, self.turn);
+            partition.append(&publish.batch, publish.producer, now, when);
+        }
+        let sent = Sent { publish: publish.clone(), admitted, turn: self.turn };
+        self.sent.insert(publish.origin.request, sent);
+    }
+
+    fn change(&mut self, request: u64, id: PartitionId, change: &PartitionCommand) {
+        let turn = self.turn;
+        match change {
+            PartitionCommand::Open { config, groups, dead_letters } => {
+                let fresh = || PartitionModel::new(*config, turn);
+                let partition = self.partitions.entry(id).or_insert_with(fresh);
+                if !partition.is_open() {
+                    *partition = fresh();
+                }
+                partition.open(*config, groups, *dead_letters, turn);
+                self.changes.insert(request, (id, turn));
+                let kept = |held: &Subscription| {
+                    held.partition != id || groups.iter().any(|group| group.id == held.group)
+                };
+                self.subscriptions.retain(|_, held| kept(held));
+            }
+            PartitionCommand::Drop => {
+                if let Some(partition) = self.partitions.get_mut(&id) {
+                    partition.existence = Existence::Dropped(turn);
+                }
+                self.changes.insert(request, (id, turn));
+                self.subscriptions.retain(|_, held| held.partition != id);
+            }
+            PartitionCommand::Describe => {}
+        }
+    }
+
+    fn left(
+        &mut self,
+        place: Option<(PartitionId, GroupId)>,
+        (session, subscription): (SessionId, Option<u32>),
+        cut_off: Option<Timestamp>,
+    ) {
+        for (id, partition) in &mut self.partitions {
+            for (group, model) in &mut partition.groups {
+                if place.is_none_or(|place| place == (*id, *group)) {
+                    let of = |held: &group::Held| {
+                        held.session == session
+                            && subscription.is_none_or(|number| held.subscription == number)
+                    };
+                    model.left(of, cut_off);
+                }
+            }
+        }
+    }
+
+    fn effect(&mut self, effect: &Effect, now: Timestamp) -> Result<(), Violation> {
+        match effect {
+            Effect::Confirmed(confirmed) => self.confirmed(confirmed),
+            Effect::Settled(settled) => self.settled(settled),
+            Effect::Deliver(delivery) => self.delivered(delivery, now),
+            Effect::Done { origin, .. } => self.done(origin.request),
+            Effect::Described { .. }
+            | Effect::Subscribed { .. }
+            | Effect::SubscriptionEnded { .. }
+            | Effect::Refused { .. }
+            | Effect::DeadLetterTopicNeeded { .. } => Ok(()),
+        }
+    }
+
+    fn must_be_durable(&self, turn: u64, what: &dyn fmt::Debug) -> Result<(), Violation> {
+        if turn <= self.durable_turn {
+            return Ok(());
+        }
+        let durable = self.durable_turn;
+        Err(Violation::new(
+            "I6 nothing is said before its commit",
+            format!("{what:?} stands on turn {turn}, durable is turn {durable}"),
+        ))
+    }
+
+    fn done(&mut self, request: u64) -> Result<(), Violation> {
+        match self.changes.remove(&request) {
+            Some((id, turn)) => self.must_be_durable(turn, &id),
+            None => Err(Violation::new("an answer has a question", format!("done {request}"))),
+        }
+    }
+
+    fn confirmed(&mut self, confirmed: &Confirmed) -> Result<(), Violation> {
+        let Some(sent) = self.sent.remove(&confirmed.origin.request) else {
+            return Err(Violation::new("I2 never sent is absent", format!("{confirmed:?}")));
+        };
+        let (offset, duplicate) = match sent.admitted {
+            Admitted::New(offset) => (offset, false),
+            Admitted::Duplicate(offset) => (offset, true),
+        };
+        // A duplicate may be so old that its offset is forgotten.
+        let is_at = match confirmed.first_offset {
+            Some(found) => found == Offset(offset),
+            None => duplicate,
+        };
+        let stamp = sent.publish.producer;
+        let fits = is_at
+            && confirmed.duplicate == duplicate
+            && confirmed.count == sent.publish.batch.count()
+            && (confirmed.producer, confirmed.first_sequence) == (stamp.id, stamp.first_sequence);
+        if !fits {
+            return Err(Violation::new(
+                "I1 confirmed is present once, at its offset",
+                format!("expected offset {offset}, duplicate {duplicate}; came {confirmed:?}"),
+            ));
+        }
+        self.must_be_durable(sent.turn, confirmed)
+    }
+
+    fn settled(&mut self, settled: &Settled) -> Result<(), Violation> {
+        // Without a confirm it was dealt with when it was asked for.
+        let Some(asked) = self.asked.remove(&settled.origin.request) else { return Ok(()) };
+        let Some(partition) = self.partitions.get_mut(&settled.partition) else { return Ok(()) };
+        let stays = partition.dead_letters == DeadLetters::Stay;
+        let Some(group) = partition.groups.get_mut(&asked.settle.group) else { return Ok(()) };
+        let least = group.answered(&asked, &settled.stale, stays)?;
+        let stale: u64 = settled.stale.iter().map(|run| u64::from(run.count)).sum();
+        let all: u64 = asked.settle.runs.iter().map(|run| u64::from(run.count)).sum();
+        if settled.applied < least || settled.applied + stale > all {
+            return Err(Violation::new(
+                "I3 a settlement of what is held applies",
+                format!("{settled:?} of {all} messages, {least} of them held"),
+            ));
+        }
+        self.must_be_durable(asked.turn, settled)
+    }
+
+    fn delivered(&mut self, delivery: &Delivery, now: Timestamp) -> Result<(), Violation> {
+        let key = (delivery.session, delivery.subscription);
+        let nobody = || Violation::new("a delivery has a taker", format!("{delivery:?}"));
+        let subscription = *self.subscriptions.get(&key).ok_or_else(nobody)?;
+        let id = delivery.partition;
+        if subscription.partition != id || delivery.generation != self.generation {
+            return Err(nobody());
+        }
+        let partition = self.partitions.get(&id).filter(|held| held.is_open());
+        let group = partition.and_then(|held| held.groups.get(&subscription.group));
+        let group = group.ok_or_else(nobody)?;
+        let held = group.held_by(delivery.session, delivery.subscription, now);
+        if held + u64::from(delivery.count) > subscription.messages {
+            return Err(Violation::new(
+                "I8 credit is never exceeded",
+                format!("{held} held of {}, and {} more", subscription.messages, delivery.count),
+            ));
+        }
+        let messages: Vec<MessageView<'_>> = Messages::of_checked(&delivery.messages).collect();
+        if messages.len() != delivery.count as usize {
+            return Err(Violation::new("I1 bytes are intact", format!("{delivery:?}")));
+        }
+        for (offset, message) in (delivery.first.0..).zip(messages) {
+            self.delivered_one(delivery, subscription.group, offset, message, now)?;
+        }
+        Ok(())
+    }
+
+    fn delivered_one(
+        &mut self,
+        delivery: &Delivery,
+        group: GroupId,
+        offset: u64,
+        message: MessageView<'_>,
+        now: Timestamp,
+    ) -> Result<(), Violation> {
+        self.deliveries += 1;
+        let id = delivery.partition;
+        let place = (id, group, offset);
+        if let Some((letters, at)) = self.letters.get(&place) {
+            return Err(Violation::new(
+                "I7 a dead letter is not delivered at its source again",
+                format!("offset {offset} of {id} is at {at} of {letters}"),
+            ));
+        }
+        self.content(delivery, offset, message, now)?;
+        let Some(partition) = self.partitions.get_mut(&id) else { return Ok(()) };
+        partition.seen_end = partition.seen_end.max(offset + 1);
+        let is_delayed =
+            partition.entries.get(offset as usize).is_some_and(|entry| entry.due.is_some());
+        let stays = partition.dead_letters == DeadLetters::Stay;
+        let Some(group) = partition.groups.get_mut(&group) else { return Ok(()) };
+        let given = Given { offset, number: self.deliveries, is_delayed, stays };
+        group.delivered(delivery, given, now)
+    }
+
+    /// The bytes are those that were published at this offset, and their time has come.
+    fn content(
+        &mut self,
+        delivery: &Delivery,
+        offset: u64,
+        message: MessageView<'_>,
+        now: Timestamp,
+    ) -> Result<(), Violation> {
+        let id = delivery.partition;
+        let hash = xxh3_64(message.encoded());
+        let entry = self.partitions.get(&id).and_then(|held| held.entries.get(offset as usize));
+        let Some(entry) = entry.copied() else {
+            return self.letter(id, offset, message);
+        };
+        let wrong = |rule| {
+            let number = letter::number(&message);
+            let detail = format!("offset {offset} of {id} at {now:?}: {number:?}, {entry:?}");
+            Err(Violation::new(rule, detail))
+        };
+        if entry.hash != hash || entry.appended_at != delivery.appended_at {
+            return wrong("I1 what was published at an offset is there, intact");
+        }
+        self.must_be_durable(entry.turn, &(id, offset))?;
+        if entry.due.is_some_and(|due| now < due) {
+            return wrong("I7 what is delayed is not early");
+        }
+        if entry.expiry.is_some_and(|expiry| expiry <= now) {
+            return wrong("I7 what has expired is not delivered");
+        }
+        Ok(())
+    }
+
+    /// A message that no publisher put there has to be a dead letter, whole and for the first time.
+    fn letter(
+        &mut self,
+        id: PartitionId,
+        offset: u64,
+        message: MessageView<'_>,
+    ) -> Result<(), Violation> {
+        let invented = || {
+            let number = letter::number(&message);
+            Violation::new("I2 never sent is absent", format!("{number:?} at {offset} of {id}"))
+        };
+        let header = |name: &str| {
+            let found = message.headers().filter_map(Result::ok).find(|held| held.0 == name);
+            let value = found.and_then(|(_, _, value)| std::str::from_utf8(value).ok());
+            value.and_then(|text| text.parse::<u64>().ok()).ok_or_else(invented)
+        };
+        let source = PartitionId {
+            topic: TopicId(header(HEADER_SOURCE_TOPIC)? as u32),
+            index: PartitionIndex(header(HEADER_SOURCE_PARTITION)? as u32),
+        };
+        let group = GroupId(header(HEADER_SOURCE_GROUP)? as u32);
+        let source_offset = header(HEADER_SOURCE_OFFSET)?;
+        let held = self.partitions.get(&source).ok_or_else(invented)?;
+        let entry = held.entries.get(source_offset as usize).ok_or_else(invented)?;
+        if entry.content != letter::content_hash(&message) {
+            return Err(Violation::new(
+                "I1 a dead letter carries its message",
+                format!("{source_offset} of {source}, at {offset} of {id}"),
+            ));
+        }
+        if let Some(group) = held.groups.get(&group)
+            && !group.states.contains_key(&source_offset)
+        {
+            return Err(Violation::new(
+                "I7 only what was tried is a dead letter",
+                format!("{source_offset} of {source}, at {offset} of {id}"),
+            ));
+        }
+        let hash = xxh3_64(message.encoded());
+        let letter = Letter { source, group, offset: source_offset, hash };
+        let place = *self.letters.entry((source, group, source_offset)).or_insert((id, offset));
+        let Some(partition) = self.partitions.get_mut(&id) else { return Ok(()) };
+        let here = *partition.letters.entry(offset).or_insert(letter);
+        if place != (id, offset) || here != letter {
+            return Err(Violation::new(
+                "I7 a message is a dead letter once",
+                format!("{letter:?} at {offset} of {id}, and {here:?} at {place:?}"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Offsets of this partition that were given to messages: all of which stand for something.
+    #[must_use]
+    pub fn partitions(&self) -> BTreeSet<PartitionId> {
+        self.partitions.iter().filter(|(_, held)| held.is_open()).map(|(&id, _)| id).collect()
+    }
+}
+
+fn origin_of(command: &Command) -> Option<u64> {
+    match command {
+        Command::Publish(publish) => Some(publish.origin.request),
+        Command::Settle(settle) => Some(settle.origin.request),
+        Command::Subscribe(subscribe) => Some(subscribe.origin.request),
+        Command::Catalogue(origin, _) | Command::Partition(origin, ..) => Some(origin.request),
+        Command::SetCredit { .. } | Command::Unsubscribe { .. } | Command::EndSession { .. } => {
+            None
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What is owed at the end: every message that no group is through with has come out, as itself or
+//! as a dead letter.
+
+use sennit_model::{GroupId, PartitionId, Timestamp};
+
+use super::{Oracle, Violation, group::Done};
+
+impl Oracle {
+    /// The messages that a group is still owed: `(partition, group, offset)`. A message that
+    /// expires by `now` is owed to nobody.
+    #[must_use]
+    pub fn owed(&self, now: Timestamp) -> Vec<(PartitionId, GroupId, u64)> {
+        let mut owed = Vec::new();
+        for (&id, partition) in self.partitions.iter().filter(|(_, held)| held.is_open()) {
+            for (&group, model) in &partition.groups {
+                for offset in model.floor.max(partition.start)..partition.end() {
+                    let done =
+                        model.states.get(&offset).is_some_and(|state| state.done != Done::No);
+                    let entry = partition.entries.get(offset as usize);
+                    let expiry = entry.and_then(|entry| entry.expiry);
+                    let is_letter = self.letters.contains_key(&(id, group, offset));
+                    if !done && !is_letter && expiry.is_none_or(|expiry| expiry > now) {
+                        owed.push((id, group, offset));
+                    }
+                }
+            }
+        }
+        owed
+    }
+
+    /// Nothing is owed and nothing is on its way.
+    ///
+    /// # Errors
+    /// What is still owed.
+    pub fn settled_up(&self, now: Timestamp) -> Result<(), Violation> {
+        let owed = self.owed(now);
+        if let Some((id, group, offset)) = owed.first() {
+            let state = self.partitions[id].groups[group].states.get(offset);
+            let held = self.partitions[id].groups[group].held.get(offset);
+            return Err(Violation::new(
+                "I3 what is not settled is delivered again",
+                format!(
+                    "{} messages never came out, the first is {offset} of {id} for group {}: \
+                     {state:?} {held:?}",
+                    owed.len(),
+                    group.0
+                ),
+            ));
+        }
+        let pending = (self.sent.len(), self.asked.len(), self.changes.len());
+        if pending != (0, 0, 0) {
+            return Err(Violation::new(
+                "every command is answered",
+                format!("(publishes, settlements, changes) without an answer: {pending:?}"),
+            ));
+        }
+        Ok(())
+    }
+}

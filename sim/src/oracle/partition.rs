@@ -1,0 +1,238 @@
+//! What the oracle knows of one partition: the messages that were handed to it, in order, and its
+//! producers. It is a plain list on purpose; nothing of the engine is used again.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use sennit_engine::{DeadLetters, GroupSetting, Refusal};
+use sennit_model::{
+    Batch, GroupId, Offset, PartitionId, ProducerId, ProducerStamp, Timestamp, TopicConfig,
+};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{Violation, group::GroupModel};
+use crate::letter;
+
+/// One message in a partition.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    /// The hash of all its bytes, of key and payload, and its length.
+    pub(super) hash: u64,
+    pub(super) content: u64,
+    pub(super) length: u64,
+    pub(super) appended_at: Timestamp,
+    pub(super) due: Option<Timestamp>,
+    pub(super) expiry: Option<Timestamp>,
+    /// Batches of all partitions are numbered in the order in which they were handed over.
+    pub(super) batch: u64,
+    pub(super) stamp: ProducerStamp,
+    /// Durable once this turn is; see [`super::Oracle`].
+    pub(super) turn: u64,
+}
+
+/// Where a partition is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Existence {
+    /// Opened in this turn; 0 when that is durable for sure.
+    Open(u64),
+    /// Dropped in this turn.
+    Dropped(u64),
+}
+
+/// One partition.
+#[derive(Clone, Debug)]
+pub(super) struct PartitionModel {
+    pub(super) existence: Existence,
+    pub(super) config: TopicConfig,
+    pub(super) dead_letters: DeadLetters,
+    /// The shortest age and the fewest bytes that retention was ever set to.
+    pub(super) least_age: Option<Duration>,
+    pub(super) least_bytes: Option<u64>,
+    pub(super) ever_until_settled: bool,
+    pub(super) entries: Vec<Entry>,
+    /// The oldest offset kept, and the end, as the shard said last.
+    pub(super) start: u64,
+    pub(super) groups: BTreeMap<GroupId, GroupModel>,
+    /// Groups that were taken away, in which turn.
+    pub(super) gone: BTreeMap<GroupId, u64>,
+    /// Where this partition holds dead letters: of whom each is, by its offset here.
+    pub(super) letters: BTreeMap<u64, Letter>,
+    /// One more than the highest offset anybody was told of.
+    pub(super) seen_end: u64,
+    /// The end of a partition of dead letters, as the shard said last.
+    pub(super) told_end: u64,
+}
+
+/// A dead letter: of which partition, group and offset, and what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Letter {
+    pub(super) source: PartitionId,
+    pub(super) group: GroupId,
+    pub(super) offset: u64,
+    pub(super) hash: u64,
+}
+
+/// What a publish must come to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Admitted {
+    /// It is appended at this offset.
+    New(u64),
+    /// It was appended at this offset.
+    Duplicate(u64),
+}
+
+impl PartitionModel {
+    pub(super) fn new(config: TopicConfig, turn: u64) -> Self {
+        Self {
+            existence: Existence::Open(turn),
+            config,
+            dead_letters: DeadLetters::NotYet,
+            least_age: None,
+            least_bytes: None,
+            ever_until_settled: false,
+            entries: Vec::new(),
+            start: 0,
+            groups: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            letters: BTreeMap::new(),
+            seen_end: 0,
+            told_end: 0,
+        }
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.existence, Existence::Open(_))
+    }
+
+    /// Takes settings and groups, as of `turn`.
+    pub(super) fn open(
+        &mut self,
+        config: TopicConfig,
+        groups: &[GroupSetting],
+        dead_letters: DeadLetters,
+        turn: u64,
+    ) {
+        self.config = config;
+        self.dead_letters = dead_letters;
+        let least = |held: Option<_>, new: Option<_>| held.into_iter().chain(new).min();
+        self.least_age = least(self.least_age, config.retention.age);
+        self.least_bytes = [self.least_bytes, config.retention.bytes].into_iter().flatten().min();
+        self.ever_until_settled |= config.retention.until_settled;
+        let gone: Vec<GroupId> = self.groups.keys().copied().collect();
+        for group in gone.into_iter().filter(|id| groups.iter().all(|kept| kept.id != *id)) {
+            self.groups.remove(&group);
+            self.gone.insert(group, turn);
+        }
+        for setting in groups {
+            let end = self.end();
+            let start = self.start;
+            let group = self
+                .groups
+                .entry(setting.id)
+                .or_insert_with(|| GroupModel::new(*setting, (start, end), turn));
+            group.set(*setting);
+        }
+    }
+
+    /// The offset of the next message, as far as it is known.
+    pub(super) fn end(&self) -> u64 {
+        (self.entries.len() as u64).max(self.seen_end).max(self.told_end)
+    }
+
+    /// No offset from here on can have been delivered.
+    pub(super) fn limit(&self) -> u64 {
+        if self.dead_letters == DeadLetters::Stay { u64::MAX } else { self.entries.len() as u64 }
+    }
+
+    /// What a batch must come to.
+    pub(super) fn admit(&self, stamp: ProducerStamp, count: u32) -> Result<Admitted, Refusal> {
+        let end = self.entries.len() as u64;
+        if stamp.id == ProducerId(0) {
+            return Ok(Admitted::New(end));
+        }
+        let own = || self.entries.iter().enumerate().filter(|(_, e)| e.stamp.id == stamp.id);
+        let current = own().map(|(_, entry)| entry.stamp.epoch).max();
+        if let Some(current) = current.filter(|current| stamp.epoch < *current) {
+            return Err(Refusal::ProducerFenced { current, given: stamp.epoch });
+        }
+        let given = stamp.first_sequence;
+        let of_epoch = || own().filter(|(_, entry)| entry.stamp.epoch == stamp.epoch);
+        let expected = of_epoch().count() as u64;
+        if given == expected {
+            return Ok(Admitted::New(end));
+        }
+        if given > expected {
+            return Err(Refusal::SequenceGap { expected, given });
+        }
+        if given + u64::from(count) > expected {
+            return Err(Refusal::SequenceOverlap { expected, given, count });
+        }
+        let first = of_epoch().find(|(_, entry)| entry.stamp.first_sequence == given);
+        Ok(Admitted::Duplicate(first.map_or(0, |(offset, _)| offset as u64)))
+    }
+
+    /// Adds the messages of a batch that was accepted.
+    pub(super) fn append(
+        &mut self,
+        batch: &Batch,
+        stamp: ProducerStamp,
+        now: Timestamp,
+        (number, turn): (u64, u64),
+    ) {
+        for (index, message) in (0..).zip(batch.messages()) {
+            let live = message.time_to_live().or(self.config.time_to_live);
+            self.entries.push(Entry {
+                hash: xxh3_64(message.encoded()),
+                content: letter::content_hash(&message),
+                length: message.encoded().len() as u64,
+                appended_at: now,
+                due: message.delay().map(|delay| now.plus(delay)),
+                expiry: live.map(|span| now.plus(span)),
+                batch: number,
+                stamp: ProducerStamp { first_sequence: stamp.first_sequence + index, ..stamp },
+                turn,
+            });
+        }
+    }
+
+    /// How many messages are there for sure once everything up to `durable_turn` is durable.
+    pub(super) fn durable_end(&self, durable_turn: u64) -> u64 {
+        self.entries.iter().take_while(|entry| entry.turn <= durable_turn).count() as u64
+    }
+
+    /// The shard says what it keeps: everything that is gone must have been free to go.
+    pub(super) fn kept(&mut self, start: Offset, now: Timestamp) -> Result<(), Violation> {
+        for offset in self.start..start.0 {
+            if !self.may_be_gone(offset, now) {
+                return Err(Violation::new(
+                    "I1 what is wanted is kept",
+                    format!("offset {offset} is gone, the oldest kept is {start}"),
+                ));
+            }
+        }
+        if start.0 < self.start {
+            return Err(Violation::new(
+                "I4 offsets go forward",
+                format!("the oldest offset kept went from {} back to {start}", self.start),
+            ));
+        }
+        self.start = start.0;
+        Ok(())
+    }
+
+    fn may_be_gone(&self, offset: u64, now: Timestamp) -> bool {
+        let Some(entry) = self.entries.get(offset as usize) else { return true };
+        if self.least_age.is_some_and(|age| entry.appended_at.plus(age) <= now) {
+            return true;
+        }
+        let batch = entry.batch;
+        let from = self.entries.partition_point(|held| held.batch < batch);
+        if let Some(limit) = self.least_bytes
+            && self.entries[from..].iter().map(|held| held.length).sum::<u64>() > limit
+        {
+            return true;
+        }
+        let expired = entry.expiry.is_some_and(|expiry| expiry <= now);
+        self.ever_until_settled
+            && self.groups.values().all(|group| expired || group.may_be_through(offset))
+    }
+}

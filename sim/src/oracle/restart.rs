@@ -1,0 +1,181 @@
+//! What the oracle asks of a restart: what was durable is there, what was not is there or gone, in
+//! the order in which it was handed over.
+
+use sennit_engine::{DeadLetters, PartitionDescription, SessionId};
+use sennit_model::{Generation, GroupId, PartitionId, Timestamp};
+
+use super::{
+    Oracle, Violation,
+    group::GroupModel,
+    partition::{Existence, PartitionModel},
+};
+
+impl Oracle {
+    /// The shard is gone, with everything in its memory.
+    pub fn crashed(&mut self) {
+        self.subscriptions.clear();
+        self.sent.clear();
+        self.changes.clear();
+        let durable_turn = self.durable_turn;
+        for partition in self.partitions.values_mut() {
+            for group in partition.groups.values_mut() {
+                group.crashed(durable_turn);
+            }
+        }
+        for (_, asked) in std::mem::take(&mut self.asked) {
+            let partition = self.partitions.get_mut(&asked.settle.partition);
+            let group = partition.and_then(|held| held.groups.get_mut(&asked.settle.group));
+            if let Some(group) = group {
+                group.never_answered(&asked);
+            }
+        }
+        self.is_fenced = false;
+        self.is_full = false;
+    }
+
+    /// The shard is back: these are its generation and partitions.
+    ///
+    /// # Errors
+    /// The promise that was broken.
+    pub fn recovered(
+        &mut self,
+        generation: Generation,
+        found: &[(PartitionId, PartitionDescription)],
+        now: Timestamp,
+    ) -> Result<(), Violation> {
+        if generation <= self.generation {
+            return Err(Violation::new(
+                "I5 generations rise",
+                format!("generation {} after {}", generation.0, self.generation.0),
+            ));
+        }
+        self.generation = generation;
+        for (id, _) in found {
+            if !self.partitions.contains_key(id) {
+                return Err(Violation::new("I2 never made is absent", format!("partition {id}")));
+            }
+        }
+        let (mut kept_batch, mut lost_batch) = (0, u64::MAX);
+        let durable_turn = self.durable_turn;
+        for (id, partition) in &mut self.partitions {
+            let description = found.iter().find(|held| held.0 == *id).map(|held| &held.1);
+            exists(*id, partition, description.is_some(), durable_turn)?;
+            let Some(description) = description else { continue };
+            let end = description.end.0;
+            let least = partition.durable_end(durable_turn).max(partition.seen_end);
+            let most = partition.entries.len() as u64;
+            let holds_letters = partition.dead_letters == DeadLetters::Stay;
+            if end < least || (!holds_letters && end > most) {
+                return Err(Violation::new(
+                    "I1 what was durable is there after a restart",
+                    format!("{id} ends at {end}, durable was {least}, handed over {most}"),
+                ));
+            }
+            if !holds_letters {
+                lost_batch = partition.entries[end as usize..]
+                    .first()
+                    .map_or(lost_batch, |entry| lost_batch.min(entry.batch));
+                partition.entries.truncate(end as usize);
+                if let Some(last) = partition.entries.last() {
+                    kept_batch = kept_batch.max(last.batch);
+                }
+            }
+            partition.entries.iter_mut().for_each(|entry| entry.turn = 0);
+            partition.seen_end = partition.seen_end.max(end);
+            partition.kept(description.start, now)?;
+            let groups: Vec<GroupId> = description.groups.iter().map(|held| held.group).collect();
+            groups_found(*id, partition, &groups, durable_turn)?;
+        }
+        if kept_batch >= lost_batch {
+            return Err(Violation::new(
+                "I1 what is lost in a crash is the end alone",
+                format!("batch {kept_batch} is there, batch {lost_batch} is not"),
+            ));
+        }
+        self.durable_turn = self.turn;
+        Ok(())
+    }
+
+    /// What the shard says of a partition while it runs.
+    ///
+    /// # Errors
+    /// The promise that was broken.
+    pub fn described(
+        &mut self,
+        id: PartitionId,
+        description: &PartitionDescription,
+        now: Timestamp,
+    ) -> Result<(), Violation> {
+        let Some(partition) = self.partitions.get_mut(&id) else { return Ok(()) };
+        let end = description.end.0;
+        let most = partition.entries.len() as u64;
+        let holds_letters = partition.dead_letters == DeadLetters::Stay;
+        if !holds_letters && end != most {
+            return Err(Violation::new(
+                "I4 offsets are dense",
+                format!("{id} ends at {end}, {most} messages were handed over"),
+            ));
+        }
+        partition.kept(description.start, now)?;
+        partition.told_end = end;
+        Ok(())
+    }
+
+    /// Whether a session has a subscription.
+    #[must_use]
+    pub fn is_subscribed(&self, session: SessionId, subscription: u32) -> bool {
+        self.subscriptions.contains_key(&(session, subscription))
+    }
+}
+
+fn exists(
+    id: PartitionId,
+    partition: &mut PartitionModel,
+    is_there: bool,
+    durable_turn: u64,
+) -> Result<(), Violation> {
+    let broken = match (partition.existence, is_there) {
+        (Existence::Open(turn), false) => turn <= durable_turn,
+        (Existence::Dropped(turn), true) => turn <= durable_turn,
+        _ => false,
+    };
+    if broken {
+        return Err(Violation::new(
+            "I7 what is made stays, what is dropped stays dropped",
+            format!("{id} is {:?}, and there: {is_there}", partition.existence),
+        ));
+    }
+    partition.existence = if is_there { Existence::Open(0) } else { Existence::Dropped(0) };
+    Ok(())
+}
+
+fn groups_found(
+    id: PartitionId,
+    partition: &mut PartitionModel,
+    groups: &[GroupId],
+    durable_turn: u64,
+) -> Result<(), Violation> {
+    let wrong = |what: &str, group: GroupId| {
+        Err(Violation::new("I7 what is made stays, what is dropped stays dropped", {
+            format!("group {} of {id} {what}", group.0)
+        }))
+    };
+    for group in groups {
+        match (partition.groups.contains_key(group), partition.gone.get(group)) {
+            (false, None) => return wrong("was never made", *group),
+            (false, Some(&turn)) if turn <= durable_turn => {
+                return wrong("was dropped and is there", *group);
+            }
+            _ => {}
+        }
+    }
+    let lost = |(group, model): &(&GroupId, &mut GroupModel)| {
+        !groups.contains(group) && model.made <= durable_turn
+    };
+    if let Some((group, _)) = partition.groups.iter_mut().find(lost) {
+        return wrong("is gone", *group);
+    }
+    partition.groups.retain(|group, _| groups.contains(group));
+    partition.groups.values_mut().for_each(|group| group.made = 0);
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! The publishers: each sends batches under its own id and sends them again when it does not know
+//! what became of them, with the same sequences. They know nothing of consumers.
+
+use std::collections::BTreeMap;
+
+use sennit_engine::{Confirmed, Origin, Publish, SessionId};
+use sennit_model::{Batch, PartitionId, ProducerId, ProducerStamp};
+
+use crate::{letter, random::Random, swarm::Swarm};
+
+const PUBLISHERS: u64 = 4;
+/// The session all publishers speak in.
+const SESSION: SessionId = SessionId(1);
+
+/// What one publisher has sent to one partition in its epoch.
+#[derive(Debug, Default)]
+struct Line {
+    epoch: u32,
+    next_sequence: u64,
+    sent: Vec<(u64, Batch, bool)>,
+    /// Batches from here on have to be sent (again).
+    at: usize,
+}
+
+/// All publishers.
+#[derive(Debug, Default)]
+pub struct Publishers {
+    lines: BTreeMap<(ProducerId, PartitionId), Line>,
+    next_message: u64,
+    /// Which batch of which line each request on its way was.
+    requests: BTreeMap<u64, (ProducerId, PartitionId, u32, usize)>,
+}
+
+impl Publishers {
+    /// The next batch for a partition: new, or the oldest whose outcome is not known.
+    pub fn publish(
+        &mut self,
+        random: &mut Random,
+        swarm: &Swarm,
+        partition: PartitionId,
+        request: u64,
+    ) -> Publish {
+        let id = ProducerId(random.below(PUBLISHERS + 1));
+        if id == ProducerId(0) {
+            let batch = self.batch(random, swarm);
+            let producer =
+                ProducerStamp { first_sequence: random.below(100), ..Default::default() };
+            return publish(request, partition, producer, batch);
+        }
+        let is_new = self.lines.get(&(id, partition)).is_none_or(|line| line.at == line.sent.len());
+        let new = is_new.then(|| self.batch(random, swarm));
+        let line = self.lines.entry((id, partition)).or_default();
+        if let Some(batch) = new {
+            let first = line.next_sequence;
+            line.next_sequence += u64::from(batch.count());
+            line.sent.push((first, batch, false));
+        }
+        let index = line.at;
+        line.at += 1;
+        self.send((id, partition), index, request)
+    }
+
+    fn batch(&mut self, random: &mut Random, swarm: &Swarm) -> Batch {
+        let batch = letter::batch(random, swarm, self.next_message);
+        self.next_message += u64::from(batch.count());
+        batch
+    }
+
+    fn send(&mut self, key: (ProducerId, PartitionId), index: usize, request: u64) -> Publish {
+        let line = &self.lines[&key];
+        let (first_sequence, batch, _) = &line.sent[index];
+        let producer =
+            ProducerStamp { id: key.0, epoch: line.epoch, first_sequence: *first_sequence };
+        self.requests.insert(request, (key.0, key.1, line.epoch, index));
+        publish(request, key.1, producer, batch.clone())
+    }
+
+    /// A batch that was sent before, or one under an epoch that may be fenced; at times a publisher
+    /// begins a new epoch. `None` if nothing was sent to this partition.
+    pub fn resend(
+        &mut self,
+        random: &mut Random,
+        partition: PartitionId,
+        request: u64,
+    ) -> Option<Publish> {
+        let keys: Vec<_> =
+            self.lines.keys().filter(|(_, place)| *place == partition).copied().collect();
+        let key = *random.pick(&keys)?;
+        let line = self.lines.get_mut(&key)?;
+        if random.chance(100) {
+            *line = Line { epoch: line.epoch + 1, ..Line::default() };
+            return None;
+        }
+        if line.sent.is_empty() {
+            return None;
+        }
+        // Mostly a late one: the others are long forgotten.
+        let newest = line.sent.len() as u64 - 1;
+        let index = (newest - random.below(newest.min(5) + 1)) as usize;
+        if line.epoch > 0 && random.chance(200) {
+            let (first_sequence, batch, _) = line.sent[index].clone();
+            let producer = ProducerStamp { id: key.0, epoch: line.epoch - 1, first_sequence };
+            return Some(publish(request, partition, producer, batch));
+        }
+        Some(self.send(key, index, request))
+    }
+
+    /// A batch is confirmed.
+    pub fn confirmed(&mut self, confirmed: &Confirmed) {
+        if let Some((id, partition, epoch, index)) = self.requests.remove(&confirmed.origin.request)
+            && let Some(line) = self.lines.get_mut(&(id, partition))
+            && line.epoch == epoch
+        {
+            line.sent[index].2 = true;
+        }
+    }
+
+    /// A batch was refused: it, and all after it, have to be sent again.
+    pub fn refused(&mut self, request: u64) {
+        if let Some((id, partition, epoch, index)) = self.requests.remove(&request)
+            && let Some(line) = self.lines.get_mut(&(id, partition))
+            && line.epoch == epoch
+            && !line.sent[index].2
+        {
+            line.at = line.at.min(index);
+        }
+    }
+
+    /// The broker is gone: what was not confirmed has to be sent again.
+    pub fn disconnected(&mut self) {
+        self.requests.clear();
+        for line in self.lines.values_mut() {
+            line.at = line.sent.iter().position(|sent| !sent.2).unwrap_or(line.sent.len());
+        }
+    }
+
+    /// A partition is gone for good.
+    pub fn dropped(&mut self, partition: PartitionId) {
+        self.lines.retain(|(_, place), _| *place != partition);
+    }
+}
+
+fn publish(request: u64, partition: PartitionId, producer: ProducerStamp, batch: Batch) -> Publish {
+    Publish { origin: Origin { session: SESSION, request }, partition, producer, batch }
+}

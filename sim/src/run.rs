@@ -1,0 +1,412 @@
+//! One seed's run: operation after operation, then the drain, then one more crash. It draws what
+//! happens; `world` does it and `oracle` judges it.
+
+use std::{
+    cell::Cell,
+    ops::Range,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use sennit_engine::Command;
+use sennit_journal::disk::FaultPlan;
+
+use crate::{
+    consumers::window,
+    oracle::Violation,
+    random::Random,
+    swarm::{OPERATIONS, Operation, Swarm},
+    topics::Topics,
+    trace::Trace,
+    world::{Stop, World},
+};
+
+/// Operations between two looks at the engine's own invariants.
+const CHECK_EVERY: u64 = 16;
+/// Steps of the drain, each at most [`DRAIN_STEP`] long.
+const DRAIN_STEPS: u64 = 1_500;
+const DRAIN_STEP: Duration = Duration::from_secs(60);
+
+/// What a run came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finished {
+    /// The hash of everything that happened.
+    pub hash: u64,
+    /// How many steps that was.
+    pub steps: u64,
+    /// How often the shard was started.
+    pub lives: u32,
+    /// Messages delivered.
+    pub delivered: u64,
+}
+
+/// A promise that was broken in a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The run's seed.
+    pub seed: u64,
+    /// How many operations it was to have.
+    pub operations: u64,
+    /// At which it stopped; beyond them lies the drain.
+    pub at: u64,
+    /// What was broken.
+    pub violation: Violation,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { seed, operations, at, violation } = self;
+        write!(
+            f,
+            "seed {seed}, operation {at} of {operations}: {violation}\n  replay: cargo run \
+             --release -p sennit-sim -- --seed {seed} --operations {operations} --trace"
+        )
+    }
+}
+
+struct Run {
+    random: Random,
+    swarm: Swarm,
+    world: World,
+    topics: Topics,
+    lives: u32,
+    delivered: u64,
+}
+
+/// Runs a seed for so many operations.
+///
+/// # Errors
+/// The first promise that was broken.
+pub fn run(seed: u64, operations: u64, echo: bool) -> Result<Finished, Failure> {
+    let trace = Trace::new(echo);
+    let at = Cell::new(0);
+    let whole = || -> Result<Finished, Violation> {
+        let mut run = Run::begin(seed, trace.clone())?;
+        for operation in 1..=operations {
+            at.set(operation);
+            run.operation(operation)?;
+        }
+        at.set(operations + 1);
+        run.end()?;
+        let hash = trace.hash();
+        let (lives, delivered) = (run.lives, run.delivered);
+        Ok(Finished { hash, steps: trace.steps(), lives, delivered })
+    };
+    let ended = catch_unwind(AssertUnwindSafe(whole)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied());
+        Err(Violation::new("no assertion fails", text.unwrap_or("it does not say which")))
+    });
+    ended.map_err(|violation| Failure { seed, operations, at: at.get(), violation })
+}
+
+/// Runs seeds on so many threads, and returns what failed, by seed. `each` is told of every run.
+pub fn run_all(
+    seeds: Range<u64>,
+    operations: u64,
+    threads: u64,
+    each: impl Fn(u64, &Result<Finished, Failure>) + Sync,
+) -> Vec<Failure> {
+    let next = AtomicU64::new(seeds.start);
+    let work = || {
+        let mut failures = Vec::new();
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                return failures;
+            }
+            let ended = run(seed, operations, false);
+            each(seed, &ended);
+            failures.extend(ended.err());
+        }
+    };
+    let mut failures: Vec<Failure> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+    });
+    failures.sort_by_key(|failure| failure.seed);
+    failures
+}
+
+impl Run {
+    fn begin(seed: u64, trace: Trace) -> Result<Self, Violation> {
+        let mut random = Random::new(seed);
+        let swarm = Swarm::draw(&mut random);
+        trace.step(format_args!("seed {seed}: {swarm:?}"));
+        let world = World::begin(random.number(), swarm.segment_bytes, swarm.cache_bytes, trace)?;
+        let topics = Topics::default();
+        let mut run = Self { random, swarm, world, topics, lives: 1, delivered: 0 };
+        run.plan(true);
+        Ok(run)
+    }
+
+    /// What may go wrong from now on: what the swarm says, or nothing but how a crash decides.
+    fn plan(&mut self, faults: bool) {
+        let Swarm { crash_keeps, crash_tears, .. } = self.swarm;
+        let base = if faults { self.swarm.faults } else { FaultPlan::default() };
+        self.world.disk.set_plan(FaultPlan { crash_keeps, crash_tears, ..base });
+    }
+
+    fn operation(&mut self, at: u64) -> Result<(), Violation> {
+        let operation = OPERATIONS[self.random.weighted(&self.swarm.weights)];
+        self.world.trace.step(format_args!("{at} {operation:?}"));
+        let done = self.does(operation).and_then(|()| self.others_get_on());
+        self.unless_off(done)?;
+        if self.world.is_fenced && self.random.chance(100) {
+            let crash = self.random.chance(500);
+            self.restart(crash)?;
+        }
+        if at.is_multiple_of(CHECK_EVERY) {
+            self.world.check();
+        }
+        Ok(())
+    }
+
+    fn unless_off(&mut self, done: Result<(), Stop>) -> Result<(), Violation> {
+        match done {
+            Ok(()) => Ok(()),
+            Err(Stop::Violation(violation)) => Err(violation),
+            Err(Stop::PowerOff) => self.restart(true),
+        }
+    }
+
+    fn does(&mut self, operation: Operation) -> Result<(), Stop> {
+        let Self { random, swarm, world, topics, .. } = self;
+        match operation {
+            Operation::Create => topics.create(world, random, swarm)?,
+            Operation::Alter => topics.alter(world, random, swarm)?,
+            Operation::Drop => topics.drop_one(world, random)?,
+            Operation::Publish => {
+                if let Some(partition) = topics.to_publish(random) {
+                    let request = world.request();
+                    let publish = world.publishers.publish(random, swarm, partition, request);
+                    world.say(Command::Publish(publish));
+                }
+            }
+            Operation::Resend => {
+                if let Some(partition) = topics.to_publish(random) {
+                    let request = world.request();
+                    if let Some(publish) = world.publishers.resend(random, partition, request) {
+                        world.say(Command::Publish(publish));
+                    }
+                }
+            }
+            Operation::Subscribe => {
+                if let Some(place) = topics.to_subscribe(random) {
+                    let request = world.request();
+                    let credit = window(random);
+                    let command = world.consumers.subscribe(random, place, credit, request);
+                    world.say(command);
+                }
+            }
+            Operation::Credit => {
+                world.consumers.credit(random).into_iter().for_each(|c| world.say(c))
+            }
+            Operation::Leave => {
+                world.consumers.leave(random, swarm).into_iter().for_each(|c| world.say(c));
+            }
+            Operation::Settle => {
+                let request = world.request();
+                let command = world.consumers.settle(random, swarm, request);
+                command.into_iter().for_each(|command| world.say(command));
+            }
+            Operation::Time => {
+                world.turn()?;
+                world.now = world.now.plus(swarm.span(random));
+            }
+            Operation::Disk => {
+                for _ in 0..random.between(1, 8) {
+                    self.disk_step()?;
+                }
+            }
+            Operation::Faults => self.change_faults(),
+            Operation::Restart => {
+                if self.lives < self.swarm.generations_max {
+                    return Ok(self.stop()?);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn disk_step(&mut self) -> Result<(), Stop> {
+        match self.random.below(4) {
+            0 => self.world.slot_step(),
+            1 => {
+                let index = self.random.number();
+                self.world.read_step(index)
+            }
+            _ => self.world.lane_step(),
+        }
+    }
+
+    /// What goes on by itself beside the operations.
+    fn others_get_on(&mut self) -> Result<(), Stop> {
+        if self.random.chance(self.swarm.turn_eagerness) {
+            self.world.turn()?;
+        }
+        if self.random.chance(self.swarm.clock_eagerness)
+            && self.world.parts.shard.next_wake().is_some_and(|due| due <= self.world.now)
+        {
+            self.world.advance()?;
+        }
+        if self.random.chance(300) {
+            self.topics.letters(&mut self.world)?;
+        }
+        if self.random.chance(self.swarm.lane_eagerness) {
+            for _ in 0..3 {
+                self.world.lane_step()?;
+            }
+            self.world.slot_step()?;
+        }
+        if self.random.chance(self.swarm.read_eagerness) {
+            let index = self.random.number();
+            self.world.read_step(index)?;
+        }
+        let may_crash = self.lives < self.swarm.generations_max;
+        if may_crash && self.random.chance(self.swarm.crash_chance) {
+            self.world.disk.power_off_after(self.random.between(1, 40));
+        }
+        Ok(())
+    }
+
+    fn change_faults(&mut self) {
+        let faults = self.random.chance(700);
+        self.plan(faults);
+        if self.swarm.runs_full && self.random.chance(600) {
+            let used: usize = self.world.disk.files().iter().map(|(_, length)| length).sum();
+            let room = self.random.below(2 * self.swarm.segment_bytes);
+            let capacity_bytes = used as u64 + room;
+            let plan = self.world.disk.plan();
+            self.world.disk.set_plan(FaultPlan { capacity_bytes, ..plan });
+        }
+    }
+
+    /// Stops: cleanly, by a kill or by a power cut.
+    fn stop(&mut self) -> Result<(), Violation> {
+        let how = self.random.below(3);
+        if how == 0 {
+            let settled = self.settle_down(200);
+            self.unless_off(settled)?;
+        }
+        self.restart(how == 2)
+    }
+
+    /// Has the lane and the reader do all they have to do, in at most so many steps.
+    fn settle_down(&mut self, steps: u64) -> Result<(), Stop> {
+        self.world.turn()?;
+        for index in 0..steps {
+            if !self.world.is_busy() || self.world.is_fenced {
+                break;
+            }
+            self.world.slot_step()?;
+            self.world.lane_step()?;
+            self.world.read_step(index)?;
+        }
+        Ok(())
+    }
+
+    fn restart(&mut self, crash: bool) -> Result<(), Violation> {
+        self.lives += 1;
+        self.delivered += self.world.parts.shard.counters().delivered_messages;
+        // Recovery has its own accidents, for a while.
+        let troubles =
+            if self.lives < self.swarm.generations_max { self.random.below(4) } else { 0 };
+        let distances: Vec<u64> = (0..troubles).map(|_| self.random.between(1, 30)).collect();
+        let calm =
+            FaultPlan { sync_fails: 0, write_fails: 0, read_fails: 0, ..self.world.disk.plan() };
+        let faults = FaultPlan { capacity_bytes: calm.capacity_bytes, ..self.swarm.faults };
+        let faults =
+            FaultPlan { crash_keeps: calm.crash_keeps, crash_tears: calm.crash_tears, ..faults };
+        self.world.restart(crash, |disk, attempt| match distances.get(attempt as usize) {
+            Some(&distance) => {
+                disk.set_plan(faults);
+                disk.power_off_after(distance);
+            }
+            None => disk.set_plan(calm),
+        })?;
+        if self.lives < self.swarm.generations_max {
+            self.plan(true);
+        }
+        self.topics.open_all(&mut self.world)
+    }
+
+    /// Everything calms down: all that is owed has to come out, and stay out.
+    fn end(&mut self) -> Result<(), Violation> {
+        self.world.trace.step(format_args!("drain"));
+        self.plan(false);
+        if self.world.disk.is_off() || self.world.is_fenced {
+            self.restart(false)?;
+            self.plan(false);
+        }
+        self.world.disk.power_on();
+        self.drain()?;
+        self.segments_are_released()?;
+        self.world.trace.step(format_args!("the last restart"));
+        self.restart(true)?;
+        self.plan(false);
+        self.world.disk.power_on();
+        self.drain()
+    }
+
+    fn drain(&mut self) -> Result<(), Violation> {
+        self.calmly(200)?;
+        self.topics.letters(&mut self.world)?;
+        self.topics.audit(&mut self.world)?;
+        let goodbyes = self.world.consumers.leave_all();
+        goodbyes.into_iter().for_each(|command| self.world.say(command));
+        self.topics.subscribe_all(&mut self.world, &mut self.random);
+        for _ in 0..DRAIN_STEPS {
+            for _ in 0..20 {
+                self.calmly(1000)?;
+                let acks = self.world.consumers.ack_all(&mut self.world.requests);
+                if acks.is_empty() {
+                    break;
+                }
+                acks.into_iter().for_each(|ack| self.world.say(ack));
+            }
+            self.topics.letters(&mut self.world)?;
+            self.calmly(1000)?;
+            if self.world.oracle.owed(self.world.now).is_empty() {
+                break;
+            }
+            let next = self.world.parts.shard.next_wake();
+            let latest = self.world.now.plus(DRAIN_STEP);
+            let next = next.unwrap_or(latest).min(latest);
+            self.world.now = next.max(self.world.now.plus(Duration::from_millis(1)));
+            self.world.advance()?;
+        }
+        self.world.check();
+        self.world.oracle.settled_up(self.world.now)
+    }
+
+    fn calmly(&mut self, steps: u64) -> Result<(), Violation> {
+        match self.settle_down(steps) {
+            Ok(()) => Ok(()),
+            Err(Stop::Violation(violation)) => Err(violation),
+            Err(Stop::PowerOff) => {
+                Err(Violation::new("nothing fails while all is calm", "the power went"))
+            }
+        }
+    }
+
+    /// Segments without messages that somebody wants are used again.
+    fn segments_are_released(&mut self) -> Result<(), Violation> {
+        let shard = &self.world.parts.shard;
+        let segment_bytes = self.swarm.segment_bytes;
+        let mut live: Vec<u64> =
+            shard.engine().places().map(|place| place.position / segment_bytes).collect();
+        live.sort_unstable();
+        live.dedup();
+        let mut snapshot = Vec::new();
+        shard.engine().encode_snapshot(&mut snapshot);
+        let replayed = 8 * snapshot.len() as u64 / segment_bytes + 8;
+        let (count, most) = (shard.segment_count(), live.len() as u64 + replayed);
+        if count as u64 > most {
+            let detail = format!("{count} in use, {} hold messages", live.len());
+            return Err(Violation::new("I8 segments are released", detail));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,179 @@
+//! What one seed's world is like. Each seed draws its own mix, because a world in which everything
+//! happens a little finds less than many worlds in which some things happen a lot.
+//!
+//! Source: Groce et al., "Swarm Testing", ISSTA 2012.
+
+use std::time::Duration;
+
+use sennit_journal::disk::FaultPlan;
+use sennit_model::{GroupConfig, Retention, TopicConfig, TopicKind};
+
+use crate::random::Random;
+
+/// What the world may be asked to do next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Make a topic's partitions.
+    Create,
+    /// Give a topic other settings or other groups.
+    Alter,
+    /// Drop a topic's partitions.
+    Drop,
+    /// Publish a new batch.
+    Publish,
+    /// Send a batch again, or under a stale epoch.
+    Resend,
+    /// Begin a subscription.
+    Subscribe,
+    /// Change a window.
+    Credit,
+    /// End a subscription or a session.
+    Leave,
+    /// Settle what was delivered now or long ago.
+    Settle,
+    /// Let time pass.
+    Time,
+    /// Let the lane, the slot maker and the reader get on.
+    Disk,
+    /// Change what the disk does wrong.
+    Faults,
+    /// Stop and start again, one way or the other.
+    Restart,
+}
+
+/// All operations, in the order of [`Swarm::weights`].
+pub const OPERATIONS: [Operation; 13] = [
+    Operation::Create,
+    Operation::Alter,
+    Operation::Drop,
+    Operation::Publish,
+    Operation::Resend,
+    Operation::Subscribe,
+    Operation::Credit,
+    Operation::Leave,
+    Operation::Settle,
+    Operation::Time,
+    Operation::Disk,
+    Operation::Faults,
+    Operation::Restart,
+];
+
+/// The mix of one seed.
+#[derive(Clone, Debug)]
+pub struct Swarm {
+    /// How likely each of [`OPERATIONS`] is.
+    pub weights: [u32; OPERATIONS.len()],
+    /// How long a segment is, in bytes.
+    pub segment_bytes: u64,
+    /// The budget of the tail cache, in bytes.
+    pub cache_bytes: usize,
+    /// The longest payload, in bytes.
+    pub payload_bytes_max: u64,
+    /// Most messages in a batch.
+    pub batch_messages_max: u64,
+    /// How often the lane gets on after an operation, in parts of a thousand.
+    pub lane_eagerness: u32,
+    /// How often a read is answered after an operation, in parts of a thousand.
+    pub read_eagerness: u32,
+    /// How often a turn of commands goes to the shard, in parts of a thousand.
+    pub turn_eagerness: u32,
+    /// How often due timers are looked at, in parts of a thousand.
+    pub clock_eagerness: u32,
+    /// How many messages of a thousand are delayed, and how many have a time to live.
+    pub timed: (u32, u32),
+    /// How often a crash is armed at a call of the disk, in parts of a thousand.
+    pub crash_chance: u32,
+    /// How the disk decides in a crash.
+    pub crash_keeps: u32,
+    /// How the disk decides in a crash.
+    pub crash_tears: u32,
+    /// What the disk may do wrong while it runs.
+    pub faults: FaultPlan,
+    /// Whether the disk runs full at times.
+    pub runs_full: bool,
+    /// The longest lease of a group.
+    pub lease_max: Duration,
+    /// Whether consumers are careful: only what they hold, and mostly acks.
+    pub careful: u32,
+    /// How many lives the shard has at most.
+    pub generations_max: u32,
+    /// Whether a durable bit flips at the end.
+    pub rots: bool,
+}
+
+impl Swarm {
+    /// Draws a mix.
+    pub fn draw(random: &mut Random) -> Self {
+        let mut weights = [8, 6, 2, 60, 12, 14, 8, 8, 50, 20, 40, 3, 3];
+        for weight in &mut weights[3..11] {
+            *weight = *weight * [1, 2, 4, 8, 16][random.below(5) as usize] / 4;
+        }
+        if random.chance(300) {
+            weights[2] = 0;
+        }
+        let some = |random: &mut Random, per_mille: u32, values: [u32; 3]| {
+            if random.chance(per_mille) { values[random.below(3) as usize] } else { 0 }
+        };
+        let segment_bytes = 4096 * [4, 5, 8, 16, 32, 64][random.below(6) as usize];
+        let payload_max = (segment_bytes - 12_288) / 2 + 512;
+        let eagerness = |random: &mut Random| [60, 250, 600, 950][random.below(4) as usize];
+        Self {
+            weights,
+            segment_bytes,
+            cache_bytes: [0, 8 << 10, 64 << 10, 1 << 20][random.below(4) as usize],
+            payload_bytes_max: [24, 200, 2000, payload_max][random.below(4) as usize]
+                .min(payload_max),
+            batch_messages_max: [1, 4, 20][random.below(3) as usize],
+            lane_eagerness: eagerness(random),
+            read_eagerness: eagerness(random),
+            turn_eagerness: [300, 800, 1000][random.below(3) as usize],
+            clock_eagerness: eagerness(random),
+            timed: (some(random, 500, [20, 200, 500]), some(random, 400, [20, 200, 500])),
+            crash_chance: some(random, 800, [2, 5, 20]),
+            crash_keeps: [0, 200, 500, 900][random.below(4) as usize],
+            crash_tears: [0, 200, 700][random.below(3) as usize],
+            faults: FaultPlan {
+                sync_fails: some(random, 300, [1, 5, 20]),
+                write_fails: some(random, 250, [1, 5, 20]),
+                read_fails: some(random, 300, [5, 50, 300]),
+                ..FaultPlan::default()
+            },
+            runs_full: random.chance(300),
+            lease_max: Duration::from_millis([500, 5_000, 600_000][random.below(3) as usize]),
+            careful: [300, 800, 980][random.below(3) as usize],
+            generations_max: random.between(1, 5) as u32,
+            rots: random.chance(100),
+        }
+    }
+
+    /// Settings for a topic.
+    pub fn topic(&self, random: &mut Random) -> TopicConfig {
+        let mut config = TopicConfig::of_kind(TopicKind::Queue);
+        if random.chance(450) {
+            config.retention = Retention {
+                until_settled: random.chance(200),
+                age: random.chance(300).then(|| Duration::from_millis(random.between(1, 600_000))),
+                bytes: random.chance(300).then(|| random.between(1, 2 * self.segment_bytes)),
+            };
+        }
+        if random.chance(self.timed.1) {
+            config.time_to_live = Some(Duration::from_millis(random.between(1, 7_200_000)));
+        }
+        config
+    }
+
+    /// Settings for a group.
+    pub fn group(&self, random: &mut Random) -> GroupConfig {
+        let lease = random.between(100, self.lease_max.as_millis() as u64);
+        GroupConfig {
+            lease: Duration::from_millis(lease),
+            attempts_max: [1, 2, 5, 20][random.below(4) as usize],
+        }
+    }
+
+    /// A span of time: mostly short, at times hours.
+    pub fn span(&self, random: &mut Random) -> Duration {
+        let longest = [20, 200, 2_000, 30_000, 7_200_000][random.weighted(&[30, 30, 25, 10, 5])];
+        Duration::from_millis(random.between(1, longest))
+    }
+}

@@ -1,0 +1,96 @@
+//! What happened, as a hash and, if wanted, as text: every command, effect and call of the disk.
+//! It decides nothing.
+
+use std::{cell::RefCell, fmt, io::Write, rc::Rc};
+
+use sennit_engine::{Command, Effect};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+/// The record of a run; clones write to the same one.
+#[derive(Clone)]
+pub struct Trace {
+    state: Rc<RefCell<State>>,
+}
+
+struct State {
+    hasher: Xxh3,
+    steps: u64,
+    line: Vec<u8>,
+    echo: bool,
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trace").field("steps", &self.state.borrow().steps).finish_non_exhaustive()
+    }
+}
+
+impl Trace {
+    /// An empty record; with `echo` each step is also written to standard error.
+    #[must_use]
+    pub fn new(echo: bool) -> Self {
+        let state = State { hasher: Xxh3::new(), steps: 0, line: Vec::new(), echo };
+        Self { state: Rc::new(RefCell::new(state)) }
+    }
+
+    /// Adds a step.
+    pub fn step(&self, what: fmt::Arguments<'_>) {
+        let mut state = self.state.borrow_mut();
+        let state = &mut *state;
+        state.line.clear();
+        // Writing to memory does not fail.
+        let _ = state.line.write_fmt(what);
+        state.line.push(b'\n');
+        state.hasher.update(&state.line);
+        state.steps += 1;
+        if state.echo {
+            // Where nobody reads any more, nobody misses it.
+            let _ = std::io::stderr().write_all(&state.line);
+        }
+    }
+
+    /// Adds a command.
+    pub fn command(&self, command: &Command) {
+        match command {
+            Command::Publish(publish) => self.step(format_args!(
+                "  > publish {:?} to {} {:?} {} messages {:016x}",
+                publish.origin.request,
+                publish.partition,
+                publish.producer,
+                publish.batch.count(),
+                xxh3_64(publish.batch.bytes()),
+            )),
+            other => self.step(format_args!("  > {other:?}")),
+        }
+    }
+
+    /// Adds an effect.
+    pub fn effect(&self, effect: &Effect) {
+        match effect {
+            Effect::Deliver(delivery) => self.step(format_args!(
+                "  < deliver {}+{} of {} attempt {} generation {} to {}.{} {:016x}",
+                delivery.first,
+                delivery.count,
+                delivery.partition,
+                delivery.attempt,
+                delivery.generation.0,
+                delivery.session.0,
+                delivery.subscription,
+                xxh3_64(&delivery.messages),
+            )),
+            other => self.step(format_args!("  < {other:?}")),
+        }
+    }
+
+    /// A hash of everything so far.
+    #[must_use]
+    pub fn hash(&self) -> u64 {
+        self.state.borrow().hasher.digest()
+    }
+
+    /// How many steps there were.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.state.borrow().steps
+    }
+}

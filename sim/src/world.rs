@@ -1,0 +1,384 @@
+//! One broker below the waterline and what is around it: the disk, the clock, the lane's, the
+//! reader's and the slot maker's work, which get on when they are told to. It decides nothing by
+//! chance and judges nothing; every effect goes to the oracle, and to those it is meant for.
+
+use std::path::PathBuf;
+
+use sennit_engine::{Command, Effect, Origin, PartitionCommand, PartitionDescription, SessionId};
+use sennit_journal::{Fault, Frame, LaneConfig, Position};
+use sennit_model::{PartitionId, Timestamp, TopicId};
+use sennit_shard::{Fetch, RecoverError, Recovered, Settings, recover};
+
+use crate::{
+    consumers::Consumers, disk::SimulatedDisk, oracle::Oracle, oracle::Violation,
+    publishers::Publishers, trace::Trace,
+};
+
+/// Slots the lane has in reserve when it can.
+const SPARE_SLOTS: usize = 2;
+/// What the shard may keep of chunks it read back, beyond the budget of its tail cache.
+const READ_BYTES: usize = 8 << 20;
+
+/// A commit on its way through the lane.
+#[derive(Debug)]
+enum Flight {
+    Taken(Vec<Frame>, u64),
+    Synced(Position),
+}
+
+/// Why the world cannot go on as it is.
+#[derive(Debug)]
+pub enum Stop {
+    /// A promise was broken.
+    Violation(Violation),
+    /// The power went.
+    PowerOff,
+}
+
+impl From<Violation> for Stop {
+    fn from(violation: Violation) -> Self {
+        Self::Violation(violation)
+    }
+}
+
+/// See the file's page.
+#[derive(Debug)]
+pub struct World {
+    /// The disk.
+    pub disk: SimulatedDisk,
+    /// The time.
+    pub now: Timestamp,
+    /// The judge.
+    pub oracle: Oracle,
+    /// Those who publish.
+    pub publishers: Publishers,
+    /// Those who consume.
+    pub consumers: Consumers,
+    /// What was done so far.
+    pub trace: Trace,
+    /// The shard and its helpers, while it runs.
+    pub parts: Recovered<SimulatedDisk>,
+    /// How many requests there were.
+    pub requests: u64,
+    /// Topics whose dead letters have nowhere to go.
+    pub letters_wanted: Vec<TopicId>,
+    /// Whether the lane has failed.
+    pub is_fenced: bool,
+    config: LaneConfig,
+    settings: Settings,
+    commands: Vec<Command>,
+    flight: Option<Flight>,
+    fetches: Vec<Fetch>,
+    is_full: bool,
+}
+
+impl World {
+    /// A broker that starts for the first time.
+    ///
+    /// # Errors
+    /// The promise that was broken.
+    pub fn begin(
+        disk_seed: u64,
+        segment_bytes: u64,
+        cache_bytes: usize,
+        trace: Trace,
+    ) -> Result<Self, Violation> {
+        let disk = SimulatedDisk::new(disk_seed, trace.clone());
+        let config = LaneConfig {
+            directory: PathBuf::from("data/lane-0"),
+            lane: 0,
+            segment_bytes,
+            incarnation: disk_seed | 1,
+        };
+        let settings = Settings { cache_bytes };
+        let now = Timestamp(1_800_000_000_000);
+        let parts = recover(&disk, config.clone(), settings, now);
+        let parts = parts.map_err(|e| Violation::new("an empty disk starts", e.to_string()))?;
+        let mut world = Self {
+            disk,
+            now,
+            oracle: Oracle::default(),
+            publishers: Publishers::default(),
+            consumers: Consumers::default(),
+            trace,
+            parts,
+            requests: 0,
+            letters_wanted: Vec::new(),
+            is_fenced: false,
+            config,
+            settings,
+            commands: Vec::new(),
+            flight: None,
+            fetches: Vec::new(),
+            is_full: false,
+        };
+        world.oracle.recovered(world.parts.report.generation, &[], now)?;
+        Ok(world)
+    }
+
+    /// A number for a request.
+    pub fn request(&mut self) -> u64 {
+        self.requests += 1;
+        self.requests
+    }
+
+    /// Adds a command to the next turn.
+    pub fn say(&mut self, command: Command) {
+        self.commands.push(command);
+    }
+
+    /// Gives the shard the commands that have gathered.
+    ///
+    /// # Errors
+    /// The promise that was broken.
+    pub fn turn(&mut self) -> Result<(), Violation> {
+        if self.commands.is_empty() {
+            return Ok(());
+        }
+        let commands = std::mem::take(&mut self.commands);
+        self.trace.step(format_args!("  turn at {:?}", self.now));
+        commands.iter().for_each(|command| self.trace.command(command));
+        self.parts.shard.handle(&mut commands.clone(), self.now);
+        self.after(&commands)
+    }
+
+    /// Takes what a call of the shard has come to.
+    fn after(&mut self, commands: &[Command]) -> Result<(), Violation> {
+        let effects: Vec<Effect> = self.parts.shard.effects().drain(..).collect();
+        effects.iter().for_each(|effect| self.trace.effect(effect));
+        let on_its_way = matches!(self.flight, Some(Flight::Taken(..)));
+        if !on_its_way && !self.parts.shard.has_frames() && !self.is_fenced {
+            // This turn has written nothing, and all before it is on the platter.
+            self.oracle.committed(self.oracle.turn() + 1);
+        }
+        self.oracle.turned(commands, &effects, self.now)?;
+        for effect in &effects {
+            match effect {
+                Effect::Confirmed(confirmed) => self.publishers.confirmed(confirmed),
+                Effect::Refused { origin, .. } => self.publishers.refused(origin.request),
+                Effect::Deliver(delivery) => self.consumers.delivered(delivery),
+                Effect::SubscriptionEnded { session, subscription, .. } => {
+                    self.consumers.ended(*session, *subscription);
+                }
+                Effect::DeadLetterTopicNeeded { source } => self.letters_wanted.push(*source),
+                _ => {}
+            }
+        }
+        let mut released = Vec::new();
+        self.parts.shard.take_released(&mut released);
+        for segment in released {
+            self.trace.step(format_args!("  release segment {segment}"));
+            self.parts.lane.release(segment);
+        }
+        self.parts.shard.take_fetches(&mut self.fetches);
+        let most = self.settings.cache_bytes + READ_BYTES + 8 * self.config.segment_bytes as usize;
+        let bytes = self.parts.shard.cache_bytes();
+        if bytes > most {
+            let detail = format!("the caches hold {bytes} bytes of {most}");
+            return Err(Violation::new("I8 memory stays in its budget", detail));
+        }
+        Ok(())
+    }
+
+    /// Has the shard look at the clock.
+    ///
+    /// # Errors
+    /// The promise that was broken.
+    pub fn advance(&mut self) -> Result<(), Violation> {
+        self.trace.step(format_args!("  advance to {:?}", self.now));
+        self.parts.shard.advance(self.now);
+        self.after(&[])
+    }
+
+    /// Lets the lane get on by a step: take frames, write and sync them, say so.
+    ///
+    /// # Errors
+    /// The promise that was broken, or that the power went.
+    pub fn lane_step(&mut self) -> Result<(), Stop> {
+        match self.flight.take() {
+            None if self.parts.shard.has_frames() => {
+                let mut frames = Vec::new();
+                self.parts.shard.take_frames(&mut frames);
+                self.flight = Some(Flight::Taken(frames, self.oracle.turn()));
+                Ok(())
+            }
+            None => Ok(()),
+            Some(Flight::Taken(frames, turn)) => self.write(frames, turn),
+            Some(Flight::Synced(end)) => {
+                self.trace.step(format_args!("  committed to {end}"));
+                self.parts.shard.committed(end, self.now);
+                Ok(self.after(&[])?)
+            }
+        }
+    }
+
+    fn write(&mut self, frames: Vec<Frame>, turn: u64) -> Result<(), Stop> {
+        match self.parts.lane.append(&frames) {
+            Ok(end) => {
+                self.oracle.committed(turn);
+                self.flight = Some(Flight::Synced(end));
+                Ok(())
+            }
+            Err(Fault::NoSpareSlot { .. }) => {
+                self.flight = Some(Flight::Taken(frames, turn));
+                self.slot_step()
+            }
+            Err(_) if self.disk.is_off() => Err(Stop::PowerOff),
+            Err(fault) => {
+                self.trace.step(format_args!("  fenced: {fault}"));
+                self.is_fenced = true;
+                self.oracle.fenced();
+                self.parts.shard.fenced();
+                Ok(self.after(&[])?)
+            }
+        }
+    }
+
+    /// Lets the slot maker get on.
+    ///
+    /// # Errors
+    /// That the power went.
+    pub fn slot_step(&mut self) -> Result<(), Stop> {
+        let is_short = self.parts.lane.spare_count() < SPARE_SLOTS;
+        let full = match is_short.then(|| self.parts.slots.make()) {
+            None => false,
+            Some(Ok(slot)) => {
+                self.parts.lane.add_spare(slot);
+                false
+            }
+            Some(Err(Fault::StorageFull { .. })) => true,
+            Some(Err(_)) => self.is_full,
+        };
+        if self.disk.is_off() {
+            return Err(Stop::PowerOff);
+        }
+        if full != self.is_full {
+            self.is_full = full;
+            self.trace.step(format_args!("  storage full: {full}"));
+            self.parts.shard.set_storage_full(full);
+            self.oracle.storage_full(full);
+        }
+        Ok(())
+    }
+
+    /// Answers the read that waits at this place among those that wait.
+    ///
+    /// # Errors
+    /// The promise that was broken, or that the power went.
+    pub fn read_step(&mut self, index: u64) -> Result<(), Stop> {
+        if self.fetches.is_empty() {
+            return Ok(());
+        }
+        let fetch = self.fetches.remove((index % self.fetches.len() as u64) as usize);
+        let bytes = self.parts.reader.read(fetch.position, fetch.length);
+        if self.disk.is_off() {
+            return Err(Stop::PowerOff);
+        }
+        self.trace.step(format_args!("  fetched {fetch:?} {}", bytes.is_ok()));
+        self.parts.shard.fetched(fetch, bytes.ok(), self.now);
+        Ok(self.after(&[])?)
+    }
+
+    /// Whether the lane or the reader has something to do.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        !self.commands.is_empty()
+            || self.flight.is_some()
+            || !self.fetches.is_empty()
+            || self.parts.shard.has_frames()
+    }
+
+    /// How a partition is; tells the oracle.
+    ///
+    /// # Errors
+    /// The promise that was broken.
+    pub fn describe(&mut self, id: PartitionId) -> Result<(), Violation> {
+        if self.is_fenced {
+            return Ok(());
+        }
+        let origin = Origin { session: SessionId(1), request: self.request() };
+        let command = Command::Partition(origin, id, PartitionCommand::Describe);
+        self.parts.shard.handle(&mut vec![command], self.now);
+        let mut found = None;
+        self.parts.shard.effects().retain(|effect| match effect {
+            Effect::Described { description, .. } => {
+                found = Some(description.clone());
+                false
+            }
+            Effect::Refused { .. } => false,
+            _ => true,
+        });
+        match found {
+            Some(description) => self.oracle.described(id, &description, self.now),
+            None => Ok(()),
+        }
+    }
+
+    /// Stops the shard and starts it again from what is on the disk; `crash` says whether the power
+    /// went or the process alone. `attempt` is called before each try to start.
+    ///
+    /// # Errors
+    /// The promise that was broken; among them that it starts again.
+    pub fn restart(
+        &mut self,
+        crash: bool,
+        mut before: impl FnMut(&SimulatedDisk, u32),
+    ) -> Result<(), Violation> {
+        if crash {
+            self.disk.crash()
+        } else {
+            self.disk.kill()
+        }
+        self.flight = None;
+        self.fetches.clear();
+        self.commands.clear();
+        self.letters_wanted.clear();
+        (self.is_fenced, self.is_full) = (false, false);
+        self.oracle.crashed();
+        self.publishers.disconnected();
+        self.consumers.disconnected();
+        for attempt in 0.. {
+            before(&self.disk, attempt);
+            self.trace.step(format_args!("recover at {:?}", self.now));
+            match recover(&self.disk, self.config.clone(), self.settings, self.now) {
+                Ok(parts) if !self.disk.is_off() => {
+                    self.parts = parts;
+                    break;
+                }
+                Ok(_) | Err(RecoverError::Journal(Fault::Io { .. })) if attempt < 20 => {
+                    self.disk.kill();
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    return Err(Violation::new("I1 a lane is recovered", error.to_string()));
+                }
+            }
+        }
+        self.trace.step(format_args!("recovered {:?}", self.parts.report));
+        let mut ids: Vec<PartitionId> = self.parts.shard.engine().partition_ids().collect();
+        ids.sort_unstable();
+        let found = self.descriptions(&ids);
+        self.oracle.recovered(self.parts.report.generation, &found, self.now)
+    }
+
+    fn descriptions(&mut self, ids: &[PartitionId]) -> Vec<(PartitionId, PartitionDescription)> {
+        let mut found = Vec::new();
+        for &id in ids {
+            let origin = Origin { session: SessionId(1), request: self.request() };
+            let command = Command::Partition(origin, id, PartitionCommand::Describe);
+            self.parts.shard.handle(&mut vec![command], self.now);
+            for effect in self.parts.shard.effects().drain(..) {
+                if let Effect::Described { description, .. } = effect {
+                    found.push((id, description));
+                }
+            }
+        }
+        found
+    }
+
+    /// Asserts what holds between turns.
+    pub fn check(&self) {
+        #[cfg(debug_assertions)]
+        self.parts.shard.engine().check();
+    }
+}
