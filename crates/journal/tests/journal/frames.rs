@@ -105,7 +105,7 @@ fn nothing_of_an_earlier_frame_shows_in_a_later_one() {
     let mut world = world();
     world.push(1, &[0xff; 3 * BLOCK_BYTES - 200]);
     world.builder.seal().unwrap();
-    for length in [1, 2, 9] {
+    for length in [9, 2, 1] {
         let entry = world.push(0, &vec![0xee; length]);
         let frame = world.builder.seal().unwrap();
         let body_end = (entry.position.0 - frame.position.0) as usize + length;

@@ -101,18 +101,16 @@ fn rot_of_the_last_frame_is_a_torn_tail_until_a_mark_says_otherwise() {
     assert!(matches!(World::open(&disk).map(drop), Err(Fault::Rot { .. })));
 }
 
-/// A lane of three frames with a header behind them, whose replay begins at the second.
-fn lane_that_is_replayed_from_its_second_frame(first: &[u8]) -> (MemoryDisk, Vec<Entry>) {
+/// A lane of three frames, in blocks 1 to 3, whose replay begins at the one in block `begin`.
+fn lane_that_is_replayed_from(begin: usize, first: &[u8]) -> MemoryDisk {
     let disk = MemoryDisk::default();
     let mut world = World::open(&disk).unwrap();
-    world.write(1, first).unwrap();
-    let entries: Vec<Entry> =
-        [b"second", b"third!"].map(|body| world.write(1, body).unwrap()).into();
-    world.builder.replay_from(Position(2 * BLOCK_BYTES as u64));
+    let entries = [first, b"second", b"third!"].map(|body| world.write(1, body).unwrap());
+    world.builder.replay_from(Position((begin * BLOCK_BYTES) as u64));
     world.builder.turn_segment();
     world.mark().unwrap();
-    assert_eq!(World::open(&disk).unwrap().found, entries);
-    (disk, entries)
+    assert_eq!(World::open(&disk).unwrap().found, entries[begin - 1..]);
+    disk
 }
 
 /// Puts the block `from` of one lane's first slot where the block `to` of another's lies.
@@ -126,22 +124,22 @@ fn misdirect(disk: &MemoryDisk, source: &MemoryDisk, from: usize, to: usize) {
 
 #[test]
 fn a_frame_that_lies_elsewhere_than_it_says_is_rot() {
-    let (disk, _) = lane_that_is_replayed_from_its_second_frame(b"first");
-    misdirect(&disk, &disk, 3, 2);
+    let disk = lane_that_is_replayed_from(3, b"first");
+    misdirect(&disk, &disk, 2, 3);
     assert!(matches!(World::open(&disk).map(drop), Err(Fault::Rot { .. })));
 }
 
 #[test]
 fn a_frame_that_does_not_follow_the_one_before_it_is_rot() {
-    let (disk, _) = lane_that_is_replayed_from_its_second_frame(b"first");
-    let (other, _) = lane_that_is_replayed_from_its_second_frame(b"other");
+    let disk = lane_that_is_replayed_from(2, b"first");
+    let other = lane_that_is_replayed_from(2, b"other");
     misdirect(&disk, &other, 3, 3);
     assert!(matches!(World::open(&disk).map(drop), Err(Fault::Rot { .. })));
 }
 
 #[test]
 fn a_frame_of_another_generation_is_rot() {
-    let (disk, _) = lane_that_is_replayed_from_its_second_frame(b"first");
+    let disk = lane_that_is_replayed_from(3, b"first");
     let other = MemoryDisk::default();
     let mut lost = World::open(&other).unwrap();
     lost.write(1, b"lost").unwrap();
@@ -153,6 +151,7 @@ fn a_frame_of_another_generation_is_rot() {
     assert_eq!(second.builder.generation(), 2);
     second.write(1, b"first").unwrap();
     second.write(1, b"second").unwrap();
-    misdirect(&disk, &other, 2, 2);
+    second.write(1, b"third!").unwrap();
+    misdirect(&disk, &other, 3, 3);
     assert!(matches!(World::open(&disk).map(drop), Err(Fault::Rot { .. })));
 }
