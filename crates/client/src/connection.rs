@@ -169,7 +169,9 @@ impl Connection {
                 () = &mut timer => {
                     drop(slices);
                     let now = Instant::now();
-                    self.conversation.wake(now);
+                    if let Err(error) = self.conversation.wake(now) {
+                        return End::Lost(error);
+                    }
                     let silence = now - heard;
                     if pinged && silence >= DEAD_AFTER {
                         return self.unreachable(io::ErrorKind::TimedOut.into());

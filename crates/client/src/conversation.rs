@@ -10,7 +10,9 @@ use std::{
 
 use bytes::Bytes;
 use sennit_model::ProducerId;
-use sennit_protocol::{Confirm, DecodeError, FrameHeader, Reply, Request, SetCredit, control};
+use sennit_protocol::{
+    Confirm, DecodeError, ErrorCode, FrameHeader, Reply, Request, SetCredit, control,
+};
 use tokio::time::Instant;
 
 use crate::{
@@ -63,6 +65,8 @@ pub(crate) struct Conversation {
     /// All frames before the one of this number have arrived.
     arrived: u64,
     wake_at: Option<Instant>,
+    /// When the broker, which is leaving, is left.
+    leave_at: Option<Instant>,
 }
 
 impl Conversation {
@@ -81,6 +85,7 @@ impl Conversation {
             settles: SettleLedger::default(),
             arrived: 0,
             wake_at: None,
+            leave_at: None,
         }
     }
 
@@ -103,6 +108,7 @@ impl Conversation {
     /// The connection is gone.
     pub(crate) fn lost(&mut self) {
         self.connected = false;
+        self.leave_at = None;
         self.outgoing.clear();
         self.listed.clear();
         self.outbox.take_publishers(&mut self.listed);
@@ -296,11 +302,20 @@ impl Conversation {
     }
 
     /// Does what was put off until now.
-    pub(crate) fn wake(&mut self, now: Instant) {
+    ///
+    /// # Errors
+    /// The broker is leaving, and the time it gave is over.
+    pub(crate) fn wake(&mut self, now: Instant) -> Result<(), Error> {
         if self.wake_at.is_none_or(|at| at > now) {
-            return;
+            return Ok(());
         }
         self.wake_at = None;
+        if let Some(at) = self.leave_at {
+            if at <= now {
+                return Err(control::Error::new(ErrorCode::ShuttingDown, "it is leaving").into());
+            }
+            self.wake_by(at);
+        }
         let due = |at: Option<Instant>| at.is_some_and(|at| at <= now);
         let opens: Vec<_> = self.publishers.iter().map(|(&n, p)| (n, p.open_at)).collect();
         for (number, at) in opens {
@@ -330,6 +345,7 @@ impl Conversation {
                 self.wake_by(until);
             }
         }
+        Ok(())
     }
 
     /// Takes a frame.
@@ -359,7 +375,13 @@ impl Conversation {
                 self.arrived = self.arrived.max(number);
                 self.settles.arrived(number);
             }
-            Reply::GoAway(body) => tracing::info!(reason = body.reason, "the broker is leaving"),
+            Reply::GoAway(body) => {
+                tracing::info!(reason = body.reason, "the broker is leaving");
+                // Until then it answers what it has; it closes the connection itself, or is left.
+                let at = now + Duration::from_millis(body.grace_ms);
+                self.leave_at = Some(at);
+                self.wake_by(at);
+            }
             Reply::SubscriptionEnded(ended) => self.subscriptions.ended(&ended),
             Reply::HelloOk(_) => {
                 return Err(Error::Unexpected("a second answer to the greeting".into()));
@@ -465,7 +487,9 @@ impl Conversation {
         } else if !body.closes_connection {
             tracing::warn!(%error, "the broker reports an error that is no answer");
         }
-        if body.closes_connection { Err(error) } else { Ok(()) }
+        // Whatever is not answered is asked again of the broker that comes after this one.
+        let leaving = body.error_code() == Some(ErrorCode::ShuttingDown);
+        if leaving || body.closes_connection { Err(error) } else { Ok(()) }
     }
 
     fn publish_refused(

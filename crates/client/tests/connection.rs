@@ -164,6 +164,21 @@ async fn a_broker_that_falls_silent_is_asked_and_then_left() {
 }
 
 #[tokio::test]
+async fn a_broker_that_is_leaving_is_left_when_its_grace_is_over() {
+    let broker = Broker::listen().await;
+    let (client, mut leaving) = broker.client().await;
+    let body = control::GoAway { reason: "maintenance".into(), grace_ms: 1 };
+    leaving.send(0, Reply::GoAway(body)).await;
+    let mut peer = broker.greeted().await;
+    let script = async {
+        let (number, _) = peer.next().await;
+        peer.send(number, Reply::TopicList(control::TopicList::default())).await;
+    };
+    let (topics, ()) = soon(async { tokio::join!(client.list_topics(), script) }).await;
+    assert_eq!(topics.unwrap(), []);
+}
+
+#[tokio::test]
 async fn frames_of_a_newer_broker_are_skipped() {
     let broker = Broker::listen().await;
     let (client, mut peer) = broker.client().await;

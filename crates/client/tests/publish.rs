@@ -173,6 +173,22 @@ async fn what_is_published_while_the_broker_is_away_is_sent_when_it_is_back() {
 }
 
 #[tokio::test]
+async fn what_a_leaving_broker_refuses_is_sent_to_the_one_after_it() {
+    let broker = Broker::listen().await;
+    let (publisher, _client, mut leaving) = publisher(&broker, 1).await;
+    let pending = publisher.publish(message("a")).await.unwrap();
+    let frame = leaving.publish().await;
+    // It says so and keeps the connection open.
+    leaving.refuse_publish(&frame, ErrorCode::ShuttingDown, None).await;
+    let mut peer = broker.greeted().await;
+    peer.open_topic(1).await;
+    let (_, again) = peer.publish().await;
+    assert_eq!(again, frame.1);
+    peer.confirm(&again, 0).await;
+    assert_eq!(soon(pending).await.unwrap(), confirmed(0));
+}
+
+#[tokio::test]
 async fn a_topic_created_anew_ends_its_publisher() {
     let broker = Broker::listen().await;
     let (publisher, _client, mut peer) = publisher(&broker, 1).await;
