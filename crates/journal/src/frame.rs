@@ -11,7 +11,7 @@ use crate::{
         BLOCK_BYTES, FORMAT_VERSION, FRAME_HEADER_BYTES, FrameHeader, RECORD_HEADER_BYTES,
         SegmentHeader, crc32c, record_bytes,
     },
-    lane::LaneConfig,
+    lane_config::LaneConfig,
     position::Position,
 };
 

@@ -12,7 +12,7 @@ use crate::{
     disk::{Disk, DiskFile},
     fault::Fault,
     format::{BLOCK_BYTES, SegmentHeader},
-    lane::LaneConfig,
+    lane_config::LaneConfig,
     position::Position,
     slot::slot_number,
 };

@@ -72,7 +72,8 @@ impl FrameHeader {
     /// # Errors
     /// [`DecodeError::UnknownKind`] or [`DecodeError::Flags`].
     pub fn known_kind(&self) -> Result<Kind, DecodeError> {
-        let kind = Kind::try_from(self.kind)?;
+        let kind =
+            Kind::of_number(self.kind).ok_or(DecodeError::UnknownKind { kind: self.kind })?;
         if self.flags != 0 {
             return Err(DecodeError::Flags { kind, flags: self.flags });
         }

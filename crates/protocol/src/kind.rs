@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use crate::decode_error::DecodeError;
-
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $client:literal, $server:literal;)*) => {
         /// What a frame is.
@@ -36,13 +34,13 @@ macro_rules! kinds {
             }
         }
 
-        impl TryFrom<u8> for Kind {
-            type Error = DecodeError;
-
-            fn try_from(number: u8) -> Result<Self, DecodeError> {
+        impl Kind {
+            /// The kind of this number, if there is one.
+            #[must_use]
+            pub fn of_number(number: u8) -> Option<Self> {
                 match number {
-                    $($number => Ok(Self::$name),)*
-                    _ => Err(DecodeError::UnknownKind { kind: number }),
+                    $($number => Some(Self::$name),)*
+                    _ => None,
                 }
             }
         }

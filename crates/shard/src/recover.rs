@@ -120,8 +120,7 @@ pub fn recover<D: Disk>(
         torn_bytes: recovered.torn_bytes,
         generation,
     };
-    let mut writer = Writer::new(recovered.builder, segments, replay_from);
-    writer.since_snapshot = replay.bytes;
+    let writer = Writer::new(recovered.builder, segments, replay_from);
     let cache = TailCache::new(settings.cache_bytes);
     let shard = Shard::new(engine, writer, cache, Snapshots::new(segment_bytes), now);
     Ok(Recovered { shard, lane, reader: recovered.reader, slots: recovered.slots, report })

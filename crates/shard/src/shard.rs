@@ -61,22 +61,29 @@ pub struct Shard {
     /// Effects that wait: so many of them until this position is committed.
     waits: VecDeque<(Position, usize)>,
     waiting: VecDeque<Effect>,
+    /// Batches that are wanted no more once this position is committed: until then a crash may
+    /// bring them back.
+    freed: VecDeque<(Position, Place)>,
     effects: Vec<Effect>,
     outbox: Outbox,
     storage_full: bool,
     fenced: bool,
+    /// Whether the generation is on the platter. Until then nothing is delivered: a life that left
+    /// no trace would be taken for the next one, and its deliveries for that one's.
+    has_begun: bool,
     counters: Counters,
 }
 
 impl Shard {
     pub(crate) fn new(
         engine: Engine,
-        writer: Writer,
+        mut writer: Writer,
         cache: TailCache,
         snapshots: Snapshots,
         now: Timestamp,
     ) -> Self {
         let committed = writer.end();
+        writer.seal_mark();
         Self {
             engine,
             writer,
@@ -89,10 +96,12 @@ impl Shard {
             marked_records: 0,
             waits: VecDeque::new(),
             waiting: VecDeque::new(),
+            freed: VecDeque::new(),
             effects: Vec::new(),
             outbox: Outbox::default(),
             storage_full: false,
             fenced: false,
+            has_begun: false,
             counters: Counters::default(),
         }
     }
@@ -163,18 +172,19 @@ impl Shard {
 
     /// Delivers, and sorts effects into those that may go and those that wait for the commit.
     fn finish_turn(&mut self, now: Timestamp) {
-        if self.engine.is_stirred() && !self.fenced {
+        if self.engine.is_stirred() && self.has_begun && !self.fenced {
             let mut batches = Batches {
                 cache: &self.cache,
                 reads: &mut self.reads,
                 segment_bytes: self.writer.segments.segment_bytes(),
+                committed: self.committed,
                 damaged: &mut self.counters.damaged_batches,
             };
             self.engine.deliver(now, &mut self.writer, &mut batches, &mut self.outbox);
         }
-        for place in self.engine.take_freed() {
-            self.writer.segments.freed(Position(place.position), place.bytes);
-        }
+        let end = self.writer.end();
+        self.freed.extend(self.engine.take_freed().map(|place| (end, place)));
+        self.give_up_freed();
         for effect in &self.outbox.now {
             match effect {
                 Effect::Deliver(delivery) => {
@@ -189,7 +199,6 @@ impl Shard {
         if self.outbox.after_commit.is_empty() {
             return;
         }
-        let end = self.writer.end();
         if end <= self.committed {
             self.effects.append(&mut self.outbox.after_commit);
             return;
@@ -199,6 +208,16 @@ impl Shard {
         match self.waits.back_mut() {
             Some((position, waiting)) if *position == end => *waiting += count,
             _ => self.waits.push_back((end, count)),
+        }
+    }
+
+    /// Gives up the batches that no crash can bring back.
+    fn give_up_freed(&mut self) {
+        while let Some(&(end, place)) = self.freed.front()
+            && end <= self.committed
+        {
+            self.freed.pop_front();
+            self.writer.segments.freed(Position(place.position), place.bytes);
         }
     }
 
@@ -219,7 +238,7 @@ impl Shard {
         if self.fenced {
             return;
         }
-        if self.snapshots.is_due(self.writer.since_snapshot) {
+        if self.snapshots.is_due(self.writer.since_snapshot()) {
             self.write_snapshot();
         }
         for frame in self.writer.take_sealed() {
@@ -239,6 +258,7 @@ impl Shard {
         if self.fenced {
             return;
         }
+        self.has_begun = true;
         self.committed = end;
         self.committed_at = now;
         self.counters.commits += 1;
@@ -371,6 +391,8 @@ struct Batches<'a> {
     cache: &'a TailCache,
     reads: &'a mut ReadCache,
     segment_bytes: u64,
+    /// Nothing at or after this may be read: it is not written yet, or not to be relied on.
+    committed: Position,
     damaged: &'a mut u64,
 }
 
@@ -381,7 +403,8 @@ impl Payloads for Batches<'_> {
             return Some(bytes);
         }
         let segment_end = (place.position / self.segment_bytes + 1) * self.segment_bytes;
-        match self.reads.read(partition, position, length, Position(segment_end)) {
+        let limit = self.committed.min(Position(segment_end));
+        match self.reads.read(partition, position, length, limit) {
             Found::Batch(bytes) => Some(bytes),
             Found::Pending => None,
             Found::Damaged => {

@@ -13,6 +13,7 @@ pub(crate) const SNAPSHOT_PART: u8 = RECORD_KIND_END + 1;
 /// A snapshot is whole: the body is its length in bytes, as a little-endian u64.
 pub(crate) const SNAPSHOT_ENDED: u8 = RECORD_KIND_END + 2;
 
+/// Longest part, in bytes; in short segments it is shorter, so that a segment holds some.
 const PART_BYTES: usize = 256 << 10;
 
 /// When the last snapshot was written, and when the next one is due.
@@ -49,13 +50,14 @@ impl Snapshots {
         writer.seal();
         writer.push(SNAPSHOT_BEGAN, &[&length.to_le_bytes()]);
         let begin = writer.frame_start();
-        for part in self.scratch.chunks(PART_BYTES) {
+        let part_bytes = PART_BYTES.min(self.segment_bytes as usize / 4);
+        for part in self.scratch.chunks(part_bytes) {
             writer.push(SNAPSHOT_PART, &[part]);
         }
         writer.push(SNAPSHOT_ENDED, &[&length.to_le_bytes()]);
         self.pending = Some((begin, writer.end()));
         self.last_bytes = length;
-        writer.since_snapshot = 0;
+        writer.snapshot_ended();
         // A state that was large once must not hold its memory for ever.
         if self.scratch.capacity() > 4 * PART_BYTES {
             self.scratch = Vec::new();

@@ -18,8 +18,8 @@ pub(crate) struct Writer {
     replay_from: Position,
     /// Segments that say so once they are committed: `(end of their first frame, where)`.
     stated: VecDeque<(Position, Position)>,
-    /// Bytes appended since the last snapshot began.
-    pub(crate) since_snapshot: u64,
+    /// Where the last snapshot ended, or a replay began.
+    snapshot_end: Position,
     /// Records appended since the start.
     pub(crate) record_count: u64,
     head: Vec<u8>,
@@ -33,7 +33,7 @@ impl Writer {
             sealed: Vec::new(),
             replay_from,
             stated: VecDeque::new(),
-            since_snapshot: 0,
+            snapshot_end: replay_from,
             record_count: 0,
             head: Vec::new(),
         }
@@ -51,8 +51,6 @@ impl Writer {
 
     /// Appends a record of this kind, made of `parts`, and returns the position of its body.
     pub(crate) fn push(&mut self, kind: u8, parts: &[&[u8]]) -> Position {
-        let length: usize = parts.iter().map(|part| part.len()).sum();
-        self.since_snapshot += length as u64;
         self.record_count += 1;
         loop {
             match self.builder.push(kind, parts) {
@@ -63,6 +61,17 @@ impl Writer {
                 }
             }
         }
+    }
+
+    /// How much of the journal was used since the last snapshot, in bytes: what a replay would walk
+    /// over, the unused ends of blocks and segments with it.
+    pub(crate) fn since_snapshot(&self) -> u64 {
+        self.end().0 - self.snapshot_end.0
+    }
+
+    /// A snapshot ends here.
+    pub(crate) fn snapshot_ended(&mut self) {
+        self.snapshot_end = self.end();
     }
 
     /// Ends the frame that gathers, if it holds anything.

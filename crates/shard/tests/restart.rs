@@ -210,3 +210,31 @@ fn an_idle_lane_writes_one_mark_and_then_nothing() {
     assert_eq!(broker.parts.shard.counters().commits, commits + 1);
     assert_eq!(broker.parts.shard.next_wake(), None);
 }
+
+#[test]
+fn a_life_that_only_delivers_leaves_its_generation_behind() {
+    let disk = MemoryDisk::default();
+    let mut broker = Broker::open(&disk, 1 << 20);
+    broker.create();
+    broker.publish(&texts(0..1));
+    let mut generations = Vec::new();
+    for _ in 0..3 {
+        broker = Broker::open(&disk, 1 << 20);
+        broker.subscribe(1);
+        generations.push(broker.runs[0].generation);
+    }
+    assert_eq!(generations, [Generation(2), Generation(3), Generation(4)]);
+}
+
+#[test]
+fn what_is_written_after_a_chunk_was_read_is_read_anew() {
+    let disk = MemoryDisk::default();
+    let mut broker = Broker::open(&disk, 0);
+    broker.create();
+    broker.subscribe(1000);
+    for n in 0..10 {
+        broker.publish(&texts(n..n + 1));
+    }
+    assert_eq!(broker.delivered.len(), 10);
+    assert_eq!(broker.parts.shard.counters().damaged_batches, 0);
+}
