@@ -368,7 +368,7 @@ impl Run {
             }
             self.topics.letters(&mut self.world)?;
             self.calmly(1000)?;
-            if self.world.oracle.owed(self.world.now).is_empty() {
+            if self.is_settled_up()? {
                 break;
             }
             let next = self.world.parts.shard.next_wake();
@@ -379,6 +379,17 @@ impl Run {
         }
         self.world.check();
         self.world.oracle.settled_up(self.world.now)
+    }
+
+    /// Whether nothing is owed, now that the shard has said what it keeps.
+    fn is_settled_up(&mut self) -> Result<bool, Violation> {
+        if self.world.oracle.owed(self.world.now).is_empty() {
+            return Ok(true);
+        }
+        for id in self.world.oracle.partitions() {
+            self.world.describe(id)?;
+        }
+        Ok(self.world.oracle.owed(self.world.now).is_empty())
     }
 
     fn calmly(&mut self, steps: u64) -> Result<(), Violation> {

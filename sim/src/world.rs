@@ -70,6 +70,8 @@ pub struct World {
     flight: Option<Flight>,
     fetches: Vec<Fetch>,
     is_full: bool,
+    /// How many slots the frames need that wait for the lane.
+    slots_wanted: usize,
 }
 
 impl World {
@@ -111,6 +113,7 @@ impl World {
             flight: None,
             fetches: Vec::new(),
             is_full: false,
+            slots_wanted: 0,
         };
         world.oracle.recovered(world.parts.report.generation, &[], now)?;
         Ok(world)
@@ -220,6 +223,7 @@ impl World {
                 Ok(())
             }
             Err(Fault::NoSpareSlot { .. }) => {
+                self.slots_wanted = frames.iter().filter(|frame| frame.first_of_segment).count();
                 self.flight = Some(Flight::Taken(frames, turn));
                 self.slot_step()
             }
@@ -239,7 +243,7 @@ impl World {
     /// # Errors
     /// That the power went.
     pub fn slot_step(&mut self) -> Result<(), Stop> {
-        let is_short = self.parts.lane.spare_count() < SPARE_SLOTS;
+        let is_short = self.parts.lane.spare_count() < self.slots_wanted.max(SPARE_SLOTS);
         let full = match is_short.then(|| self.parts.slots.make()) {
             None => false,
             Some(Ok(slot)) => {

@@ -32,6 +32,8 @@ pub(super) struct State {
     last: Option<(Generation, u32, u64)>,
     /// Its holder left without trying, so the next attempt may have the same number.
     untried: bool,
+    /// Somebody has said that the group is through with it, and the answer may be on its way.
+    is_asked: bool,
     /// Not to be delivered before, as far as this generation knows.
     not_before: Option<Timestamp>,
 }
@@ -79,7 +81,7 @@ pub(super) struct Asked {
     at: Timestamp,
     /// How many deliveries there had been.
     delivery: u64,
-    must_apply: Vec<(u64, u32)>,
+    must_apply: Vec<(u64, DeliveryRun)>,
     must_be_stale: Vec<(u64, DeliveryRun)>,
     doubted: Vec<(u64, u64)>,
 }
@@ -128,6 +130,7 @@ impl GroupModel {
             || self.states.get(&offset).is_some_and(|state| {
                 state.done != Done::No
                     || state.dying.is_some()
+                    || state.is_asked
                     || state.highest_attempt >= self.attempts_least
             })
     }
@@ -264,6 +267,8 @@ impl GroupModel {
                     continue;
                 }
                 let state = self.states.entry(offset).or_default();
+                state.is_asked |=
+                    matches!(settle.verdict, Verdict::Ack | Verdict::DeadLetter { .. });
                 let Some(held) = self.held.get_mut(&offset) else { continue };
                 let is_sure = held.is_live(now) && state.done == Done::No && clear;
                 if held.attempt != run.attempt || run.generation != generation {
@@ -273,7 +278,7 @@ impl GroupModel {
                     continue;
                 }
                 if is_sure {
-                    asked.must_apply.push((offset, run.attempt));
+                    asked.must_apply.push((offset, *run));
                 }
                 held.doubts += 1;
                 let number = state.last.map_or(0, |(_, _, number)| number);
@@ -298,16 +303,11 @@ impl GroupModel {
                     && offset < part.first.0 + u64::from(part.count)
             })
         };
-        for (offset, attempt) in &asked.must_apply {
-            let is_named = |part: &&DeliveryRun| {
-                part.attempt == *attempt
-                    && part.first.0 <= *offset
-                    && *offset < part.first.0 + u64::from(part.count)
-            };
-            if let Some(part) = stale.iter().find(is_named) {
+        for (offset, run) in &asked.must_apply {
+            if is_stale(*offset, run) {
                 return Err(Violation::new(
                     "I3 a settlement of what is held applies",
-                    format!("offset {offset} is held, and was called stale: {part:?}"),
+                    format!("offset {offset} is held by {run:?}, and was called stale"),
                 ));
             }
         }
@@ -315,7 +315,11 @@ impl GroupModel {
             if !is_stale(*offset, run) {
                 return Err(Violation::new(
                     "I5 a stale settlement does not apply",
-                    format!("offset {offset} is not held by {run:?}, and was not called stale"),
+                    format!(
+                        "offset {offset} is not held by {run:?}, and was not called stale: {:?} {:?}",
+                        self.states.get(offset),
+                        self.held.get(offset)
+                    ),
                 ));
             }
         }
@@ -380,8 +384,11 @@ impl GroupModel {
             }
             Verdict::Extend(span) => {
                 let span: Duration = (*span).clamp(limits::LEASE_MIN, limits::LEASE_MAX);
+                let ends = asked.at.plus(span);
+                // What was not held for sure may be settled already.
+                let is_sure = asked.must_apply.iter().any(|(sure, _)| *sure == offset);
                 if let Some(held) = self.held.get_mut(&offset) {
-                    held.ends = asked.at.plus(span);
+                    held.ends = if is_sure { ends } else { held.ends.min(ends) };
                 }
             }
         }

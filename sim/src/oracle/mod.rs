@@ -18,7 +18,7 @@ use std::{
 use sennit_engine::{
     Command, Confirmed, DeadLetters, Delivery, DeliveryRun, Effect, HEADER_SOURCE_GROUP,
     HEADER_SOURCE_OFFSET, HEADER_SOURCE_PARTITION, HEADER_SOURCE_TOPIC, PartitionCommand, Publish,
-    Refusal, SessionId, Settled, Subscribe,
+    Refusal, SessionId, Settled, Subscribe, Verdict,
 };
 use sennit_model::{
     Generation, GroupId, MessageView, Messages, Offset, PartitionId, PartitionIndex, Timestamp,
@@ -82,6 +82,8 @@ pub struct Oracle {
     durable_turn: u64,
     batches: u64,
     deliveries: u64,
+    /// How many there had been when the shard was started last.
+    deliveries_before: u64,
     generation: Generation,
     is_fenced: bool,
     is_full: bool,
@@ -179,8 +181,7 @@ impl Oracle {
                 let Some(partition) = self.partitions.get_mut(&settle.partition) else {
                     return Ok(());
                 };
-                let clear = partition.least_age.is_none() && partition.least_bytes.is_none();
-                let limits = (clear, partition.limit());
+                let limits = (partition.is_clear(), partition.limit());
                 let stays = partition.dead_letters == DeadLetters::Stay;
                 let Some(group) = partition.groups.get_mut(&settle.group) else { return Ok(()) };
                 let when = (self.turn, now, self.deliveries);
@@ -248,12 +249,16 @@ impl Oracle {
     fn publish(&mut self, publish: &Publish, now: Timestamp) {
         let Some(partition) = self.partitions.get_mut(&publish.partition) else { return };
         let Ok(admitted) = partition.admit(publish.producer, publish.batch.count()) else { return };
-        if matches!(admitted, Admitted::New(_)) {
-            self.batches += 1;
-            let when = (self.batches, self.turn);
-            partition.append(&publish.batch, publish.producer, now, when);
-        }
-        let sent = Sent { publish: publish.clone(), admitted, turn: self.turn };
+        let turn = match admitted {
+            Admitted::New(_) => {
+                self.batches += 1;
+                let when = (self.batches, self.turn);
+                partition.append(&publish.batch, publish.producer, now, when);
+                self.turn
+            }
+            Admitted::Duplicate(offset) => partition.entries[offset as usize].turn,
+        };
+        let sent = Sent { publish: publish.clone(), admitted, turn };
         self.sent.insert(publish.origin.request, sent);
     }
 
@@ -266,8 +271,8 @@ impl Oracle {
                 if !partition.is_open() {
                     *partition = fresh();
                 }
-                partition.open(*config, groups, *dead_letters, turn);
-                self.changes.insert(request, (id, turn));
+                let changes = partition.open(*config, groups, *dead_letters, turn);
+                self.changes.insert(request, (id, if changes { turn } else { 0 }));
                 let kept = |held: &Subscription| {
                     held.partition != id || groups.iter().any(|group| group.id == held.group)
                 };
@@ -377,6 +382,10 @@ impl Oracle {
                 format!("{settled:?} of {all} messages, {least} of them held"),
             ));
         }
+        if settled.applied == 0 || matches!(asked.settle.verdict, Verdict::Extend(_)) {
+            // Nothing was written.
+            return Ok(());
+        }
         self.must_be_durable(asked.turn, settled)
     }
 
@@ -392,7 +401,9 @@ impl Oracle {
         let group = partition.and_then(|held| held.groups.get(&subscription.group));
         let group = group.ok_or_else(nobody)?;
         let held = group.held_by(delivery.session, delivery.subscription, now);
-        if held + u64::from(delivery.count) > subscription.messages {
+        // Where age or bytes free messages, leases may end with them.
+        let is_clear = partition.is_some_and(PartitionModel::is_clear);
+        if is_clear && held + u64::from(delivery.count) > subscription.messages {
             return Err(Violation::new(
                 "I8 credit is never exceeded",
                 format!("{held} held of {}, and {} more", subscription.messages, delivery.count),

@@ -103,14 +103,23 @@ impl PartitionModel {
         matches!(self.existence, Existence::Open(_))
     }
 
-    /// Takes settings and groups, as of `turn`.
+    /// Whether messages are kept until they are settled or expire.
+    pub(super) fn is_clear(&self) -> bool {
+        self.least_age.is_none() && self.least_bytes.is_none()
+    }
+
+    /// Takes settings and groups, as of `turn`; says whether anything is other than before.
     pub(super) fn open(
         &mut self,
         config: TopicConfig,
         groups: &[GroupSetting],
         dead_letters: DeadLetters,
         turn: u64,
-    ) {
+    ) -> bool {
+        let was = self.groups.values().map(|group| group.setting);
+        let changes = self.config != config
+            || self.dead_letters != dead_letters
+            || !was.eq(groups.iter().copied());
         self.config = config;
         self.dead_letters = dead_letters;
         let least = |held: Option<_>, new: Option<_>| held.into_iter().chain(new).min();
@@ -131,6 +140,7 @@ impl PartitionModel {
                 .or_insert_with(|| GroupModel::new(*setting, (start, end), turn));
             group.set(*setting);
         }
+        changes
     }
 
     /// The offset of the next message, as far as it is known.
@@ -200,12 +210,17 @@ impl PartitionModel {
     }
 
     /// The shard says what it keeps: everything that is gone must have been free to go.
-    pub(super) fn kept(&mut self, start: Offset, now: Timestamp) -> Result<(), Violation> {
+    pub(super) fn kept(
+        &mut self,
+        id: PartitionId,
+        start: Offset,
+        now: Timestamp,
+    ) -> Result<(), Violation> {
         for offset in self.start..start.0 {
             if !self.may_be_gone(offset, now) {
                 return Err(Violation::new(
                     "I1 what is wanted is kept",
-                    format!("offset {offset} is gone, the oldest kept is {start}"),
+                    format!("offset {offset} of {id} is gone, the oldest kept is {start}"),
                 ));
             }
         }

@@ -43,13 +43,16 @@ impl Oracle {
         found: &[(PartitionId, PartitionDescription)],
         now: Timestamp,
     ) -> Result<(), Violation> {
-        if generation <= self.generation {
+        // A life in which nothing was delivered may leave no trace.
+        let has_delivered = self.deliveries > self.deliveries_before;
+        if generation < self.generation || (has_delivered && generation == self.generation) {
             return Err(Violation::new(
                 "I5 generations rise",
                 format!("generation {} after {}", generation.0, self.generation.0),
             ));
         }
         self.generation = generation;
+        self.deliveries_before = self.deliveries;
         for (id, _) in found {
             if !self.partitions.contains_key(id) {
                 return Err(Violation::new("I2 never made is absent", format!("partition {id}")));
@@ -82,7 +85,9 @@ impl Oracle {
             }
             partition.entries.iter_mut().for_each(|entry| entry.turn = 0);
             partition.seen_end = partition.seen_end.max(end);
-            partition.kept(description.start, now)?;
+            // What was freed by a record that is lost is back.
+            partition.start = partition.start.min(description.start.0);
+            partition.kept(*id, description.start, now)?;
             let groups: Vec<GroupId> = description.groups.iter().map(|held| held.group).collect();
             groups_found(*id, partition, &groups, durable_turn)?;
         }
@@ -116,7 +121,7 @@ impl Oracle {
                 format!("{id} ends at {end}, {most} messages were handed over"),
             ));
         }
-        partition.kept(description.start, now)?;
+        partition.kept(id, description.start, now)?;
         partition.told_end = end;
         Ok(())
     }
