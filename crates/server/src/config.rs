@@ -41,7 +41,7 @@ impl Default for Config {
             shards: None,
             segment_bytes: 64 << 20,
             cache_bytes: 32 << 20,
-            ingest_bytes: 32 << 20,
+            ingest_bytes: 64 << 20,
             session_grace: Duration::from_secs(5),
             insecure_no_auth: false,
             access: Access::Auto,

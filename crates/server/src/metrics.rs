@@ -48,10 +48,6 @@ macro_rules! core_metrics {
                 $(tell(stringify!($name), $text, unit!($unit), is_counter!($kind), self.$name.value());)*
             }
         }
-
-        /// Every metric's name without prefix and suffix, for the test of the reference page.
-        #[cfg(test)]
-        pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),*];
     };
 }
 
@@ -84,7 +80,7 @@ core_metrics! {
     counter journal_syncs none "Syncs of the journal";
     counter journal_bytes bytes "Bytes written to the journal";
     counter connections_opened none "Connections accepted";
-    counter connections_refused none "Connections ended by a frame that could not be served";
+    counter broken_frames none "Frames that could not be decoded";
     gauge connections none "Connections open now";
     gauge journal_segments none "Segments of the journal in use";
     gauge ingest_bytes bytes "Bytes published and not yet committed";

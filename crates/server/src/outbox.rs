@@ -234,14 +234,15 @@ impl Outbox {
     /// Waits until there is something to send. False once the outbox is closed and empty.
     pub(crate) async fn has_something(&self) -> bool {
         loop {
-            let waiting = self.waiting.borrow();
-            if !(waiting.confirms.is_empty() && waiting.items.is_empty()) {
-                return true;
+            {
+                let waiting = self.waiting.borrow();
+                if !(waiting.confirms.is_empty() && waiting.items.is_empty()) {
+                    return true;
+                }
+                if waiting.closed {
+                    return false;
+                }
             }
-            if waiting.closed {
-                return false;
-            }
-            drop(waiting);
             self.filled.notified().await;
         }
     }

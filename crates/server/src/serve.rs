@@ -136,8 +136,8 @@ impl Broker<'_> {
         let mut stop = pin!(stop);
         let mut owned = Vec::new();
         let recovering = async {
-            while let Some(partitions) = recoveries.recv().await {
-                owned.extend(partitions?);
+            for _ in 0..shards {
+                owned.extend(recoveries.recv().await.unwrap_or_else(|| Ok(Vec::new()))?);
             }
             // Nobody is let in before the shards are as the catalogue says.
             let (asked, reconciled) = oneshot::channel();

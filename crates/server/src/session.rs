@@ -100,7 +100,7 @@ impl Session {
     }
 
     fn broken(&self, error: &DecodeError, request: u64) -> Flow {
-        self.core.with(|core| core.metrics().connections_refused.add(1));
+        self.core.with(|core| core.metrics().broken_frames.add(1));
         self.outbox.refused(request, control::Error::from(error));
         if error.code().closes_connection() { Flow::Broken } else { Flow::GoOn }
     }

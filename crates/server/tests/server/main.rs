@@ -1,0 +1,11 @@
+//! A broker in this process, driven by raw frames over its sockets.
+#![expect(clippy::unwrap_used, reason = "a step that fails ends the test")]
+
+mod admission;
+mod consuming;
+mod control;
+mod http;
+mod publishing;
+mod starting;
+mod stopping;
+mod world;

@@ -1,0 +1,310 @@
+//! A broker on free ports over a folder of its own, and a peer that speaks frames. They know no
+//! test.
+
+use std::{
+    collections::VecDeque,
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    sync::mpsc,
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use bytes::BytesMut;
+use sennit_model::{
+    BatchBuilder, GroupId, Message, PartitionId, PartitionIndex, ProducerId, ProducerStamp, TopicId,
+};
+use sennit_protocol::{
+    Confirm, Deliver, ErrorCode, FrameReader, Preface, Publish, Reply, Request, Settle, SettleHead,
+    SettleRun, Settled, Verdict, control,
+};
+use sennit_server::{Addresses, Config, ServeError, serve};
+use tempfile::TempDir;
+use tokio::sync::oneshot;
+
+/// Longer than anything takes that is to happen.
+pub const SOON: Duration = Duration::from_secs(20);
+
+/// A broker that runs.
+pub struct Broker {
+    pub addresses: Addresses,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<Result<(), ServeError>>,
+}
+
+/// The settings of a broker over `data`.
+pub fn config(data: &Path) -> Config {
+    Config {
+        data: data.to_owned(),
+        listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+        http: SocketAddr::from(([127, 0, 0, 1], 0)),
+        shards: Some(2),
+        segment_bytes: 20 << 20,
+        ..Config::default()
+    }
+}
+
+impl Broker {
+    pub fn start(config: Config) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let (ready, is_ready) = mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let stop = async {
+                let _ = stopped.await;
+            };
+            serve(config, stop, |addresses| ready.send(addresses).unwrap())
+        });
+        match is_ready.recv_timeout(SOON) {
+            Ok(addresses) => Self { addresses, stop, thread },
+            Err(_) if thread.is_finished() => panic!("it does not start: {:?}", thread.join()),
+            Err(_) => panic!("the broker does not start"),
+        }
+    }
+
+    /// A broker over a fresh folder.
+    pub fn fresh() -> (Self, TempDir) {
+        let folder = TempDir::new().unwrap();
+        (Self::start(config(folder.path())), folder)
+    }
+
+    pub fn connect(&self) -> Peer {
+        Peer::connect(self.addresses.listen)
+    }
+
+    /// A connection that has said Hello.
+    pub fn greeted(&self) -> Peer {
+        self.connect().greeted(0)
+    }
+
+    /// Asks it to stop; it is still at it when this returns.
+    pub fn begin_to_stop(self) -> JoinHandle<Result<(), ServeError>> {
+        let _ = self.stop.send(());
+        self.thread
+    }
+
+    pub fn stop(self) {
+        self.begin_to_stop().join().unwrap().unwrap();
+    }
+}
+
+/// One end of a connection.
+pub struct Peer {
+    stream: TcpStream,
+    input: BytesMut,
+    frames: FrameReader,
+    asked: u64,
+    /// Deliveries that came before an answer that was waited for.
+    passed_over: VecDeque<Deliver>,
+}
+
+impl Peer {
+    /// Connects and says nothing.
+    pub fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        stream.set_write_timeout(Some(SOON)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        let mut frames = FrameReader::before_greeting();
+        frames.set_limit(sennit_model::limits::FRAME_BYTES_MAX);
+        Self { stream, input: BytesMut::new(), frames, asked: 0, passed_over: VecDeque::new() }
+    }
+
+    /// Says preface and Hello, and hears HelloOk.
+    pub fn greeted(mut self, frame_bytes_max: u32) -> Self {
+        self.send_bytes(&Preface::BYTES);
+        let hello =
+            control::Hello { client_name: "test".into(), frame_bytes_max, ..<_>::default() };
+        let reply = self.ask(&Request::Hello(hello));
+        assert!(matches!(reply, Reply::HelloOk(_)), "{reply:?}");
+        self
+    }
+
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).unwrap();
+    }
+
+    /// Sends as much of `bytes` as the broker takes before it hangs up.
+    pub fn offer_bytes(&mut self, bytes: &[u8]) {
+        let _ = self.stream.write_all(bytes);
+    }
+
+    /// Sends a request and returns its number.
+    pub fn send(&mut self, request: &Request) -> u64 {
+        self.asked += 1;
+        let mut bytes = Vec::new();
+        request.encode(self.asked, &mut bytes);
+        self.send_bytes(&bytes);
+        self.asked
+    }
+
+    /// The next frame; `None` once the broker has closed the connection.
+    pub fn next(&mut self) -> Option<(u64, Reply)> {
+        loop {
+            if let Some((header, body)) = self.frames.next_frame(&mut self.input).unwrap() {
+                return Some((header.request, Reply::decode(&header, body).unwrap()));
+            }
+            let mut bytes = vec![0; 64 << 10];
+            match self.stream.read(&mut bytes) {
+                Ok(0) => return None,
+                Ok(count) => self.input.extend_from_slice(&bytes[..count]),
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return None,
+                Err(error) => panic!("nothing comes: {error}"),
+            }
+        }
+    }
+
+    /// Sends a request and returns the frame that answers it. Deliveries that come before it are
+    /// kept for [`Peer::delivery`], anything else is passed over.
+    pub fn ask(&mut self, request: &Request) -> Reply {
+        let number = self.send(request);
+        self.answer_to(number)
+    }
+
+    pub fn answer_to(&mut self, number: u64) -> Reply {
+        loop {
+            let (of, reply) = self.next().expect("an answer");
+            match reply {
+                Reply::Deliver(deliver) => self.passed_over.push_back(deliver),
+                reply if of == number => return reply,
+                _ => {}
+            }
+        }
+    }
+
+    /// The next frame, which is an error.
+    pub fn error(&mut self) -> control::Error {
+        loop {
+            match self.next() {
+                Some((_, Reply::Error(error))) => return error,
+                Some(_) => {}
+                None => panic!("no error came"),
+            }
+        }
+    }
+
+    /// Hears an error of this code, and then nothing but the end.
+    pub fn is_turned_away_with(mut self, code: ErrorCode) {
+        let error = self.error();
+        assert_eq!(error.error_code(), Some(code), "{error:?}");
+        assert!(error.closes_connection, "{error:?}");
+        assert!(!error.hint.is_empty());
+        assert_eq!(self.next(), None);
+    }
+
+    pub fn create_topic(&mut self, name: &str, partitions: u32) -> TopicId {
+        let config = control::TopicConfig { partitions: Some(partitions), ..<_>::default() };
+        let create = control::CreateTopic { name: name.into(), config: Some(config) };
+        match self.ask(&Request::CreateTopic(create)) {
+            Reply::Done(done) => TopicId(done.topic_id),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Subscribes to the group `workers`, which is made if it is not there.
+    pub fn subscribe(&mut self, topic: &str, number: u32, credit: u32) -> GroupId {
+        let subscribe = control::Subscribe {
+            subscription: number,
+            topic: topic.into(),
+            group: "workers".into(),
+            create_group_if_missing: true,
+            credit_messages: credit,
+            credit_bytes: 64 << 20,
+        };
+        match self.ask(&Request::Subscribe(subscribe)) {
+            Reply::Subscribed(subscribed) => GroupId(subscribed.group_id),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The next delivery; confirms and answers that come before are passed over.
+    pub fn delivery(&mut self) -> Deliver {
+        if let Some(deliver) = self.passed_over.pop_front() {
+            return deliver;
+        }
+        loop {
+            match self.next() {
+                Some((_, Reply::Deliver(deliver))) => return deliver,
+                Some((_, Reply::Error(error))) => panic!("{error:?}"),
+                Some(_) => {}
+                None => panic!("the broker hung up"),
+            }
+        }
+    }
+
+    /// Waits until `count` messages have come, and returns them as text with their deliveries.
+    pub fn deliveries(&mut self, count: usize) -> (Vec<String>, Vec<Deliver>) {
+        let (mut texts, mut deliveries) = (Vec::new(), Vec::new());
+        while texts.len() < count {
+            let deliver = self.delivery();
+            texts.extend(texts_of(&deliver));
+            deliveries.push(deliver);
+        }
+        (texts, deliveries)
+    }
+
+    /// The next confirm.
+    pub fn confirm(&mut self) -> Confirm {
+        loop {
+            match self.next() {
+                Some((_, Reply::Confirm(confirm))) => return confirm,
+                Some((_, Reply::Error(error))) => panic!("{error:?}"),
+                Some(_) => {}
+                None => panic!("the broker hung up"),
+            }
+        }
+    }
+
+    /// Waits until everything before `sequence` is confirmed.
+    pub fn confirmed_up_to(&mut self, sequence: u64) {
+        while self.confirm().head.up_to_sequence < sequence {}
+    }
+
+    /// Settles deliveries, and waits for the answer.
+    pub fn settle(
+        &mut self,
+        of: (TopicId, GroupId),
+        deliveries: &[Deliver],
+        verdict: Verdict,
+    ) -> Settled {
+        match self.ask(&settlement(of, deliveries, verdict)) {
+            Reply::Settled(settled) => settled,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A settle of deliveries that asks for an answer.
+pub fn settlement(
+    (topic, group): (TopicId, GroupId),
+    deliveries: &[Deliver],
+    verdict: Verdict,
+) -> Request {
+    let runs = deliveries.iter().map(|deliver| SettleRun {
+        partition: deliver.head.partition,
+        first: deliver.head.first,
+        count: deliver.head.count,
+        attempt: deliver.head.attempt,
+        generation: deliver.head.generation,
+    });
+    let head = SettleHead { topic, group, verdict, confirm: true };
+    Request::Settle(Settle { head, runs: runs.collect() })
+}
+
+/// A publish of `texts` to a partition, by producer 7.
+pub fn publish(topic: TopicId, partition: u32, first_sequence: u64, texts: &[&str]) -> Publish {
+    let mut batch = BatchBuilder::new();
+    for text in texts {
+        batch.push(&Message::new(text.as_bytes().to_vec())).unwrap();
+    }
+    let partition = PartitionId { topic, index: PartitionIndex(partition) };
+    let producer = ProducerStamp { id: ProducerId(7), epoch: 0, first_sequence };
+    Publish::new(partition, producer, &batch.take().unwrap())
+}
+
+/// The payloads of a delivery.
+pub fn texts_of(deliver: &Deliver) -> Vec<String> {
+    let batch = deliver.check_messages().unwrap();
+    let payloads = batch.messages().map(|message| message.payload().to_vec());
+    payloads.map(|payload| String::from_utf8(payload).unwrap()).collect()
+}
