@@ -110,8 +110,9 @@ impl Publishers {
         if let Some((id, partition, epoch, index)) = self.requests.remove(&confirmed.origin.request)
             && let Some(line) = self.lines.get_mut(&(id, partition))
             && line.epoch == epoch
+            && let Some(sent) = line.sent.get_mut(index)
         {
-            line.sent[index].2 = true;
+            sent.2 = true;
         }
     }
 
@@ -120,7 +121,7 @@ impl Publishers {
         if let Some((id, partition, epoch, index)) = self.requests.remove(&request)
             && let Some(line) = self.lines.get_mut(&(id, partition))
             && line.epoch == epoch
-            && !line.sent[index].2
+            && line.sent.get(index).is_some_and(|sent| !sent.2)
         {
             line.at = line.at.min(index);
         }

@@ -26,6 +26,7 @@ use crate::{
 const CHECK_EVERY: u64 = 16;
 /// Steps of the drain, each at most [`DRAIN_STEP`] long.
 const DRAIN_STEPS: u64 = 1_500;
+const FINE_STEPS: u64 = 300;
 const DRAIN_STEP: Duration = Duration::from_secs(60);
 
 /// What a run came to.
@@ -352,12 +353,12 @@ impl Run {
 
     fn drain(&mut self) -> Result<(), Violation> {
         self.calmly(200)?;
-        self.topics.letters(&mut self.world)?;
+        self.topics.letters_for_all(&mut self.world)?;
         self.topics.audit(&mut self.world)?;
         let goodbyes = self.world.consumers.leave_all();
         goodbyes.into_iter().for_each(|command| self.world.say(command));
         self.topics.subscribe_all(&mut self.world, &mut self.random);
-        for _ in 0..DRAIN_STEPS {
+        for step in 0..DRAIN_STEPS {
             for _ in 0..20 {
                 self.calmly(1000)?;
                 let acks = self.world.consumers.ack_all(&mut self.world.requests);
@@ -373,7 +374,8 @@ impl Run {
             }
             let next = self.world.parts.shard.next_wake();
             let latest = self.world.now.plus(DRAIN_STEP);
-            let next = next.unwrap_or(latest).min(latest);
+            // From timer to timer at first; then in strides, for what waits for hours.
+            let next = next.filter(|_| step < FINE_STEPS).unwrap_or(latest).min(latest);
             self.world.now = next.max(self.world.now.plus(Duration::from_millis(1)));
             self.world.advance()?;
         }

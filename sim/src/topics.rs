@@ -139,6 +139,15 @@ impl Topics {
         Ok(())
     }
 
+    /// Makes all dead-letter topics that there may be.
+    ///
+    /// # Errors
+    /// The promise that was broken.
+    pub fn letters_for_all(&mut self, world: &mut World) -> Result<(), Violation> {
+        world.letters_wanted = self.topics.keys().copied().collect();
+        self.letters(world)
+    }
+
     fn make_letters(&mut self, world: &mut World, source: TopicId) -> Result<(), Violation> {
         let id = self.topic_id();
         self.next_group += 1;

@@ -49,6 +49,8 @@ pub(super) struct Held {
     cut_off: Timestamp,
     /// Settlements that are on their way and may have ended it.
     doubts: u32,
+    /// The last settlement that was to extend it.
+    extended_by: u64,
 }
 
 impl Held {
@@ -71,6 +73,8 @@ pub(super) struct GroupModel {
     pub(super) held: BTreeMap<u64, Held>,
     /// The highest offset whose first delivery came in its turn.
     highest_first: Option<u64>,
+    /// How many settlements were asked for.
+    asked_count: u64,
 }
 
 /// A settlement that was asked for, with what must become of it.
@@ -78,6 +82,8 @@ pub(super) struct GroupModel {
 pub(super) struct Asked {
     pub(super) settle: Settle,
     pub(super) turn: u64,
+    /// Its number among the group's.
+    number: u64,
     at: Timestamp,
     /// How many deliveries there had been.
     delivery: u64,
@@ -114,6 +120,7 @@ impl GroupModel {
             states: BTreeMap::new(),
             held: BTreeMap::new(),
             highest_first: None,
+            asked_count: 0,
         }
     }
 
@@ -218,6 +225,7 @@ impl GroupModel {
             ends: now.plus(self.setting.config.lease),
             cut_off: Timestamp(u64::MAX),
             doubts: 0,
+            extended_by: 0,
         };
         self.held.insert(offset, held);
         Ok(())
@@ -251,9 +259,11 @@ impl GroupModel {
         (turn, now, delivery): (u64, Timestamp, u64),
         (clear, end): (bool, u64),
     ) -> Asked {
+        self.asked_count += 1;
         let mut asked = Asked {
             settle: settle.clone(),
             turn,
+            number: self.asked_count,
             at: now,
             delivery,
             must_apply: Vec::new(),
@@ -281,6 +291,9 @@ impl GroupModel {
                     asked.must_apply.push((offset, *run));
                 }
                 held.doubts += 1;
+                if matches!(settle.verdict, Verdict::Extend(_)) {
+                    held.extended_by = asked.number;
+                }
                 let number = state.last.map_or(0, |(_, _, number)| number);
                 asked.doubted.push((offset, number));
             }
@@ -388,11 +401,17 @@ impl GroupModel {
                 // What was not held for sure may be settled already.
                 let is_sure = asked.must_apply.iter().any(|(sure, _)| *sure == offset);
                 if let Some(held) = self.held.get_mut(&offset) {
+                    let is_sure = is_sure && held.extended_by == asked.number;
                     held.ends = if is_sure { ends } else { held.ends.min(ends) };
                 }
             }
         }
         Ok(())
+    }
+
+    /// What was freed is back after a crash, and may be delivered for the first time only now.
+    pub(super) fn order_begins_again(&mut self) {
+        self.highest_first = None;
     }
 
     /// A crash: leases are gone, and what was not durable may or may not have happened.

@@ -82,9 +82,9 @@ pub struct Oracle {
     durable_turn: u64,
     batches: u64,
     deliveries: u64,
-    /// How many there had been when the shard was started last.
-    deliveries_before: u64,
     generation: Generation,
+    /// The last in which something was delivered.
+    delivering_generation: Generation,
     is_fenced: bool,
     is_full: bool,
 }
@@ -428,6 +428,7 @@ impl Oracle {
         now: Timestamp,
     ) -> Result<(), Violation> {
         self.deliveries += 1;
+        self.delivering_generation = self.generation;
         let id = delivery.partition;
         let place = (id, group, offset);
         if let Some((letters, at)) = self.letters.get(&place) {

@@ -52,7 +52,8 @@ pub(super) struct PartitionModel {
     /// The oldest offset kept, and the end, as the shard said last.
     pub(super) start: u64,
     pub(super) groups: BTreeMap<GroupId, GroupModel>,
-    /// Groups that were taken away, in which turn.
+    /// Groups that were taken away, in which turn; those that are there again all the same have
+    /// the last of all turns.
     pub(super) gone: BTreeMap<GroupId, u64>,
     /// Where this partition holds dead letters: of whom each is, by its offset here.
     pub(super) letters: BTreeMap<u64, Letter>,
@@ -131,6 +132,8 @@ impl PartitionModel {
             self.groups.remove(&group);
             self.gone.insert(group, turn);
         }
+        // A group that came back in a crash goes again.
+        self.gone.values_mut().filter(|gone| **gone == u64::MAX).for_each(|gone| *gone = turn);
         for setting in groups {
             let end = self.end();
             let start = self.start;

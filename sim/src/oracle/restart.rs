@@ -44,15 +44,13 @@ impl Oracle {
         now: Timestamp,
     ) -> Result<(), Violation> {
         // A life in which nothing was delivered may leave no trace.
-        let has_delivered = self.deliveries > self.deliveries_before;
-        if generation < self.generation || (has_delivered && generation == self.generation) {
+        if generation <= self.delivering_generation {
             return Err(Violation::new(
                 "I5 generations rise",
-                format!("generation {} after {}", generation.0, self.generation.0),
+                format!("generation {} after {}", generation.0, self.delivering_generation.0),
             ));
         }
         self.generation = generation;
-        self.deliveries_before = self.deliveries;
         for (id, _) in found {
             if !self.partitions.contains_key(id) {
                 return Err(Violation::new("I2 never made is absent", format!("partition {id}")));
@@ -86,7 +84,10 @@ impl Oracle {
             partition.entries.iter_mut().for_each(|entry| entry.turn = 0);
             partition.seen_end = partition.seen_end.max(end);
             // What was freed by a record that is lost is back.
-            partition.start = partition.start.min(description.start.0);
+            if description.start.0 < partition.start {
+                partition.start = description.start.0;
+                partition.groups.values_mut().for_each(GroupModel::order_begins_again);
+            }
             partition.kept(*id, description.start, now)?;
             let groups: Vec<GroupId> = description.groups.iter().map(|held| held.group).collect();
             groups_found(*id, partition, &groups, durable_turn)?;
@@ -179,6 +180,9 @@ fn groups_found(
     };
     if let Some((group, _)) = partition.groups.iter_mut().find(lost) {
         return wrong("is gone", *group);
+    }
+    for (group, turn) in &mut partition.gone {
+        *turn = if groups.contains(group) { u64::MAX } else { 0 };
     }
     partition.groups.retain(|group, _| groups.contains(group));
     partition.groups.values_mut().for_each(|group| group.made = 0);
