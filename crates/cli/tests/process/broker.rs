@@ -4,9 +4,14 @@ use std::{
     io::{BufRead, BufReader, Write},
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
+    sync::mpsc,
+    time::Duration,
 };
 
 use serde::Deserialize;
+
+/// How long a broker may take to recover.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A broker on a data directory. Dropping it kills it.
 pub struct Broker {
@@ -36,9 +41,18 @@ fn serve(data: &Path, listen: &str, http: &str) -> Option<(Child, Addresses)> {
         .stdout(Stdio::piped())
         .spawn()
         .expect("the binary starts");
-    let mut line = String::new();
     let mut said = BufReader::new(child.stdout.take().expect("it was piped"));
-    said.read_line(&mut line).expect("standard output is read");
+    let (sender, lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        said.read_line(&mut line).expect("standard output is read");
+        // Nobody waits any more if it took too long.
+        let _ = sender.send(line);
+    });
+    let line = lines.recv_timeout(START_TIMEOUT).unwrap_or_else(|_| {
+        child.kill().expect("it runs");
+        panic!("the broker did not say where it listens within {START_TIMEOUT:?}");
+    });
     match serde_json::from_str(&line) {
         Ok(addresses) => Some((child, addresses)),
         Err(_) => {

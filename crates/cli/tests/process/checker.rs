@@ -9,6 +9,9 @@ pub type Name = (u32, u64);
 /// Where a message lies: partition and offset.
 pub type Place = (u32, u64);
 
+/// Which delivery of a message: generation of the broker, and attempt.
+pub type Attempt = (u32, u32);
+
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Violation {
@@ -18,8 +21,8 @@ pub enum Violation {
     PlaceReused(Place, Name, Name),
     /// One message, two places.
     Twice(Name, Place, Place),
-    /// Delivered after its ack was confirmed.
-    AckedDeliveredAgain(Name, Place),
+    /// Delivered after its ack was confirmed: the attempt that was acked, and the one that came.
+    AckedDeliveredAgain(Name, Place, Attempt, Attempt),
     /// A first attempt at an offset at or before one that this consumer had already been given.
     DeliveredOutOfOrder(Place, u64),
     /// A producer's messages lie in another order than it published them.
@@ -33,7 +36,8 @@ pub struct Checker {
     places: HashMap<Name, Place>,
     confirmed: HashSet<Name>,
     delivered: HashSet<Place>,
-    acked: HashSet<Place>,
+    /// By place the attempt that was acked, and the broker's generation when that was confirmed.
+    acked: HashMap<Place, (Attempt, u32)>,
     /// The last first attempt by consumer, partition and generation.
     last: HashMap<(u32, u32, u32), u64>,
     violations: Vec<Violation>,
@@ -47,20 +51,17 @@ impl Checker {
     }
 
     /// `consumer` was given `name` from `place`.
-    pub fn delivered(
-        &mut self,
-        consumer: u32,
-        name: Name,
-        place: Place,
-        attempt: u32,
-        generation: u32,
-    ) {
+    pub fn delivered(&mut self, consumer: u32, name: Name, place: Place, attempt: Attempt) {
         self.lies(name, place);
-        if self.acked.contains(&place) {
-            self.violations.push(Violation::AckedDeliveredAgain(name, place));
+        // One of an earlier generation lay with the consumer when the broker died, before the ack.
+        if let Some(&(acked, since)) = self.acked.get(&place)
+            && attempt.0 >= since
+        {
+            self.violations.push(Violation::AckedDeliveredAgain(name, place, acked, attempt));
         }
         self.delivered.insert(place);
-        if attempt == 1 {
+        let (generation, count) = attempt;
+        if count == 1 {
             let (partition, offset) = place;
             if let Some(last) = self.last.insert((consumer, partition, generation), offset)
                 && last >= offset
@@ -70,9 +71,10 @@ impl Checker {
         }
     }
 
-    /// A consumer was told that its ack of `place` is committed.
-    pub fn ack_confirmed(&mut self, place: Place) {
-        self.acked.insert(place);
+    /// A consumer was told by the `generation`th broker that its ack of `attempt` at `place` is
+    /// committed.
+    pub fn ack_confirmed(&mut self, place: Place, attempt: Attempt, generation: u32) {
+        self.acked.insert(place, (attempt, generation));
     }
 
     fn lies(&mut self, name: Name, place: Place) {
@@ -126,8 +128,8 @@ mod tests {
             checker.confirmed((1, n), (0, n));
         }
         for n in 0..10 {
-            checker.delivered(0, (1, n), (0, n), 1, 1);
-            checker.ack_confirmed((0, n));
+            checker.delivered(0, (1, n), (0, n), (1, 1));
+            checker.ack_confirmed((0, n), (1, 1), 1);
         }
         checker
     }
@@ -154,23 +156,36 @@ mod tests {
     #[test]
     fn a_message_appended_twice_is_found() {
         let mut checker = clean();
-        checker.delivered(0, (1, 9), (0, 10), 1, 1);
+        checker.delivered(0, (1, 9), (0, 10), (1, 1));
         assert!(checker.verdict().contains(&Violation::Twice((1, 9), (0, 9), (0, 10))));
     }
 
     #[test]
     fn a_delivery_after_its_confirmed_ack_is_found() {
         let mut checker = clean();
-        checker.delivered(3, (1, 4), (0, 4), 2, 2);
-        assert_eq!(checker.verdict(), [Violation::AckedDeliveredAgain((1, 4), (0, 4))]);
+        checker.delivered(3, (1, 4), (0, 4), (2, 1));
+        assert_eq!(
+            checker.verdict(),
+            [Violation::AckedDeliveredAgain((1, 4), (0, 4), (1, 1), (2, 1))]
+        );
+    }
+
+    #[test]
+    fn a_delivery_that_waited_since_before_the_ack_is_none_after_it() {
+        let mut checker = clean();
+        checker.confirmed((1, 10), (0, 10));
+        checker.delivered(0, (1, 10), (0, 10), (1, 1));
+        checker.ack_confirmed((0, 10), (1, 1), 3);
+        checker.delivered(1, (1, 10), (0, 10), (2, 1));
+        assert_eq!(checker.verdict(), []);
     }
 
     #[test]
     fn a_later_attempt_or_a_restart_may_go_back_and_a_first_attempt_may_not() {
         for (attempt, generation, violations) in [(2, 1, 0), (1, 2, 0), (1, 1, 1)] {
             let mut checker = Checker::default();
-            checker.delivered(0, (1, 5), (0, 5), 1, 1);
-            checker.delivered(0, (1, 4), (0, 4), attempt, generation);
+            checker.delivered(0, (1, 5), (0, 5), (1, 1));
+            checker.delivered(0, (1, 4), (0, 4), (generation, attempt));
             assert_eq!(checker.verdict().len(), violations, "{attempt} {generation}");
         }
     }
@@ -178,8 +193,8 @@ mod tests {
     #[test]
     fn a_producers_messages_in_another_order_are_found() {
         let mut checker = Checker::default();
-        checker.delivered(0, (1, 1), (0, 0), 1, 1);
-        checker.delivered(0, (1, 0), (0, 1), 1, 1);
+        checker.delivered(0, (1, 1), (0, 0), (1, 1));
+        checker.delivered(0, (1, 0), (0, 1), (1, 1));
         assert_eq!(checker.verdict(), [Violation::AppendedOutOfOrder((0, 1), (1, 0))]);
     }
 }
