@@ -184,7 +184,7 @@ impl<'a> Run<'a> {
         let pending = pending.map_err(|error| not_confirmed(self.args, number, error))?;
         self.sent = number;
         self.waiting.push_back(pending);
-        if self.waiting.len() % LOOK_EVERY == 0 {
+        if self.waiting.len().is_multiple_of(LOOK_EVERY) {
             self.settle_answered()?;
         }
         Ok(())
@@ -207,7 +207,7 @@ impl<'a> Run<'a> {
             if let Err(failure) = self.take(answer) {
                 ended = ended.and(Err(failure));
             }
-            if self.summary.confirmed % LOOK_EVERY as u64 == 0 {
+            if self.summary.confirmed.is_multiple_of(LOOK_EVERY as u64) {
                 self.show_progress();
             }
         }

@@ -86,7 +86,8 @@ pub fn show_duration(duration: Duration) -> String {
 #[must_use]
 pub fn show_size(bytes: u64) -> String {
     let binary = SIZES.iter().rev().take(4);
-    let unit = binary.into_iter().find(|(_, length)| bytes >= *length && bytes % length == 0);
+    let unit =
+        binary.into_iter().find(|(_, length)| bytes >= *length && bytes.is_multiple_of(*length));
     unit.map_or_else(|| bytes.to_string(), |(unit, length)| format!("{}{unit}", bytes / length))
 }
 
