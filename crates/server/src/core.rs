@@ -26,6 +26,12 @@ const SECOND_BATCH_BYTES: u64 = 512 << 10;
 /// The least time between two looks at what is due.
 const TIMER_STEP: Duration = Duration::from_millis(1);
 
+/// How long records that nobody waits for, acks above all, may wait for others to share a sync with.
+/// A crash before that costs a delivery more, which the reader of an unconfirmed ack puts up with.
+const LAZY_MS: u64 = 10;
+/// Bytes of such records that are worth a sync of their own.
+const LAZY_BYTES: u64 = 256 << 10;
+
 /// What all cores share: the ways to each other.
 #[derive(Debug)]
 pub(crate) struct Cores {
@@ -45,6 +51,10 @@ pub(crate) struct Core {
     sessions_opened: u64,
     lane: mpsc::Sender<LaneMessage>,
     batches_under_way: usize,
+    /// Whether somebody waits for the commit of what has gathered.
+    is_awaited: bool,
+    /// Since when records have gathered that nobody waits for.
+    lazy_since: Option<Timestamp>,
     fetches: mpsc::Sender<Fetch>,
     /// Commands for other cores' shards, gathered during this pass.
     commands: Vec<Vec<Command>>,
@@ -91,6 +101,8 @@ impl CoreHandle {
             sessions_opened: 0,
             lane,
             batches_under_way: 0,
+            is_awaited: false,
+            lazy_since: None,
             fetches,
             commands: (0..count).map(|_| Vec::new()).collect(),
             effects: (0..count).map(|_| Vec::new()).collect(),
@@ -178,6 +190,7 @@ impl Core {
     pub(crate) fn handle(&mut self) {
         if !self.commands[self.index].is_empty() {
             let mut commands = std::mem::take(&mut self.commands[self.index]);
+            self.is_awaited |= commands.iter().any(awaits_commit);
             self.shard.handle(&mut commands, now());
             self.commands[self.index] = commands;
             self.route();
@@ -187,6 +200,7 @@ impl Core {
     /// Does commands of other cores' sessions.
     pub(crate) fn handle_from_afar(&mut self, mut commands: Vec<Command>) {
         self.cores.gauges[self.index].arrived(published_bytes(&commands));
+        self.is_awaited |= commands.iter().any(awaits_commit);
         self.shard.handle(&mut commands, now());
         self.route();
     }
@@ -268,18 +282,7 @@ impl Core {
                 let _ = self.cores.inboxes[core].send(inbox::Message::Effects(effects));
             }
         }
-        let lane_has_time = match self.batches_under_way {
-            0 => true,
-            1 => self.shard.gathered_bytes() >= SECOND_BATCH_BYTES,
-            _ => false,
-        };
-        if lane_has_time && self.shard.has_frames() {
-            let mut frames = Vec::new();
-            self.shard.take_frames(&mut frames);
-            if self.lane.send(LaneMessage::Append(frames)).is_ok() {
-                self.batches_under_way += 1;
-            }
-        }
+        let lazy_until = self.hand_to_lane();
         let mut released = Vec::new();
         self.shard.take_released(&mut released);
         if !released.is_empty() {
@@ -295,7 +298,39 @@ impl Core {
         // again must not keep the acks behind it from making some.
         self.cores.gauges[self.index].set(if self.storage_full { 0 } else { ingest });
         self.publish_metrics(ingest);
-        self.shard.next_wake()
+        self.shard.next_wake().into_iter().chain(lazy_until).min()
+    }
+
+    /// Hands the lane what has gathered, if it has time for it and somebody waits for it; says
+    /// until when it may wait otherwise.
+    fn hand_to_lane(&mut self) -> Option<Timestamp> {
+        if !self.shard.has_frames() {
+            return None;
+        }
+        let gathered = self.shard.gathered_bytes();
+        let lane_has_time = match self.batches_under_way {
+            0 => true,
+            1 => gathered >= SECOND_BATCH_BYTES,
+            _ => false,
+        };
+        if !lane_has_time {
+            return None;
+        }
+        if !self.is_awaited && gathered < LAZY_BYTES && !self.draining {
+            let now = now();
+            let until = Timestamp(self.lazy_since.get_or_insert(now).0 + LAZY_MS);
+            if now < until {
+                return Some(until);
+            }
+        }
+        self.is_awaited = false;
+        self.lazy_since = None;
+        let mut frames = Vec::new();
+        self.shard.take_frames(&mut frames);
+        if self.lane.send(LaneMessage::Append(frames)).is_ok() {
+            self.batches_under_way += 1;
+        }
+        None
     }
 
     fn publish_metrics(&self, ingest: u64) {
@@ -379,4 +414,16 @@ fn published_bytes(commands: &[Command]) -> u64 {
         _ => 0,
     };
     commands.iter().map(bytes).sum()
+}
+
+/// Whether whoever gives `command` is answered once it is committed.
+fn awaits_commit(command: &Command) -> bool {
+    match command {
+        Command::Publish(_) | Command::Catalogue(..) | Command::Partition(..) => true,
+        Command::Settle(settle) => settle.confirm,
+        Command::Subscribe(_)
+        | Command::SetCredit { .. }
+        | Command::Unsubscribe { .. }
+        | Command::EndSession { .. } => false,
+    }
 }

@@ -17,7 +17,7 @@ fn another_preface_is_turned_away() {
     let (broker, _folder) = Broker::fresh();
     let mut peer = broker.connect();
     peer.send_bytes(b"GET / HTTP/1.1\r\n\r\n");
-    peer.is_turned_away_with(ErrorCode::BadPreface);
+    peer.hears_the_end_with(ErrorCode::BadPreface);
     broker.stop();
 }
 
@@ -28,7 +28,7 @@ fn another_version_is_turned_away() {
     let mut preface = Preface::BYTES;
     preface[7] = 9;
     peer.send_bytes(&preface);
-    peer.is_turned_away_with(ErrorCode::UnsupportedVersion);
+    peer.hears_the_end_with(ErrorCode::UnsupportedVersion);
     broker.stop();
 }
 
@@ -38,7 +38,7 @@ fn whoever_does_not_begin_with_hello_is_turned_away() {
     let mut peer = broker.connect();
     peer.send_bytes(&Preface::BYTES);
     peer.send(&Request::Ping);
-    peer.is_turned_away_with(ErrorCode::HelloExpected);
+    peer.hears_the_end_with(ErrorCode::HelloExpected);
     broker.stop();
 }
 
@@ -47,7 +47,7 @@ fn a_second_hello_is_turned_away() {
     let (broker, _folder) = Broker::fresh();
     let mut peer = broker.greeted();
     peer.send(&Request::Hello(control::Hello::default()));
-    peer.is_turned_away_with(ErrorCode::HelloExpected);
+    peer.hears_the_end_with(ErrorCode::HelloExpected);
     broker.stop();
 }
 
@@ -62,10 +62,10 @@ fn an_oversized_frame_is_turned_away_before_it_has_come() {
         bytes
     };
     stranger.send_bytes(&announce(GREETING_BYTES_MAX + 1, Kind::Hello as u8));
-    stranger.is_turned_away_with(ErrorCode::FrameTooLarge);
+    stranger.hears_the_end_with(ErrorCode::FrameTooLarge);
     let mut known = broker.greeted();
     known.send_bytes(&announce(FRAME_BYTES_MAX + 1, Kind::Publish as u8));
-    known.is_turned_away_with(ErrorCode::FrameTooLarge);
+    known.hears_the_end_with(ErrorCode::FrameTooLarge);
     broker.stop();
 }
 
@@ -76,7 +76,7 @@ fn garbage_in_a_frame_is_turned_away_and_others_go_on() {
     for kind in [Kind::Publish, Kind::Settle, Kind::SetCredit, Kind::Subscribe, Kind::Hello] {
         let mut peer = broker.greeted();
         peer.send_bytes(&frame(kind as u8, &[0xff; 11]));
-        peer.is_turned_away_with(ErrorCode::BadFrame);
+        peer.hears_the_end_with(ErrorCode::BadFrame);
     }
     let mut peer = broker.greeted();
     peer.offer_bytes(&[0xff; 100_000]);

@@ -184,7 +184,7 @@ impl Peer {
     }
 
     /// Hears an error of this code, and then nothing but the end.
-    pub fn is_turned_away_with(mut self, code: ErrorCode) {
+    pub fn hears_the_end_with(mut self, code: ErrorCode) {
         let error = self.error();
         assert_eq!(error.error_code(), Some(code), "{error:?}");
         assert!(error.closes_connection, "{error:?}");
