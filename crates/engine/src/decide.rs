@@ -257,15 +257,28 @@ impl Standing {
         let ready = group.ready.within(start, end).into_iter();
         let waiting = group.waiting.within(start, end).into_iter();
         let dying = group.dying.within(start, end).into_iter();
-        let tried = ready
+        let mut tried: Vec<_> = ready
             .chain(waiting.map(|(from, to, held)| (from, to, held.attempts)))
-            .chain(dying.map(|(from, to, held)| (from, to, held.attempts)));
+            .chain(dying.map(|(from, to, held)| (from, to, held.attempts)))
+            .collect();
+        tried.sort_unstable();
+        let mut at = start;
         for (from, to, attempts) in tried {
+            self.untried(at, from);
             if attempts == run.attempt && attempts > 0 {
                 self.returned.push((from, to));
             } else {
                 self.stale.push((from, to));
             }
+            at = to;
+        }
+        self.untried(at, end);
+    }
+
+    /// A part whose publisher's delay is not over: nobody can have been given it.
+    fn untried(&mut self, start: u64, end: u64) {
+        if start < end {
+            self.stale.push((start, end));
         }
     }
 }

@@ -5,7 +5,7 @@ mod world;
 use std::time::Duration;
 
 use sennit_engine::{Command, DeliveryRun, HEADER_REASON, SessionId, Verdict};
-use sennit_model::{Generation, GroupConfig, HeaderKind, Messages};
+use sennit_model::{Generation, GroupConfig, HeaderKind, Message, Messages};
 use world::{ALICE, BOB, DEAD, GROUP, ORDERS, World, queue, run};
 
 fn texts(delivered: &[(u64, u32, String)]) -> Vec<(u64, u32)> {
@@ -138,6 +138,15 @@ fn offsets_that_were_never_delivered_are_stale() {
     world.publish_texts(&["a"]);
     let settled = world.settle(Verdict::Ack, vec![run(0, 1, 1), run(5, 2, 1), run(u64::MAX, 9, 1)]);
     assert_eq!((settled.applied, settled.stale.len()), (0, 3));
+}
+
+#[test]
+fn a_message_whose_delay_is_not_over_was_never_delivered_and_its_settle_is_stale() {
+    let mut world = World::new();
+    let delay = Some(Duration::from_secs(60));
+    world.publish(&[Message { delay, ..Message::new("later") }]);
+    let settled = world.ack(run(0, 1, 1));
+    assert_eq!((settled.applied, settled.stale), (0, vec![run(0, 1, 1)]));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use sennit_engine::{Engine, Record, RecordError};
-use sennit_journal::{Disk, Fault, Lane, LaneConfig, Position, Reader, SlotMaker};
+use sennit_journal::{BLOCK_BYTES, Disk, Fault, Lane, LaneConfig, Position, Reader, SlotMaker};
 use sennit_model::{Generation, Timestamp};
 
 use crate::{
@@ -94,6 +94,7 @@ pub fn recover<D: Disk>(
     })?;
     let generation = Generation(recovered.builder.generation());
     let replay_from = recovered.replay_from;
+    let newest_snapshot = replay.newest_snapshot;
     let engine = replay.finish(generation, replay_from, now)?;
     let mut lane = recovered.lane;
     let mut segments = Segments::new(segment_bytes, replay_from);
@@ -120,7 +121,11 @@ pub fn recover<D: Disk>(
         torn_bytes: recovered.torn_bytes,
         generation,
     };
-    let writer = Writer::new(recovered.builder, segments, replay_from);
+    let mut writer = Writer::new(recovered.builder, segments, replay_from);
+    if let Some(begin) = newest_snapshot {
+        // The last life may have ended before a segment's header said so: this life's first does.
+        writer.replay_from(begin);
+    }
     let cache = TailCache::new(settings.cache_bytes);
     let shard = Shard::new(engine, writer, cache, Snapshots::new(segment_bytes), now);
     Ok(Recovered { shard, lane, reader: recovered.reader, slots: recovered.slots, report })
@@ -132,6 +137,10 @@ struct Replay {
     engine: Option<Engine>,
     /// The snapshot that the replay begins with, while its parts come in.
     snapshot: Option<Vec<u8>>,
+    /// Where the frame lies in which the newest snapshot begins that is whole, after the first.
+    newest_snapshot: Option<Position>,
+    /// The same, of the one whose end is not read yet.
+    begun_snapshot: Option<Position>,
     records: u64,
     bytes: u64,
 }
@@ -157,7 +166,15 @@ impl Replay {
                 self.snapshot = None;
             }
             // A later snapshot says what the records between have said already.
-            (SNAPSHOT_BEGAN | SNAPSHOT_PART | SNAPSHOT_ENDED, _, _) => {}
+            (SNAPSHOT_BEGAN, _, _) => {
+                // It is the first record of its frame, and frames begin with a block.
+                let in_block = position.0 % BLOCK_BYTES as u64;
+                self.begun_snapshot = Some(Position(position.0 - in_block));
+            }
+            (SNAPSHOT_ENDED, _, _) => {
+                self.newest_snapshot = self.begun_snapshot.take().or(self.newest_snapshot);
+            }
+            (SNAPSHOT_PART, _, _) => {}
             (_, None, Some(_)) => return Err(RecoverError::Snapshot { position }),
             (kind, engine, _) => {
                 let (record, head) = Record::decode(kind, body).map_err(wrong)?;

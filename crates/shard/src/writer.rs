@@ -16,6 +16,8 @@ pub(crate) struct Writer {
     sealed: Vec<Frame>,
     /// Where a replay may begin, as the next segment will say.
     replay_from: Position,
+    /// What the frame that gathers says, if a segment begins with it: it said so when it began.
+    begun_replay_from: Position,
     /// Segments that say so once they are committed: `(end of their first frame, where)`.
     stated: VecDeque<(Position, Position)>,
     /// Where the last snapshot ended, or a replay began.
@@ -32,6 +34,7 @@ impl Writer {
             segments,
             sealed: Vec::new(),
             replay_from,
+            begun_replay_from: replay_from,
             stated: VecDeque::new(),
             snapshot_end: replay_from,
             record_count: 0,
@@ -53,6 +56,7 @@ impl Writer {
     pub(crate) fn push(&mut self, kind: u8, parts: &[&[u8]]) -> Position {
         self.record_count += 1;
         loop {
+            self.frame_begins();
             match self.builder.push(kind, parts) {
                 Ok(position) => return position,
                 Err(PushError::Full) => self.seal(),
@@ -84,14 +88,22 @@ impl Writer {
     /// Adds a frame without records, that only says what is durable.
     pub(crate) fn seal_mark(&mut self) {
         self.seal();
+        self.frame_begins();
         let frame = self.builder.seal_mark();
         self.keep(frame);
+    }
+
+    /// What is said next begins a frame, unless one gathers.
+    fn frame_begins(&mut self) {
+        if self.builder.is_empty() {
+            self.begun_replay_from = self.replay_from;
+        }
     }
 
     fn keep(&mut self, frame: Frame) {
         if frame.first_of_segment {
             self.segments.opened(self.segments.of(frame.position));
-            self.stated.push_back((frame.end, self.replay_from));
+            self.stated.push_back((frame.end, self.begun_replay_from));
         }
         self.sealed.push(frame);
     }
@@ -121,6 +133,7 @@ impl Writer {
     /// A replay may begin here: the next segment will say so.
     pub(crate) fn replay_from(&mut self, position: Position) {
         self.replay_from = position;
+        self.snapshot_end = self.snapshot_end.max(position);
         self.builder.replay_from(position);
     }
 
@@ -144,5 +157,46 @@ impl Journal for Writer {
         }
         self.head = head;
         position.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use sennit_journal::{Fault, LaneConfig, disk::MemoryDisk};
+
+    use super::*;
+
+    #[test]
+    fn a_segment_that_began_before_a_replay_mark_does_not_release_what_it_still_says() {
+        let config = LaneConfig {
+            directory: PathBuf::from("data/lane-0"),
+            lane: 0,
+            segment_bytes: 16 << 10,
+            incarnation: 7,
+        };
+        let disk = MemoryDisk::default();
+        let lane = sennit_journal::recover(&disk, config, |_, _, _| Ok::<_, Fault>(())).unwrap();
+        let segments = Segments::new(16 << 10, lane.replay_from);
+        let mut writer = Writer::new(lane.builder, segments, lane.replay_from);
+        writer.push(1, &[b"first"]);
+        writer.seal();
+        writer.turn_segment();
+        // The second segment's header is made here, and says that a replay begins with the first.
+        let mark = writer.push(1, &[b"second"]);
+        writer.replay_from(mark);
+        writer.seal();
+        writer.committed(writer.end());
+        let mut released = Vec::new();
+        writer.segments.take_released(&mut released);
+        assert_eq!(released, [0u64; 0]);
+        // The third says otherwise.
+        writer.turn_segment();
+        writer.push(1, &[b"third"]);
+        writer.seal();
+        writer.committed(writer.end());
+        writer.segments.take_released(&mut released);
+        assert_eq!(released, [0]);
     }
 }

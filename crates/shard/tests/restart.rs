@@ -238,3 +238,58 @@ fn what_is_written_after_a_chunk_was_read_is_read_anew() {
     assert_eq!(broker.delivered.len(), 10);
     assert_eq!(broker.parts.shard.counters().damaged_batches, 0);
 }
+
+#[test]
+fn a_segment_is_not_used_again_before_the_record_that_freed_it_is_durable() {
+    let disk = MemoryDisk::default();
+    let mut broker = Broker::open(&disk, 1 << 20);
+    broker.create();
+    broker.subscribe(1000);
+    let mut released = Vec::new();
+    for round in 0..100 {
+        broker.publish(&texts(round * 10..round * 10 + 10));
+    }
+    let runs = std::mem::take(&mut broker.runs);
+    let settle = Settle {
+        origin: ORIGIN,
+        partition: ORDERS,
+        group: GROUP,
+        verdict: Verdict::Ack,
+        runs,
+        confirm: false,
+    };
+    let shard = &mut broker.parts.shard;
+    shard.handle(&mut vec![Command::Settle(settle)], broker.now);
+    shard.take_released(&mut released);
+    assert_eq!(released, [0u64; 0], "the ack could still be lost");
+    broker.settle_down();
+    let kept = broker.parts.shard.segment_count();
+    assert!(kept <= 4, "{kept} segments are kept though nothing is wanted");
+}
+
+#[test]
+fn many_short_lives_do_not_use_a_segment_each() {
+    let disk = MemoryDisk::default();
+    for _ in 0..40 {
+        let mut broker = Broker::open(&disk, 1 << 20);
+        broker.create();
+        broker.settle_down();
+    }
+    let slots = disk.list(std::path::Path::new("data/lane-0")).unwrap().len();
+    assert!(slots <= 8, "{slots} slots for an empty topic");
+}
+
+#[test]
+fn a_snapshot_longer_than_a_short_segment_is_written_in_parts() {
+    let disk = MemoryDisk::default();
+    let mut broker = Broker::open(&disk, 1 << 20);
+    broker.create();
+    // A message a batch, so that the state grows by an entry each.
+    for round in 0..4000 {
+        broker.publish(&texts(round..round + 1));
+    }
+    assert!(broker.parts.shard.counters().snapshots > 0);
+    let mut broker = Broker::open(&disk, 1 << 20);
+    broker.subscribe(4000);
+    assert_eq!(broker.delivered.len(), 4000);
+}
