@@ -1,6 +1,10 @@
 //! The real binary against the real disk: what goes in comes out, what was confirmed survives a
 //! kill, what is wrong is said, and ends with its code. Knows commands and processes only.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on says where")]
+#![expect(
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    reason = "a test that cannot go on says where, and the seed is printed"
+)]
 
 mod broker;
 mod checker;
