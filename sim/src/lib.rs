@@ -6,6 +6,7 @@
 
 mod consumers;
 mod disk;
+mod drain;
 mod letter;
 pub mod oracle;
 mod publishers;

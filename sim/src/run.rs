@@ -1,12 +1,11 @@
-//! One seed's run: operation after operation, then the drain, then one more crash. It draws what
-//! happens; `world` does it and `oracle` judges it.
+//! One seed's run, operation after operation; `drain` is its end. It draws what happens; `world`
+//! does it and `oracle` judges it.
 
 use std::{
     cell::Cell,
     ops::Range,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
 };
 
 use sennit_engine::Command;
@@ -24,10 +23,6 @@ use crate::{
 
 /// Operations between two looks at the engine's own invariants.
 const CHECK_EVERY: u64 = 16;
-/// Steps of the drain, each at most [`DRAIN_STEP`] long.
-const DRAIN_STEPS: u64 = 1_500;
-const FINE_STEPS: u64 = 300;
-const DRAIN_STEP: Duration = Duration::from_secs(60);
 
 /// What a run came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,11 +61,11 @@ impl std::fmt::Display for Failure {
     }
 }
 
-struct Run {
-    random: Random,
-    swarm: Swarm,
-    world: World,
-    topics: Topics,
+pub(crate) struct Run {
+    pub(crate) random: Random,
+    pub(crate) swarm: Swarm,
+    pub(crate) world: World,
+    pub(crate) topics: Topics,
     lives: u32,
     delivered: u64,
 }
@@ -143,7 +138,7 @@ impl Run {
     }
 
     /// What may go wrong from now on: what the swarm says, or nothing but how a crash decides.
-    fn plan(&mut self, faults: bool) {
+    pub(crate) fn plan(&mut self, faults: bool) {
         let Swarm { crash_keeps, crash_tears, .. } = self.swarm;
         let base = if faults { self.swarm.faults } else { FaultPlan::default() };
         self.world.disk.set_plan(FaultPlan { crash_keeps, crash_tears, ..base });
@@ -295,7 +290,7 @@ impl Run {
     }
 
     /// Has the lane and the reader do all they have to do, in at most so many steps.
-    fn settle_down(&mut self, steps: u64) -> Result<(), Stop> {
+    pub(crate) fn settle_down(&mut self, steps: u64) -> Result<(), Stop> {
         self.world.turn()?;
         for index in 0..steps {
             if !self.world.is_busy() || self.world.is_fenced {
@@ -308,7 +303,7 @@ impl Run {
         Ok(())
     }
 
-    fn restart(&mut self, crash: bool) -> Result<(), Violation> {
+    pub(crate) fn restart(&mut self, crash: bool) -> Result<(), Violation> {
         self.lives += 1;
         self.delivered += self.world.parts.shard.counters().delivered_messages;
         // Recovery has its own accidents, for a while.
@@ -331,95 +326,5 @@ impl Run {
             self.plan(true);
         }
         self.topics.open_all(&mut self.world)
-    }
-
-    /// Everything calms down: all that is owed has to come out, and stay out.
-    fn end(&mut self) -> Result<(), Violation> {
-        self.world.trace.step(format_args!("drain"));
-        self.plan(false);
-        if self.world.disk.is_off() || self.world.is_fenced {
-            self.restart(false)?;
-            self.plan(false);
-        }
-        self.world.disk.power_on();
-        self.drain()?;
-        self.segments_are_released()?;
-        self.world.trace.step(format_args!("the last restart"));
-        self.restart(true)?;
-        self.plan(false);
-        self.world.disk.power_on();
-        self.drain()
-    }
-
-    fn drain(&mut self) -> Result<(), Violation> {
-        self.calmly(200)?;
-        self.topics.letters_for_all(&mut self.world)?;
-        self.topics.audit(&mut self.world)?;
-        let goodbyes = self.world.consumers.leave_all();
-        goodbyes.into_iter().for_each(|command| self.world.say(command));
-        self.topics.subscribe_all(&mut self.world, &mut self.random);
-        for step in 0..DRAIN_STEPS {
-            for _ in 0..20 {
-                self.calmly(1000)?;
-                let acks = self.world.consumers.ack_all(&mut self.world.requests);
-                if acks.is_empty() {
-                    break;
-                }
-                acks.into_iter().for_each(|ack| self.world.say(ack));
-            }
-            self.topics.letters(&mut self.world)?;
-            self.calmly(1000)?;
-            if self.is_settled_up()? {
-                break;
-            }
-            let next = self.world.parts.shard.next_wake();
-            let latest = self.world.now.plus(DRAIN_STEP);
-            // From timer to timer at first; then in strides, for what waits for hours.
-            let next = next.filter(|_| step < FINE_STEPS).unwrap_or(latest).min(latest);
-            self.world.now = next.max(self.world.now.plus(Duration::from_millis(1)));
-            self.world.advance()?;
-        }
-        self.world.check();
-        self.world.oracle.settled_up(self.world.now)
-    }
-
-    /// Whether nothing is owed, now that the shard has said what it keeps.
-    fn is_settled_up(&mut self) -> Result<bool, Violation> {
-        if self.world.oracle.owed(self.world.now).is_empty() {
-            return Ok(true);
-        }
-        for id in self.world.oracle.partitions() {
-            self.world.describe(id)?;
-        }
-        Ok(self.world.oracle.owed(self.world.now).is_empty())
-    }
-
-    fn calmly(&mut self, steps: u64) -> Result<(), Violation> {
-        match self.settle_down(steps) {
-            Ok(()) => Ok(()),
-            Err(Stop::Violation(violation)) => Err(violation),
-            Err(Stop::PowerOff) => {
-                Err(Violation::new("nothing fails while all is calm", "the power went"))
-            }
-        }
-    }
-
-    /// Segments without messages that somebody wants are used again.
-    fn segments_are_released(&mut self) -> Result<(), Violation> {
-        let shard = &self.world.parts.shard;
-        let segment_bytes = self.swarm.segment_bytes;
-        let mut live: Vec<u64> =
-            shard.engine().places().map(|place| place.position / segment_bytes).collect();
-        live.sort_unstable();
-        live.dedup();
-        let mut snapshot = Vec::new();
-        shard.engine().encode_snapshot(&mut snapshot);
-        let replayed = 8 * snapshot.len() as u64 / segment_bytes + 8;
-        let (count, most) = (shard.segment_count(), live.len() as u64 + replayed);
-        if count as u64 > most {
-            let detail = format!("{count} in use, {} hold messages", live.len());
-            return Err(Violation::new("I8 segments are released", detail));
-        }
-        Ok(())
     }
 }

@@ -142,7 +142,7 @@ impl Swarm {
             lease_max: Duration::from_millis([500, 5_000, 600_000][random.below(3) as usize]),
             careful: [300, 800, 980][random.below(3) as usize],
             generations_max: random.between(1, 5) as u32,
-            rots: random.chance(100),
+            rots: random.chance(200),
         }
     }
 

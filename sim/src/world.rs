@@ -19,6 +19,9 @@ const SPARE_SLOTS: usize = 2;
 /// What the shard may keep of chunks it read back, beyond the budget of its tail cache.
 const READ_BYTES: usize = 8 << 20;
 
+/// The promise that a lane without rot is recovered.
+pub const RECOVERS: &str = "I1 a lane without rot is recovered";
+
 /// A commit on its way through the lane.
 #[derive(Debug)]
 enum Flight {
@@ -354,7 +357,7 @@ impl World {
                 }
                 Ok(_) => {}
                 Err(error) => {
-                    return Err(Violation::new("I1 a lane is recovered", error.to_string()));
+                    return Err(Violation::new(RECOVERS, error.to_string()));
                 }
             }
         }

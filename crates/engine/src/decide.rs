@@ -11,7 +11,7 @@ use sennit_model::{
 use crate::{
     command::{Credit, DeliveryRun, Publish, SessionId, Settle, Subscribe, Verdict},
     effect::{Confirmed, Effect, Settled},
-    engine::{Engine, Journal, Outbox, stir},
+    engine::{Engine, Journal, Outbox, RUNS_PER_RECORD_MAX, stir},
     group::{Group, Holder, range},
     producer::Admission,
     record::{Outcome, Record},
@@ -86,37 +86,40 @@ impl Engine {
             stale.extend(fits.stale.iter().map(|&part| part_of(run, part)));
         }
         let applied = valid.iter().map(|(start, end, _)| end - start).sum();
-        let failed = |due, dead, reason| {
+        let failed = |due, dead, reason: &str| {
             let runs = valid.iter().map(|&(start, end, tries)| (range(start, end), tries));
-            let runs = runs.collect();
+            let runs: Vec<_> = runs.collect();
             let group = group_id;
-            Record::Failed { partition: id, group, failed_at: now, due, dead, reason, runs }
+            let record = |runs: &[_]| {
+                let (reason, runs) = (reason.to_owned(), runs.to_vec());
+                Record::Failed { partition: id, group, failed_at: now, due, dead, reason, runs }
+            };
+            runs.chunks(RUNS_PER_RECORD_MAX).map(record).collect()
         };
-        let record = match verdict {
-            _ if valid.is_empty() => None,
-            Verdict::Ack => Some(Record::Settled {
-                partition: id,
-                group: group_id,
-                outcome: Outcome::Acked,
-                ranges: merged(&valid),
-            }),
-            Verdict::Retry => Some(failed(now, false, "retried by the consumer".to_owned())),
-            Verdict::RetryAfter(delay) => {
-                Some(failed(now.plus(delay), false, "retried by the consumer".to_owned()))
+        let records: Vec<Record> = match verdict {
+            Verdict::Ack => {
+                let (outcome, group) = (Outcome::Acked, group_id);
+                let record = |ranges: &[_]| {
+                    let ranges = ranges.to_vec();
+                    Record::Settled { partition: id, group, outcome, ranges }
+                };
+                merged(&valid).chunks(RUNS_PER_RECORD_MAX).map(record).collect()
             }
+            Verdict::Retry => failed(now, false, "retried by the consumer"),
+            Verdict::RetryAfter(delay) => failed(now.plus(delay), false, "retried by the consumer"),
             Verdict::DeadLetter { mut reason } => {
                 reason.truncate(reason.floor_char_boundary(REASON_BYTES_MAX));
-                Some(failed(now, true, reason))
+                failed(now, true, &reason)
             }
             Verdict::Extend(span) => {
                 let deadline = now.plus(span.clamp(LEASE_MIN, LEASE_MAX));
                 for (start, end, _) in valid {
                     group.extend_leases(start, end, deadline, &mut self.wheel);
                 }
-                None
+                Vec::new()
             }
         };
-        if let Some(record) = record {
+        for record in records {
             self.commit(&record, journal);
         }
         let settled = Effect::Settled(Settled { origin, partition: id, applied, stale });

@@ -50,6 +50,9 @@ impl Outbox {
     }
 }
 
+/// Most runs of messages in one record, so that it fits the shortest segment. More go into several.
+pub(crate) const RUNS_PER_RECORD_MAX: usize = 256;
+
 pub(crate) type Partitions = HashMap<PartitionId, Partition, foldhash::fast::FixedState>;
 
 /// The state of one shard.
@@ -365,8 +368,8 @@ impl Engine {
         ranges: Vec<OffsetRange>,
         journal: &mut impl Journal,
     ) {
-        if !ranges.is_empty() {
-            let outcome = Outcome::Expired;
+        for ranges in ranges.chunks(RUNS_PER_RECORD_MAX) {
+            let (outcome, ranges) = (Outcome::Expired, ranges.to_vec());
             self.commit(&Record::Settled { partition, group, outcome, ranges }, journal);
         }
     }

@@ -7,7 +7,7 @@ use sennit_model::{GroupId, Offset, OffsetRange, PartitionId, Timestamp};
 
 use crate::{
     command::SessionId,
-    engine::{Engine, Journal, stir},
+    engine::{Engine, Journal, RUNS_PER_RECORD_MAX, stir},
     group::range,
     record::Record,
     timer::Timer,
@@ -52,10 +52,13 @@ impl Engine {
         journal: &mut impl Journal,
     ) {
         for ((partition, group), runs) in failures {
-            let reason = reason.to_owned();
-            let (failed_at, due, dead) = (now, now, false);
-            let record = Record::Failed { partition, group, failed_at, due, dead, reason, runs };
-            self.commit(&record, journal);
+            for runs in runs.chunks(RUNS_PER_RECORD_MAX) {
+                let (reason, runs) = (reason.to_owned(), runs.to_vec());
+                let (failed_at, due, dead) = (now, now, false);
+                let record =
+                    Record::Failed { partition, group, failed_at, due, dead, reason, runs };
+                self.commit(&record, journal);
+            }
         }
     }
 

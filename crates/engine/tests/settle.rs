@@ -4,7 +4,7 @@ mod world;
 
 use std::time::Duration;
 
-use sennit_engine::{Command, DeliveryRun, HEADER_REASON, SessionId, Verdict};
+use sennit_engine::{Command, DeliveryRun, HEADER_REASON, Record, SessionId, Verdict};
 use sennit_model::{Generation, GroupConfig, HeaderKind, Message, Messages};
 use world::{ALICE, BOB, DEAD, GROUP, ORDERS, World, queue, run};
 
@@ -215,10 +215,10 @@ fn after_the_last_attempt_a_message_goes_to_the_dead_letter_topic_with_the_reaso
 fn a_dead_letter_keeps_its_key_and_headers_and_gives_the_consumers_reason() {
     let mut world = World::new();
     world.subscribe(ALICE, 9);
-    let message = sennit_model::Message {
+    let message = Message {
         key: "customer-7".into(),
         headers: vec![sennit_model::Header::text("trace", "abc")],
-        ..sennit_model::Message::new("bad")
+        ..Message::new("bad")
     };
     world.publish(&[message]);
     world.deliveries();
@@ -263,4 +263,16 @@ fn dead_letters_wait_for_their_topic_and_ask_for_it_once() {
     world.open(ORDERS, queue(), vec![group], sennit_engine::DeadLetters::To(DEAD.topic));
     assert_eq!(world.group().dying, 0);
     assert_eq!(world.describe(DEAD).end.0, 2);
+}
+
+#[test]
+fn a_settlement_of_many_runs_is_written_in_records_of_a_limited_length() {
+    let mut world = World::new();
+    let texts: Vec<String> = (0..2000).map(|n| n.to_string()).collect();
+    world.subscribe(ALICE, 2000);
+    world.publish_texts(&texts.iter().map(String::as_str).collect::<Vec<_>>());
+    let odd = (0..1000).map(|n| run(2 * n + 1, 1, 1)).collect();
+    assert_eq!(world.settle(Verdict::Ack, odd).applied, 1000);
+    let settled = |kept: &&(Record, u64)| matches!(kept.0, Record::Settled { .. });
+    assert_eq!(world.journal.records.iter().filter(settled).count(), 4);
 }

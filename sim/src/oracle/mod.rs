@@ -5,6 +5,7 @@
 //! Every call of the shard is a *turn*. What was decided in a turn is durable once the lane has
 //! committed the frames that were taken after it.
 
+mod delivery;
 mod group;
 mod owed;
 mod partition;
@@ -16,19 +17,13 @@ use std::{
 };
 
 use sennit_engine::{
-    Command, Confirmed, DeadLetters, Delivery, DeliveryRun, Effect, HEADER_SOURCE_GROUP,
-    HEADER_SOURCE_OFFSET, HEADER_SOURCE_PARTITION, HEADER_SOURCE_TOPIC, PartitionCommand, Publish,
-    Refusal, SessionId, Settled, Subscribe, Verdict,
+    Command, Confirmed, DeadLetters, DeliveryRun, Effect, PartitionCommand, Publish, Refusal,
+    SessionId, Settled, Subscribe, Verdict,
 };
-use sennit_model::{
-    Generation, GroupId, MessageView, Messages, Offset, PartitionId, PartitionIndex, Timestamp,
-    TopicId,
-};
-use xxhash_rust::xxh3::xxh3_64;
+use sennit_model::{Generation, GroupId, Offset, PartitionId, Timestamp};
 
-use crate::letter;
-use group::{Asked, Given};
-use partition::{Admitted, Existence, Letter, PartitionModel};
+use group::Asked;
+use partition::{Admitted, Existence, PartitionModel};
 
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -127,7 +122,7 @@ impl Oracle {
         for effect in effects {
             match effect {
                 Effect::Refused { origin, refusal } => {
-                    drop(refused.insert(origin.request, refusal))
+                    refused.insert(origin.request, refusal);
                 }
                 Effect::Settled(settled) => {
                     stale.insert(settled.origin.request, &settled.stale);
@@ -389,150 +384,7 @@ impl Oracle {
         self.must_be_durable(asked.turn, settled)
     }
 
-    fn delivered(&mut self, delivery: &Delivery, now: Timestamp) -> Result<(), Violation> {
-        let key = (delivery.session, delivery.subscription);
-        let nobody = || Violation::new("a delivery has a taker", format!("{delivery:?}"));
-        let subscription = *self.subscriptions.get(&key).ok_or_else(nobody)?;
-        let id = delivery.partition;
-        if subscription.partition != id || delivery.generation != self.generation {
-            return Err(nobody());
-        }
-        let partition = self.partitions.get(&id).filter(|held| held.is_open());
-        let group = partition.and_then(|held| held.groups.get(&subscription.group));
-        let group = group.ok_or_else(nobody)?;
-        let held = group.held_by(delivery.session, delivery.subscription, now);
-        // Where age or bytes free messages, leases may end with them.
-        let is_clear = partition.is_some_and(PartitionModel::is_clear);
-        if is_clear && held + u64::from(delivery.count) > subscription.messages {
-            return Err(Violation::new(
-                "I8 credit is never exceeded",
-                format!("{held} held of {}, and {} more", subscription.messages, delivery.count),
-            ));
-        }
-        let messages: Vec<MessageView<'_>> = Messages::of_checked(&delivery.messages).collect();
-        if messages.len() != delivery.count as usize {
-            return Err(Violation::new("I1 bytes are intact", format!("{delivery:?}")));
-        }
-        for (offset, message) in (delivery.first.0..).zip(messages) {
-            self.delivered_one(delivery, subscription.group, offset, message, now)?;
-        }
-        Ok(())
-    }
-
-    fn delivered_one(
-        &mut self,
-        delivery: &Delivery,
-        group: GroupId,
-        offset: u64,
-        message: MessageView<'_>,
-        now: Timestamp,
-    ) -> Result<(), Violation> {
-        self.deliveries += 1;
-        self.delivering_generation = self.generation;
-        let id = delivery.partition;
-        let place = (id, group, offset);
-        if let Some((letters, at)) = self.letters.get(&place) {
-            return Err(Violation::new(
-                "I7 a dead letter is not delivered at its source again",
-                format!("offset {offset} of {id} is at {at} of {letters}"),
-            ));
-        }
-        self.content(delivery, offset, message, now)?;
-        let Some(partition) = self.partitions.get_mut(&id) else { return Ok(()) };
-        partition.seen_end = partition.seen_end.max(offset + 1);
-        let is_delayed =
-            partition.entries.get(offset as usize).is_some_and(|entry| entry.due.is_some());
-        let stays = partition.dead_letters == DeadLetters::Stay;
-        let Some(group) = partition.groups.get_mut(&group) else { return Ok(()) };
-        let given = Given { offset, number: self.deliveries, is_delayed, stays };
-        group.delivered(delivery, given, now)
-    }
-
-    /// The bytes are those that were published at this offset, and their time has come.
-    fn content(
-        &mut self,
-        delivery: &Delivery,
-        offset: u64,
-        message: MessageView<'_>,
-        now: Timestamp,
-    ) -> Result<(), Violation> {
-        let id = delivery.partition;
-        let hash = xxh3_64(message.encoded());
-        let entry = self.partitions.get(&id).and_then(|held| held.entries.get(offset as usize));
-        let Some(entry) = entry.copied() else {
-            return self.letter(id, offset, message);
-        };
-        let wrong = |rule| {
-            let number = letter::number(&message);
-            let detail = format!("offset {offset} of {id} at {now:?}: {number:?}, {entry:?}");
-            Err(Violation::new(rule, detail))
-        };
-        if entry.hash != hash || entry.appended_at != delivery.appended_at {
-            return wrong("I1 what was published at an offset is there, intact");
-        }
-        self.must_be_durable(entry.turn, &(id, offset))?;
-        if entry.due.is_some_and(|due| now < due) {
-            return wrong("I7 what is delayed is not early");
-        }
-        if entry.expiry.is_some_and(|expiry| expiry <= now) {
-            return wrong("I7 what has expired is not delivered");
-        }
-        Ok(())
-    }
-
-    /// A message that no publisher put there has to be a dead letter, whole and for the first time.
-    fn letter(
-        &mut self,
-        id: PartitionId,
-        offset: u64,
-        message: MessageView<'_>,
-    ) -> Result<(), Violation> {
-        let invented = || {
-            let number = letter::number(&message);
-            Violation::new("I2 never sent is absent", format!("{number:?} at {offset} of {id}"))
-        };
-        let header = |name: &str| {
-            let found = message.headers().filter_map(Result::ok).find(|held| held.0 == name);
-            let value = found.and_then(|(_, _, value)| std::str::from_utf8(value).ok());
-            value.and_then(|text| text.parse::<u64>().ok()).ok_or_else(invented)
-        };
-        let source = PartitionId {
-            topic: TopicId(header(HEADER_SOURCE_TOPIC)? as u32),
-            index: PartitionIndex(header(HEADER_SOURCE_PARTITION)? as u32),
-        };
-        let group = GroupId(header(HEADER_SOURCE_GROUP)? as u32);
-        let source_offset = header(HEADER_SOURCE_OFFSET)?;
-        let held = self.partitions.get(&source).ok_or_else(invented)?;
-        let entry = held.entries.get(source_offset as usize).ok_or_else(invented)?;
-        if entry.content != letter::content_hash(&message) {
-            return Err(Violation::new(
-                "I1 a dead letter carries its message",
-                format!("{source_offset} of {source}, at {offset} of {id}"),
-            ));
-        }
-        if let Some(group) = held.groups.get(&group)
-            && !group.states.contains_key(&source_offset)
-        {
-            return Err(Violation::new(
-                "I7 only what was tried is a dead letter",
-                format!("{source_offset} of {source}, at {offset} of {id}"),
-            ));
-        }
-        let hash = xxh3_64(message.encoded());
-        let letter = Letter { source, group, offset: source_offset, hash };
-        let place = *self.letters.entry((source, group, source_offset)).or_insert((id, offset));
-        let Some(partition) = self.partitions.get_mut(&id) else { return Ok(()) };
-        let here = *partition.letters.entry(offset).or_insert(letter);
-        if place != (id, offset) || here != letter {
-            return Err(Violation::new(
-                "I7 a message is a dead letter once",
-                format!("{letter:?} at {offset} of {id}, and {here:?} at {place:?}"),
-            ));
-        }
-        Ok(())
-    }
-
-    /// Offsets of this partition that were given to messages: all of which stand for something.
+    /// The partitions that there are, as far as commands say.
     #[must_use]
     pub fn partitions(&self) -> BTreeSet<PartitionId> {
         self.partitions.iter().filter(|(_, held)| held.is_open()).map(|(&id, _)| id).collect()

@@ -123,8 +123,7 @@ impl PartitionModel {
             || !was.eq(groups.iter().copied());
         self.config = config;
         self.dead_letters = dead_letters;
-        let least = |held: Option<_>, new: Option<_>| held.into_iter().chain(new).min();
-        self.least_age = least(self.least_age, config.retention.age);
+        self.least_age = [self.least_age, config.retention.age].into_iter().flatten().min();
         self.least_bytes = [self.least_bytes, config.retention.bytes].into_iter().flatten().min();
         self.ever_until_settled |= config.retention.until_settled;
         let gone: Vec<GroupId> = self.groups.keys().copied().collect();

@@ -1,0 +1,133 @@
+//! The end of a run: everything calms down, all that is owed comes out, and a last restart (or a
+//! bit that rots) brings nothing back and loses nothing.
+
+use std::time::Duration;
+
+use crate::{
+    oracle::Violation,
+    run::Run,
+    world::{RECOVERS, Stop},
+};
+
+/// Steps of the drain, each at most [`DRAIN_STEP`] long.
+const DRAIN_STEPS: u64 = 1_500;
+const FINE_STEPS: u64 = 300;
+const DRAIN_STEP: Duration = Duration::from_secs(60);
+
+impl Run {
+    /// Everything calms down: all that is owed has to come out, and stay out.
+    pub(crate) fn end(&mut self) -> Result<(), Violation> {
+        self.world.trace.step(format_args!("drain"));
+        self.plan(false);
+        if self.world.disk.is_off() || self.world.is_fenced {
+            self.restart(false)?;
+            self.plan(false);
+        }
+        self.world.disk.power_on();
+        self.drain()?;
+        self.segments_are_released()?;
+        if self.swarm.rots {
+            return self.rot();
+        }
+        self.world.trace.step(format_args!("the last restart"));
+        self.restart(true)?;
+        self.plan(false);
+        self.world.disk.power_on();
+        self.drain()
+    }
+
+    /// A bit flips in what is durable: the next start reports it, or a reader does, or everything
+    /// is there all the same.
+    fn rot(&mut self) -> Result<(), Violation> {
+        // A frame behind the last records says that they were durable; without it damage to them
+        // cannot be told from a torn write.
+        self.world.now = self.world.now.plus(DRAIN_STEP);
+        self.world.advance()?;
+        self.calmly(200)?;
+        let files = self.world.disk.files();
+        let Some((path, length)) = self.random.pick(&files).cloned() else { return Ok(()) };
+        let byte = self.random.below(length as u64) as usize;
+        self.world.trace.step(format_args!("bit rot at byte {byte} of {path:?}"));
+        self.world.disk.rot(&path, byte, self.random.below(8) as u8);
+        match self.restart(false) {
+            Err(violation) if violation.rule == RECOVERS => return Ok(()),
+            restarted => restarted?,
+        }
+        match self.drain() {
+            Err(_) if self.world.parts.shard.counters().damaged_batches > 0 => Ok(()),
+            drained => drained,
+        }
+    }
+
+    fn drain(&mut self) -> Result<(), Violation> {
+        self.calmly(200)?;
+        self.topics.letters_for_all(&mut self.world)?;
+        self.topics.audit(&mut self.world)?;
+        let goodbyes = self.world.consumers.leave_all();
+        goodbyes.into_iter().for_each(|command| self.world.say(command));
+        self.topics.subscribe_all(&mut self.world, &mut self.random);
+        for step in 0..DRAIN_STEPS {
+            for _ in 0..20 {
+                self.calmly(1000)?;
+                let acks = self.world.consumers.ack_all(&mut self.world.requests);
+                if acks.is_empty() {
+                    break;
+                }
+                acks.into_iter().for_each(|ack| self.world.say(ack));
+            }
+            self.topics.letters(&mut self.world)?;
+            self.calmly(1000)?;
+            if self.is_settled_up()? {
+                break;
+            }
+            let next = self.world.parts.shard.next_wake();
+            let latest = self.world.now.plus(DRAIN_STEP);
+            // From timer to timer at first; then in strides, for what waits for hours.
+            let next = next.filter(|_| step < FINE_STEPS).unwrap_or(latest).min(latest);
+            self.world.now = next.max(self.world.now.plus(Duration::from_millis(1)));
+            self.world.advance()?;
+        }
+        self.world.check();
+        self.world.oracle.settled_up(self.world.now)
+    }
+
+    /// Whether nothing is owed, now that the shard has said what it keeps.
+    fn is_settled_up(&mut self) -> Result<bool, Violation> {
+        if self.world.oracle.owed(self.world.now).is_empty() {
+            return Ok(true);
+        }
+        for id in self.world.oracle.partitions() {
+            self.world.describe(id)?;
+        }
+        Ok(self.world.oracle.owed(self.world.now).is_empty())
+    }
+
+    fn calmly(&mut self, steps: u64) -> Result<(), Violation> {
+        match self.settle_down(steps) {
+            Ok(()) => Ok(()),
+            Err(Stop::Violation(violation)) => Err(violation),
+            Err(Stop::PowerOff) => {
+                Err(Violation::new("nothing fails while all is calm", "the power went"))
+            }
+        }
+    }
+
+    /// Segments without messages that somebody wants are used again.
+    fn segments_are_released(&mut self) -> Result<(), Violation> {
+        let shard = &self.world.parts.shard;
+        let segment_bytes = self.swarm.segment_bytes;
+        let mut live: Vec<u64> =
+            shard.engine().places().map(|place| place.position / segment_bytes).collect();
+        live.sort_unstable();
+        live.dedup();
+        let mut snapshot = Vec::new();
+        shard.engine().encode_snapshot(&mut snapshot);
+        let replayed = 8 * snapshot.len() as u64 / segment_bytes + 8;
+        let (count, most) = (shard.segment_count(), live.len() as u64 + replayed);
+        if count as u64 > most {
+            let detail = format!("{count} in use, {} hold messages", live.len());
+            return Err(Violation::new("I8 segments are released", detail));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,280 @@
+//! The oracle sees: histories made by hand in which one promise is broken, and one in which none is.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use sennit_engine::{
+    Command, Confirmed, Credit, DeadLetters, Delivery, DeliveryRun, Effect, GroupSetting, Origin,
+    PartitionCommand, PartitionDescription, Publish, SessionId, Settle, Subscribe, Verdict,
+};
+use sennit_model::{
+    Batch, BatchBuilder, Generation, GroupConfig, GroupId, Message, Offset, PartitionId,
+    PartitionIndex, ProducerId, ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId, TopicKind,
+};
+use sennit_sim::oracle::{Oracle, Violation};
+
+const ORDERS: PartitionId = PartitionId { topic: TopicId(1), index: PartitionIndex(0) };
+const GROUP: GroupId = GroupId(1);
+const ALICE: SessionId = SessionId(2);
+
+/// A broker that the test plays, as the oracle hears it.
+struct History {
+    oracle: Oracle,
+    now: Timestamp,
+    generation: Generation,
+    request: u64,
+}
+
+fn batch(texts: &[&str]) -> Batch {
+    let mut builder = BatchBuilder::new();
+    for text in texts {
+        builder.push(&Message::new(Bytes::copy_from_slice(text.as_bytes()))).unwrap();
+    }
+    builder.take().unwrap()
+}
+
+impl History {
+    /// A queue with one consumer that takes as many as `credit`.
+    fn begin(credit: u32) -> Self {
+        let mut history = Self {
+            oracle: Oracle::default(),
+            now: Timestamp(1_000),
+            generation: Generation(1),
+            request: 0,
+        };
+        history.oracle.recovered(history.generation, &[], history.now).unwrap();
+        let groups = vec![GroupSetting {
+            id: GROUP,
+            config: GroupConfig::default(),
+            start: StartAt::Earliest,
+        }];
+        let config = TopicConfig::of_kind(TopicKind::Queue);
+        let dead_letters = DeadLetters::NotYet;
+        let open = PartitionCommand::Open { config, groups, dead_letters };
+        let origin = history.origin();
+        let done = Effect::Done { origin, topic: ORDERS.topic, group: None, created: true };
+        history.turn(Command::Partition(origin, ORDERS, open), &[]).unwrap();
+        history.commit(&[done]).unwrap();
+        let origin = history.origin();
+        let credit = Credit { messages: credit, bytes: 1 << 20 };
+        let (subscription, partition, group) = (1, ORDERS, GROUP);
+        let subscribe = Subscribe { origin, subscription, partition, group, credit };
+        history.turn(Command::Subscribe(subscribe), &[]).unwrap();
+        history
+    }
+
+    fn origin(&mut self) -> Origin {
+        self.request += 1;
+        Origin { session: ALICE, request: self.request }
+    }
+
+    fn turn(&mut self, command: Command, effects: &[Effect]) -> Result<(), Violation> {
+        self.oracle.turned(&[command], effects, self.now)
+    }
+
+    /// The lane commits everything, and these effects go out.
+    fn commit(&mut self, effects: &[Effect]) -> Result<(), Violation> {
+        self.oracle.committed(self.oracle.turn());
+        self.oracle.turned(&[], effects, self.now)
+    }
+
+    /// Publishes as producer 7; returns the confirm that has to come.
+    fn publish(&mut self, sequence: u64, texts: &[&str]) -> Confirmed {
+        let origin = self.origin();
+        let id = ProducerId(7);
+        let producer = ProducerStamp { id, epoch: 0, first_sequence: sequence };
+        let batch = batch(texts);
+        self.turn(Command::Publish(Publish { origin, partition: ORDERS, producer, batch }), &[])
+            .unwrap();
+        Confirmed {
+            origin,
+            partition: ORDERS,
+            producer: id,
+            first_sequence: sequence,
+            count: texts.len() as u32,
+            first_offset: Some(Offset(sequence)),
+            duplicate: false,
+        }
+    }
+
+    fn published(&mut self, sequence: u64, texts: &[&str]) {
+        let confirmed = self.publish(sequence, texts);
+        self.commit(&[Effect::Confirmed(confirmed)]).unwrap();
+    }
+
+    fn delivery(&self, first: u64, attempt: u32, texts: &[&str]) -> Delivery {
+        Delivery {
+            session: ALICE,
+            subscription: 1,
+            partition: ORDERS,
+            first: Offset(first),
+            count: texts.len() as u32,
+            attempt,
+            generation: self.generation,
+            appended_at: self.now,
+            messages: batch(texts).bytes().clone(),
+        }
+    }
+
+    fn deliver(&mut self, first: u64, attempt: u32, texts: &[&str]) -> Result<(), Violation> {
+        let delivery = self.delivery(first, attempt, texts);
+        self.commit(&[Effect::Deliver(delivery)])
+    }
+
+    /// Settles one message; what comes back is nothing, so it applies.
+    fn settle(&mut self, offset: u64, attempt: u32, verdict: Verdict) {
+        let origin = self.origin();
+        let first = Offset(offset);
+        let runs = vec![DeliveryRun { first, count: 1, attempt, generation: self.generation }];
+        let (partition, group, confirm) = (ORDERS, GROUP, false);
+        let settle = Settle { origin, partition, group, verdict, runs, confirm };
+        self.turn(Command::Settle(settle), &[]).unwrap();
+        self.commit(&[]).unwrap();
+    }
+
+    fn restart(&mut self, end: u64) -> Result<(), Violation> {
+        self.oracle.crashed();
+        self.generation.0 += 1;
+        let groups = vec![sennit_engine::GroupDescription { group: GROUP, ..Default::default() }];
+        let description =
+            PartitionDescription { end: Offset(end), groups, ..PartitionDescription::default() };
+        self.oracle.recovered(self.generation, &[(ORDERS, description)], self.now)
+    }
+}
+
+fn rule(broken: Result<(), Violation>) -> &'static str {
+    broken.unwrap_err().rule
+}
+
+#[test]
+fn a_history_that_keeps_its_promises_passes() {
+    let mut history = History::begin(10);
+    history.published(0, &["a", "b"]);
+    history.deliver(0, 1, &["a", "b"]).unwrap();
+    history.settle(0, 1, Verdict::Ack);
+    history.settle(1, 1, Verdict::Retry);
+    history.deliver(1, 2, &["b"]).unwrap();
+    history.settle(1, 2, Verdict::Ack);
+    history.oracle.settled_up(history.now).unwrap();
+    history.restart(2).unwrap();
+    history.oracle.settled_up(history.now).unwrap();
+}
+
+#[test]
+fn a_confirmed_message_that_is_gone_after_a_restart_is_reported() {
+    let mut history = History::begin(10);
+    history.published(0, &["a", "b"]);
+    assert_eq!(rule(history.restart(1)), "I1 what was durable is there after a restart");
+}
+
+#[test]
+fn a_message_that_never_comes_out_is_reported() {
+    let mut history = History::begin(10);
+    history.published(0, &["a", "b"]);
+    history.deliver(0, 1, &["a"]).unwrap();
+    history.settle(0, 1, Verdict::Ack);
+    let owed = history.oracle.settled_up(history.now);
+    assert_eq!(rule(owed), "I3 what is not settled is delivered again");
+}
+
+#[test]
+fn a_batch_that_is_appended_twice_is_reported() {
+    let mut history = History::begin(10);
+    history.published(0, &["a"]);
+    let mut again = history.publish(0, &["a"]);
+    again.first_offset = Some(Offset(1));
+    let broken = history.commit(&[Effect::Confirmed(again)]);
+    assert_eq!(rule(broken), "I1 confirmed is present once, at its offset");
+}
+
+#[test]
+fn two_messages_in_each_others_place_are_reported() {
+    let mut history = History::begin(10);
+    history.published(0, &["a", "b"]);
+    let broken = history.deliver(0, 1, &["b", "a"]);
+    assert_eq!(rule(broken), "I1 what was published at an offset is there, intact");
+}
+
+#[test]
+fn first_deliveries_out_of_order_are_reported() {
+    let mut history = History::begin(10);
+    history.published(0, &["a", "b"]);
+    history.deliver(1, 1, &["b"]).unwrap();
+    let broken = history.deliver(0, 1, &["a"]);
+    assert_eq!(rule(broken), "I4 first deliveries keep the order");
+}
+
+#[test]
+fn an_acked_message_that_is_delivered_again_is_reported() {
+    let mut history = History::begin(10);
+    history.published(0, &["a"]);
+    history.deliver(0, 1, &["a"]).unwrap();
+    history.settle(0, 1, Verdict::Ack);
+    let broken = history.deliver(0, 2, &["a"]);
+    assert_eq!(rule(broken), "I3 what is settled is not delivered again");
+}
+
+#[test]
+fn a_message_that_nobody_sent_is_reported() {
+    let mut history = History::begin(10);
+    history.published(0, &["a"]);
+    history.deliver(0, 1, &["a"]).unwrap();
+    let broken = history.deliver(1, 1, &["b"]);
+    assert_eq!(rule(broken), "I2 never sent is absent");
+}
+
+#[test]
+fn a_second_lease_on_a_held_message_is_reported() {
+    let mut history = History::begin(10);
+    history.published(0, &["a"]);
+    history.deliver(0, 1, &["a"]).unwrap();
+    let broken = history.deliver(0, 2, &["a"]);
+    assert_eq!(rule(broken), "I5 one lease at a time");
+}
+
+#[test]
+fn an_attempt_that_does_not_rise_is_reported() {
+    let mut history = History::begin(10);
+    history.published(0, &["a"]);
+    history.deliver(0, 1, &["a"]).unwrap();
+    history.settle(0, 1, Verdict::Retry);
+    assert_eq!(rule(history.deliver(0, 1, &["a"])), "I5 attempts rise");
+}
+
+#[test]
+fn a_message_that_is_tried_again_too_early_is_reported() {
+    let mut history = History::begin(10);
+    history.published(0, &["a"]);
+    history.deliver(0, 1, &["a"]).unwrap();
+    history.settle(0, 1, Verdict::RetryAfter(Duration::from_secs(5)));
+    assert_eq!(rule(history.deliver(0, 2, &["a"])), "I7 what waits is not early");
+}
+
+#[test]
+fn a_confirm_and_a_delivery_before_their_commit_are_reported() {
+    let mut history = History::begin(10);
+    let confirmed = history.publish(0, &["a"]);
+    let delivery = history.delivery(0, 1, &["a"]);
+    for effect in [Effect::Confirmed(confirmed), Effect::Deliver(delivery)] {
+        let broken = history.oracle.turned(&[], &[effect], history.now);
+        assert_eq!(rule(broken), "I6 nothing is said before its commit");
+    }
+}
+
+#[test]
+fn more_than_the_window_allows_is_reported() {
+    let mut history = History::begin(1);
+    history.published(0, &["a", "b"]);
+    assert_eq!(rule(history.deliver(0, 1, &["a", "b"])), "I8 credit is never exceeded");
+}
+
+#[test]
+fn a_generation_that_is_used_twice_is_reported() {
+    let mut history = History::begin(10);
+    history.published(0, &["a"]);
+    history.deliver(0, 1, &["a"]).unwrap();
+    history.generation.0 -= 1;
+    assert_eq!(rule(history.restart(1)), "I5 generations rise");
+}
