@@ -30,10 +30,12 @@ test: test-tools test-format test-lint test-docs test-licences fuzz test-workspa
 
 bench: ## Measure the broker on this machine
 	@cargo build --release -p sennit
-	@"$(CARGO_TARGET_DIR)/release/sennit" bench
+	@for workload in publish burst steady round-trip lifecycle; do \
+	    "$(CARGO_TARGET_DIR)/release/sennit" bench $$workload --serve --probe --runs 3; \
+	done
 
 torture: ## The long runs: simulator, kill -9 loops, fuzzing (TORTURE_SECONDS=600 each)
-	$(call step,torture,SENNIT_TORTURE_SECONDS=$(TORTURE_SECONDS) cargo test -p sennit-sim -p sennit -- --nocapture)
+	$(call step,torture,SENNIT_TORTURE_SECONDS=$(TORTURE_SECONDS) SENNIT_SIM_SEEDS=20000 cargo test -p sennit-sim -p sennit -- --nocapture)
 	$(call step,fuzzing,fuzz/run $(TORTURE_SECONDS))
 
 fuzz: ## Fuzz every decoder (SECONDS=10 each)

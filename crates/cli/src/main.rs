@@ -18,6 +18,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
+/// Frames come and go by the megabyte, on one thread, and leave on another: glibc gives them back
+/// to the system each time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let command = verbs::Sennit::parse();
     match verbs::run(command) {

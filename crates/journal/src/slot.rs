@@ -44,13 +44,14 @@ impl<D: Disk> SlotMaker<D> {
             return Err(Fault::StorageFull { path: self.directory.clone() });
         }
         let path = self.directory.join(slot_name(self.next));
-        let file = match self.disk.create(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                self.disk.open_to_write(&path)
+        match self.disk.create(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(Fault::io("create", &path)(error));
             }
-            created => created,
-        };
-        let file = file.map_err(Fault::io("create", &path))?;
+            _ => {}
+        }
+        // Filled as it will be written later: past the system's cache, which it would only crowd.
+        let file = self.disk.open_to_write(&path).map_err(Fault::io("open", &path))?;
         let zeros = crate::block::Blocks::zeroed(ZEROS_BYTES / crate::format::BLOCK_BYTES);
         let mut at = 0;
         while at < self.segment_bytes {

@@ -14,13 +14,12 @@ pub enum DecodeError {
         given: Vec<u8>,
     },
     /// The peer speaks another major version.
-    #[error(
-        "the peer speaks version {given} of the protocol, this is version {}",
-        crate::Preface::VERSION
-    )]
+    #[error("the peer speaks version {given} of the protocol, this is version {known}")]
     Version {
         /// The version given.
         given: u8,
+        /// The version spoken here.
+        known: u8,
     },
     /// A body is longer than the limit in force. Nothing was allocated for it.
     #[error(

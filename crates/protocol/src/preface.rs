@@ -32,7 +32,7 @@ impl Preface {
                 input.advance(Self::BYTES.len());
                 Ok(Some(Self))
             }
-            Some(&version) => Err(DecodeError::Version { given: version }),
+            Some(&given) => Err(DecodeError::Version { given, known: Self::VERSION }),
         }
     }
 }

@@ -183,5 +183,5 @@ fn a_preface_is_taken_whole_and_a_wrong_byte_is_found_at_once() {
     let http = Preface::take(&mut BytesMut::from(&b"GET "[..])).unwrap_err();
     assert_eq!(http.code(), ErrorCode::BadPreface);
     let newer = Preface::take(&mut BytesMut::from(&b"SENNIT\x00\x02"[..])).unwrap_err();
-    assert_eq!(newer, DecodeError::Version { given: 2 });
+    assert_eq!(newer, DecodeError::Version { given: 2, known: 1 });
 }
