@@ -134,7 +134,7 @@ impl Row {
         Self { verdict: wrong, errors, error_texts: texts, runs, ..median }
     }
 
-    /// The cells below [`HEADS`].
+    /// The cells below `HEADS`.
     #[must_use]
     pub fn cells(&self) -> Vec<String> {
         let rate = |rate: Option<f64>| rate.map_or_else(String::new, |rate| format!("{rate:.0}"));

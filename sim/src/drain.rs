@@ -24,8 +24,9 @@ impl Run {
             self.plan(false);
         }
         self.world.disk.power_on();
+        let snapshot = self.snapshot_bytes();
         self.drain()?;
-        self.segments_are_released()?;
+        self.segments_are_released(snapshot)?;
         if self.swarm.rots {
             return self.rot();
         }
@@ -112,17 +113,23 @@ impl Run {
         }
     }
 
+    fn snapshot_bytes(&self) -> u64 {
+        let mut snapshot = Vec::new();
+        self.world.parts.shard.engine().encode_snapshot(&mut snapshot);
+        snapshot.len() as u64
+    }
+
     /// Segments without messages that somebody wants are used again.
-    fn segments_are_released(&mut self) -> Result<(), Violation> {
+    fn segments_are_released(&self, largest_snapshot: u64) -> Result<(), Violation> {
         let shard = &self.world.parts.shard;
         let segment_bytes = self.swarm.segment_bytes;
         let mut live: Vec<u64> =
             shard.engine().places().map(|place| place.position / segment_bytes).collect();
         live.sort_unstable();
         live.dedup();
-        let mut snapshot = Vec::new();
-        shard.engine().encode_snapshot(&mut snapshot);
-        let replayed = 8 * snapshot.len() as u64 / segment_bytes + 8;
+        // The state may have been larger when the last snapshot was written.
+        let snapshot = self.snapshot_bytes().max(largest_snapshot);
+        let replayed = 8 * snapshot / segment_bytes + 8;
         let (count, most) = (shard.segment_count(), live.len() as u64 + replayed);
         if count as u64 > most {
             let detail = format!("{count} in use, {} hold messages", live.len());

@@ -1,6 +1,6 @@
 //! Memory in aligned blocks, as direct I/O wants it.
 
-use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::format::BLOCK_BYTES;
 
@@ -8,13 +8,20 @@ use crate::format::BLOCK_BYTES;
 #[repr(C, align(4096))]
 struct Block([u8; BLOCK_BYTES]);
 
+const ZEROS: Block = Block([0; BLOCK_BYTES]);
+
 /// Bytes that begin on a block boundary and are a whole number of blocks.
 pub(crate) struct Blocks(Vec<Block>);
 
 impl Blocks {
+    /// No blocks yet, and room for `count` of them.
+    pub(crate) fn with_room(count: usize) -> Self {
+        Self(Vec::with_capacity(count))
+    }
+
     /// `count` blocks of zeros.
     pub(crate) fn zeroed(count: usize) -> Self {
-        Self(Block::new_vec_zeroed(count).expect("a frame's memory can be had"))
+        Self(vec![ZEROS; count])
     }
 
     /// A copy of the first `count` blocks, in memory of just that length.
@@ -22,20 +29,18 @@ impl Blocks {
         Self(self.0[..count].to_vec())
     }
 
-    /// How many blocks there are.
-    pub(crate) fn count(&self) -> usize {
-        self.0.len()
+    /// How many blocks there is memory for.
+    pub(crate) fn room(&self) -> usize {
+        self.0.capacity()
     }
 
-    /// Makes room for at least `bytes` bytes; what was there stays.
+    /// Has at least `bytes` bytes; what was there stays. A block is zeroed when it is first
+    /// needed, not before: then it is in the processor's cache for what is copied there next.
     pub(crate) fn grow(&mut self, bytes: usize) {
         let count = bytes.div_ceil(BLOCK_BYTES);
-        if count <= self.0.len() {
-            return;
+        if count > self.0.len() {
+            self.0.resize(count, ZEROS);
         }
-        let mut larger = Self::zeroed(count.max(2 * self.0.len()));
-        larger.as_mut()[..self.as_ref().len()].copy_from_slice(self.as_ref());
-        *self = larger;
     }
 }
 

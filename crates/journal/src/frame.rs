@@ -101,7 +101,7 @@ impl FrameBuilder {
             chain: 0,
             next: Position(segment * config.segment_bytes),
             last_end: end,
-            blocks: Blocks::zeroed(FIRST_BLOCKS),
+            blocks: Blocks::with_room(FIRST_BLOCKS),
             used: 0,
             header_at: 0,
             start: end,
@@ -221,6 +221,7 @@ impl FrameBuilder {
                 previous_end: self.last_end,
                 replay_from: self.replay_from,
             };
+            self.blocks.grow(BLOCK_BYTES);
             header.encode(self.blocks.as_mut());
             self.chain = header.chain();
             self.header_at = BLOCK_BYTES;
@@ -252,12 +253,12 @@ impl FrameBuilder {
         };
         self.chain = header.encode(&mut frame[self.header_at..]);
         let count = length / BLOCK_BYTES;
-        let blocks = if count <= COPIED_BLOCKS_MAX && 2 * count <= self.blocks.count() {
+        let blocks = if count <= COPIED_BLOCKS_MAX && 2 * count <= self.blocks.room() {
             self.blocks.copy_of_first(count)
         } else {
             // The next frame is likely as long as this one; room for it is had at once.
             let room = count.clamp(FIRST_BLOCKS, FRAME_TARGET_BYTES / BLOCK_BYTES + 1);
-            std::mem::replace(&mut self.blocks, Blocks::zeroed(room))
+            std::mem::replace(&mut self.blocks, Blocks::with_room(room))
         };
         let first_of_segment = self.header_at != 0;
         let position = Position(self.start.0 - self.header_at as u64);

@@ -84,8 +84,8 @@ impl Oracle {
             partition.entries.iter_mut().for_each(|entry| entry.turn = 0);
             partition.seen_end = partition.seen_end.max(end);
             // What was freed by a record that is lost is back.
-            if description.start.0 < partition.start {
-                partition.start = description.start.0;
+            partition.start = partition.start.min(description.start.0);
+            if !partition.is_clear() {
                 partition.groups.values_mut().for_each(GroupModel::order_begins_again);
             }
             partition.kept(*id, description.start, now)?;
