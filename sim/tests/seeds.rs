@@ -1,8 +1,6 @@
 //! Many seeds without a broken promise, and each the same whenever it is run. `SENNIT_SIM_SEEDS`
 //! says how many; with `SENNIT_TORTURE_SECONDS` there are more until that time is over.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
-
 use std::{
     env,
     num::ParseIntError,
