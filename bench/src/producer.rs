@@ -173,7 +173,7 @@ impl Producer {
         let index = self.number - produce.first;
         let schedule =
             produce.rate.map(|rate| Schedule::new(window.start_ns, rate, index, produce.count));
-        let chunk = produce.batch.map_or(MESSAGES_PER_LOOK, u64::from);
+        let chunk = produce.batch.map_or(MESSAGES_PER_LOOK.min(produce.window as u64), u64::from);
         let last = produce.messages.unwrap_or(u64::MAX);
         let mut builder = BatchBuilder::new();
         alarm.until(window.start_ns).await?;

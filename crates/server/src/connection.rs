@@ -6,7 +6,11 @@ use std::{cell::RefCell, io, rc::Rc, time::Duration};
 use bytes::BytesMut;
 use sennit_protocol::Reply;
 use tokio::{
-    net::TcpStream,
+    io::AsyncReadExt,
+    net::{
+        TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
     time::{Instant, timeout, timeout_at},
 };
 
@@ -35,7 +39,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// Serves a connection until it ends.
 pub(crate) async fn serve(stream: std::net::TcpStream, core: CoreHandle) {
     let stream = match TcpStream::from_std(stream) {
-        Ok(stream) => Rc::new(stream),
+        Ok(stream) => stream,
         Err(error) => {
             tracing::warn!(%error, "a connection could not be taken over");
             return;
@@ -45,9 +49,10 @@ pub(crate) async fn serve(stream: std::net::TcpStream, core: CoreHandle) {
     let outbox = Rc::new(Outbox::new(sennit_model::limits::GREETING_BYTES_MAX));
     let id = core.with(|core| core.open_session(outbox.clone()));
     let scratch = core.write_scratch.clone();
-    let writer = tokio::task::spawn_local(write(stream.clone(), outbox.clone(), scratch));
+    let (mut reading, writing) = stream.into_split();
+    let writer = tokio::task::spawn_local(write(writing, outbox.clone(), scratch));
     let mut session = Session::new(id, core, outbox.clone());
-    let left = read(&stream, &mut session, &outbox).await;
+    let left = read(&mut reading, &mut session, &outbox).await;
     session.end(left);
     outbox.close();
     let abort = writer.abort_handle();
@@ -57,44 +62,41 @@ pub(crate) async fn serve(stream: std::net::TcpStream, core: CoreHandle) {
 }
 
 /// Reads until the connection ends; true if the client left on purpose.
-async fn read(stream: &TcpStream, session: &mut Session, outbox: &Outbox) -> bool {
+async fn read(stream: &mut OwnedReadHalf, session: &mut Session, outbox: &Outbox) -> bool {
     let mut input = BytesMut::new();
     let mut room = READ_BYTES;
     let greeting_ends = Instant::now() + GREETING_TIMEOUT;
     loop {
+        // While it waits, a connection without half a frame holds no memory for one.
+        let is_readable = if session.is_greeted() {
+            readable(stream.as_ref(), outbox).await
+        } else {
+            matches!(timeout_at(greeting_ends, stream.readable()).await, Ok(Ok(())))
+        };
+        if !is_readable {
+            return false;
+        }
         input.reserve(room);
-        match stream.try_read_buf(&mut input) {
-            Ok(0) => return false,
-            Ok(count) => {
-                // A read that fills its room finds more waiting; one that does not, less.
-                room = if count >= room { (2 * room).min(READ_BYTES_MAX) } else { room };
-                match session.take(&mut input).await {
-                    Flow::GoOn => {}
-                    Flow::Left => return true,
-                    Flow::Broken => return false,
-                }
-                for shard in std::mem::take(&mut session.published_to) {
-                    session.has_room(shard).await;
-                }
-                outbox.has_room().await;
-                // Others have their turn, and the core carries what this one has brought.
-                tokio::task::yield_now().await;
-            }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if input.is_empty() {
-                    input = BytesMut::new();
-                    room = READ_BYTES;
-                }
-                let is_readable = if session.is_greeted() {
-                    readable(stream, outbox).await
-                } else {
-                    matches!(timeout_at(greeting_ends, stream.readable()).await, Ok(Ok(())))
-                };
-                if !is_readable {
-                    return false;
-                }
-            }
-            Err(_) => return false,
+        // A read that does not fill its room has emptied the socket, and tokio knows it: the next
+        // one waits for the kernel's word instead of asking in vain.
+        let Ok(count @ 1..) = stream.read_buf(&mut input).await else { return false };
+        let is_full = count >= room;
+        room = if is_full { (2 * room).min(READ_BYTES_MAX) } else { room };
+        match session.take(&mut input).await {
+            Flow::GoOn => {}
+            Flow::Left => return true,
+            Flow::Broken => return false,
+        }
+        for shard in std::mem::take(&mut session.published_to) {
+            session.has_room(shard).await;
+        }
+        outbox.has_room().await;
+        if is_full {
+            // Others have their turn, and the core carries what this one has brought.
+            tokio::task::yield_now().await;
+        } else if input.is_empty() {
+            input = BytesMut::new();
+            room = READ_BYTES;
         }
     }
 }
@@ -109,7 +111,7 @@ async fn readable(stream: &TcpStream, outbox: &Outbox) -> bool {
 }
 
 /// Writes what comes into the outbox until it is closed and empty.
-async fn write(stream: Rc<TcpStream>, outbox: Rc<Outbox>, scratch: Rc<RefCell<Vec<u8>>>) {
+async fn write(stream: OwnedWriteHalf, outbox: Rc<Outbox>, scratch: Rc<RefCell<Vec<u8>>>) {
     while outbox.has_something().await {
         outbox.set_writing(true);
         // All writers of a core share one scratch, which stays hot; a connection keeps memory of
@@ -118,7 +120,7 @@ async fn write(stream: Rc<TcpStream>, outbox: Rc<Outbox>, scratch: Rc<RefCell<Ve
             let mut bytes = scratch.borrow_mut();
             bytes.clear();
             outbox.fill(&mut bytes);
-            let Ok(taken) = write_now(&stream, &bytes) else { return };
+            let Ok(taken) = write_now(stream.as_ref(), &bytes) else { return };
             let rest = bytes[taken..].to_vec();
             if bytes.capacity() > SCRATCH_BYTES_MAX {
                 *bytes = Vec::new();
@@ -130,7 +132,7 @@ async fn write(stream: Rc<TcpStream>, outbox: Rc<Outbox>, scratch: Rc<RefCell<Ve
             if stream.writable().await.is_err() {
                 return;
             }
-            let Ok(taken) = write_now(&stream, rest) else { return };
+            let Ok(taken) = write_now(stream.as_ref(), rest) else { return };
             rest = &rest[taken..];
         }
         outbox.set_writing(false);
