@@ -8,7 +8,7 @@ use crate::{
     fault::Fault,
 };
 
-const ZEROS_BYTES: usize = 1 << 20;
+const ZEROS_BYTES: usize = 256 << 10;
 
 /// A slot without a segment that anybody needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
