@@ -43,9 +43,11 @@ impl Asked {
             return;
         };
         match (&reply, subscribe) {
-            (Reply::TopicOpened(opened), _) => self.learn(TopicId(opened.topic_id), home),
+            (Reply::TopicOpened(opened), _) => {
+                self.learn(TopicId(opened.topic_id), home, opened.partitions);
+            }
             (Reply::Subscribed(subscribed), Some(body)) => {
-                self.learn(TopicId(subscribed.topic_id), home);
+                self.learn(TopicId(subscribed.topic_id), home, subscribed.partitions);
                 return self.subscribed(&reply, subscribed, &body, home);
             }
             _ => {}
@@ -53,9 +55,13 @@ impl Asked {
         self.outbox.reply(&reply, self.number);
     }
 
-    fn learn(&self, topic: TopicId, home: TopicId) {
+    fn learn(&self, topic: TopicId, home: TopicId, partitions: u32) {
+        let mut routes = self.routes.borrow_mut();
         if topic != home {
-            self.routes.borrow_mut().homes.insert(topic, home);
+            routes.homes.insert(topic, home);
+        }
+        if partitions > 1 {
+            routes.spread.insert(topic);
         }
     }
 

@@ -15,7 +15,10 @@ use tokio::{
 };
 
 use crate::{
+    arrival::Arrival,
     core::CoreHandle,
+    drain,
+    inbox::Message,
     outbox::Outbox,
     session::{Flow, Session},
 };
@@ -37,7 +40,8 @@ const SILENCE: Duration = Duration::from_secs(30);
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve(stream: std::net::TcpStream, core: CoreHandle) {
+pub(crate) async fn serve(arrival: Arrival, core: CoreHandle) {
+    let Arrival { stream, moved } = arrival;
     let stream = match TcpStream::from_std(stream) {
         Ok(stream) => stream,
         Err(error) => {
@@ -47,23 +51,54 @@ pub(crate) async fn serve(stream: std::net::TcpStream, core: CoreHandle) {
     };
     let _ = stream.set_nodelay(true);
     let outbox = Rc::new(Outbox::new(sennit_model::limits::GREETING_BYTES_MAX));
-    let id = core.with(|core| core.open_session(outbox.clone()));
+    let id = core.with(|core| {
+        let metrics = core.metrics();
+        match moved {
+            None => metrics.connections_opened.add(1),
+            Some(_) => metrics.connections_moved.add(1),
+        }
+        if core.is_draining() {
+            outbox.reply(&drain::go_away(), 0);
+        }
+        core.open_session(outbox.clone())
+    });
     let scratch = core.write_scratch.clone();
+    let cores = core.cores.clone();
     let (mut reading, writing) = stream.into_split();
     let writer = tokio::task::spawn_local(write(writing, outbox.clone(), scratch));
     let mut session = Session::new(id, core, outbox.clone());
-    let left = read(&mut reading, &mut session, &outbox).await;
-    session.end(left);
+    let mut input = BytesMut::new();
+    let flow = match moved {
+        Some(moved) => session.moved_in(*moved, &mut input).await,
+        None => Flow::GoOn,
+    };
+    let end = match flow {
+        Flow::GoOn => read(&mut reading, &mut session, &outbox, &mut input).await,
+        ended => ended,
+    };
+    session.end(end == Flow::Left);
     outbox.close();
     let abort = writer.abort_handle();
-    if timeout(FAREWELL, writer).await.is_err() {
-        abort.abort();
+    match timeout(FAREWELL, writer).await {
+        Err(_) => abort.abort(),
+        Ok(Ok(Some(writing))) if let Flow::Moves(to) = end => {
+            let stream = reading.reunite(writing).ok().and_then(|both| both.into_std().ok());
+            if let (Some(stream), Some(moved)) = (stream, session.moves_out(input)) {
+                let arrival = Arrival { stream, moved: Some(Box::new(moved)) };
+                let _ = cores.inboxes[to].send(Message::Connection(arrival));
+            }
+        }
+        Ok(_) => {}
     }
 }
 
-/// Reads until the connection ends; true if the client left on purpose.
-async fn read(stream: &mut OwnedReadHalf, session: &mut Session, outbox: &Outbox) -> bool {
-    let mut input = BytesMut::new();
+/// Reads until the connection ends, or moves; says which.
+async fn read(
+    stream: &mut OwnedReadHalf,
+    session: &mut Session,
+    outbox: &Outbox,
+    input: &mut BytesMut,
+) -> Flow {
     let mut room = READ_BYTES;
     let greeting_ends = Instant::now() + GREETING_TIMEOUT;
     loop {
@@ -74,18 +109,17 @@ async fn read(stream: &mut OwnedReadHalf, session: &mut Session, outbox: &Outbox
             matches!(timeout_at(greeting_ends, stream.readable()).await, Ok(Ok(())))
         };
         if !is_readable {
-            return false;
+            return Flow::Broken;
         }
         input.reserve(room);
         // A read that does not fill its room has emptied the socket, and tokio knows it: the next
         // one waits for the kernel's word instead of asking in vain.
-        let Ok(count @ 1..) = stream.read_buf(&mut input).await else { return false };
+        let Ok(count @ 1..) = stream.read_buf(input).await else { return Flow::Broken };
         let is_full = count >= room;
         room = if is_full { (2 * room).min(READ_BYTES_MAX) } else { room };
-        match session.take(&mut input).await {
+        match session.take(input).await {
             Flow::GoOn => {}
-            Flow::Left => return true,
-            Flow::Broken => return false,
+            ended => return ended,
         }
         for shard in std::mem::take(&mut session.published_to) {
             session.has_room(shard).await;
@@ -95,7 +129,7 @@ async fn read(stream: &mut OwnedReadHalf, session: &mut Session, outbox: &Outbox
             // Others have their turn, and the core carries what this one has brought.
             tokio::task::yield_now().await;
         } else if input.is_empty() {
-            input = BytesMut::new();
+            *input = BytesMut::new();
             room = READ_BYTES;
         }
     }
@@ -110,8 +144,13 @@ async fn readable(stream: &TcpStream, outbox: &Outbox) -> bool {
     matches!(timeout(SILENCE, stream.readable()).await, Ok(Ok(())))
 }
 
-/// Writes what comes into the outbox until it is closed and empty.
-async fn write(stream: OwnedWriteHalf, outbox: Rc<Outbox>, scratch: Rc<RefCell<Vec<u8>>>) {
+/// Writes what comes into the outbox until it is closed and empty; gives back the socket if that
+/// still takes bytes.
+async fn write(
+    stream: OwnedWriteHalf,
+    outbox: Rc<Outbox>,
+    scratch: Rc<RefCell<Vec<u8>>>,
+) -> Option<OwnedWriteHalf> {
     while outbox.has_something().await {
         outbox.set_writing(true);
         // All writers of a core share one scratch, which stays hot; a connection keeps memory of
@@ -120,7 +159,7 @@ async fn write(stream: OwnedWriteHalf, outbox: Rc<Outbox>, scratch: Rc<RefCell<V
             let mut bytes = scratch.borrow_mut();
             bytes.clear();
             outbox.fill(&mut bytes);
-            let Ok(taken) = write_now(stream.as_ref(), &bytes) else { return };
+            let taken = write_now(stream.as_ref(), &bytes).ok()?;
             let rest = bytes[taken..].to_vec();
             if bytes.capacity() > SCRATCH_BYTES_MAX {
                 *bytes = Vec::new();
@@ -129,10 +168,8 @@ async fn write(stream: OwnedWriteHalf, outbox: Rc<Outbox>, scratch: Rc<RefCell<V
         };
         let mut rest = &rest[..];
         while !rest.is_empty() {
-            if stream.writable().await.is_err() {
-                return;
-            }
-            let Ok(taken) = write_now(stream.as_ref(), rest) else { return };
+            stream.writable().await.ok()?;
+            let taken = write_now(stream.as_ref(), rest).ok()?;
             rest = &rest[taken..];
         }
         outbox.set_writing(false);
@@ -141,6 +178,7 @@ async fn write(stream: OwnedWriteHalf, outbox: Rc<Outbox>, scratch: Rc<RefCell<V
             tokio::task::yield_now().await;
         }
     }
+    Some(stream)
 }
 
 /// Writes what the socket takes without waiting; returns how much that was.

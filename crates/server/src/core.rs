@@ -16,12 +16,26 @@ use sennit_shard::{Fetch, Shard};
 use tokio::sync::Notify;
 
 use crate::{
-    answers::Answers, gauge::IngestGauge, inbox, lane_thread::LaneMessage, metrics::CoreMetrics,
-    outbox::Outbox, refusal_reply,
+    answers::Answers,
+    gauge::IngestGauge,
+    inbox::{self, Message},
+    lane_thread::{Committed, LaneHandle, LaneMessage},
+    metrics::CoreMetrics,
+    outbox::Outbox,
+    refusal_reply,
 };
 
 /// Bytes that make it worth to hand the lane a second batch while it writes the first.
 const SECOND_BATCH_BYTES: u64 = 512 << 10;
+
+/// Commands and bytes whose commit the core does not leave to the lane's thread, if the last
+/// commit was quick: waking one thread, and being woken by it, takes about as long as the sync.
+const COMMIT_HERE_COMMANDS: usize = 1;
+const COMMIT_HERE_BYTES: u64 = 64 << 10;
+const COMMIT_HERE_TIME: Duration = Duration::from_micros(400);
+
+/// Connections that a core takes whatever its share of all is.
+const CONNECTIONS_ANYHOW: u64 = 8;
 
 /// The least time between two looks at what is due.
 const TIMER_STEP: Duration = Duration::from_millis(1);
@@ -49,10 +63,12 @@ pub(crate) struct Core {
     cores: Arc<Cores>,
     outboxes: HashMap<SessionId, Rc<Outbox>>,
     sessions_opened: u64,
-    lane: mpsc::Sender<LaneMessage>,
+    lane: LaneHandle,
     batches_under_way: usize,
-    /// Whether somebody waits for the commit of what has gathered.
-    is_awaited: bool,
+    /// How long the last commit took.
+    last_commit: Duration,
+    /// Commands that have gathered and whose commit somebody waits for.
+    awaited: usize,
     /// Since when records have gathered that nobody waits for.
     lazy_since: Option<Timestamp>,
     fetches: mpsc::Sender<Fetch>,
@@ -89,7 +105,7 @@ impl CoreHandle {
         index: usize,
         shard: Shard,
         cores: Arc<Cores>,
-        lane: mpsc::Sender<LaneMessage>,
+        lane: LaneHandle,
         fetches: mpsc::Sender<Fetch>,
     ) -> Self {
         let count = cores.inboxes.len();
@@ -101,7 +117,8 @@ impl CoreHandle {
             sessions_opened: 0,
             lane,
             batches_under_way: 0,
-            is_awaited: false,
+            last_commit: Duration::MAX,
+            awaited: 0,
             lazy_since: None,
             fetches,
             commands: (0..count).map(|_| Vec::new()).collect(),
@@ -157,9 +174,17 @@ impl Core {
         self.sessions_opened += 1;
         let session = SessionId(((self.index as u64) << 48) | self.sessions_opened);
         self.outboxes.insert(session, outbox);
-        self.metrics().connections_opened.add(1);
         self.metrics().connections.add(1);
         session
+    }
+
+    /// Whether there is room for one more connection at `core`, so that it may work where its
+    /// partition is: a core takes twice its share of all, and a few anyhow.
+    pub(crate) fn has_place_at(&self, core: usize) -> bool {
+        let held = |core: usize| self.cores.metrics[core].connections.value();
+        let all: u64 = (0..self.cores.metrics.len()).map(held).sum();
+        let share = all.div_ceil(self.cores.metrics.len() as u64);
+        held(core) < (2 * share).max(CONNECTIONS_ANYHOW)
     }
 
     /// Forgets a session. Its subscriptions are ended by commands of their own.
@@ -190,7 +215,7 @@ impl Core {
     pub(crate) fn handle(&mut self) {
         if !self.commands[self.index].is_empty() {
             let mut commands = std::mem::take(&mut self.commands[self.index]);
-            self.is_awaited |= commands.iter().any(awaits_commit);
+            self.awaited += commands.iter().filter(|command| awaits_commit(command)).count();
             self.shard.handle(&mut commands, now());
             self.commands[self.index] = commands;
             self.route();
@@ -200,7 +225,7 @@ impl Core {
     /// Does commands of other cores' sessions.
     pub(crate) fn handle_from_afar(&mut self, mut commands: Vec<Command>) {
         self.cores.gauges[self.index].arrived(published_bytes(&commands));
-        self.is_awaited |= commands.iter().any(awaits_commit);
+        self.awaited += commands.iter().filter(|command| awaits_commit(command)).count();
         self.shard.handle(&mut commands, now());
         self.route();
     }
@@ -212,8 +237,14 @@ impl Core {
         }
     }
 
-    pub(crate) fn committed(&mut self, end: sennit_journal::Position) {
+    /// The lane's thread has committed a batch.
+    pub(crate) fn committed(&mut self, committed: Committed) {
         self.batches_under_way -= 1;
+        self.release(committed);
+    }
+
+    fn release(&mut self, Committed { end, took }: Committed) {
+        self.last_commit = took;
         self.shard.committed(end, now());
         self.route();
     }
@@ -236,7 +267,7 @@ impl Core {
 
     /// The lane is to write no more, once it has written what it was given.
     pub(crate) fn end_lane(&mut self) {
-        let _ = self.lane.send(LaneMessage::End);
+        self.lane.tell(LaneMessage::End);
     }
 
     /// Whether the broker stops.
@@ -275,18 +306,20 @@ impl Core {
             if core != self.index && !self.commands[core].is_empty() {
                 let commands = std::mem::take(&mut self.commands[core]);
                 self.cores.gauges[core].sent(published_bytes(&commands));
-                let _ = self.cores.inboxes[core].send(inbox::Message::Commands(commands));
-            }
-            if !self.effects[core].is_empty() {
-                let effects = std::mem::take(&mut self.effects[core]);
-                let _ = self.cores.inboxes[core].send(inbox::Message::Effects(effects));
+                let _ = self.cores.inboxes[core].send(Message::Commands(commands));
             }
         }
-        let lazy_until = self.hand_to_lane();
+        let lazy_until = self.commit();
+        for core in 0..self.effects.len() {
+            if !self.effects[core].is_empty() {
+                let effects = std::mem::take(&mut self.effects[core]);
+                let _ = self.cores.inboxes[core].send(Message::Effects(effects));
+            }
+        }
         let mut released = Vec::new();
         self.shard.take_released(&mut released);
         if !released.is_empty() {
-            let _ = self.lane.send(LaneMessage::Release(released));
+            self.lane.tell(LaneMessage::Release(released));
         }
         let mut fetches = Vec::new();
         self.shard.take_fetches(&mut fetches);
@@ -301,9 +334,9 @@ impl Core {
         self.shard.next_wake().into_iter().chain(lazy_until).min()
     }
 
-    /// Hands the lane what has gathered, if it has time for it and somebody waits for it; says
-    /// until when it may wait otherwise.
-    fn hand_to_lane(&mut self) -> Option<Timestamp> {
+    /// Commits what has gathered, or hands it to the lane's thread, if the lane has time for it and
+    /// somebody waits for it; says until when it may wait otherwise.
+    fn commit(&mut self) -> Option<Timestamp> {
         if !self.shard.has_frames() {
             return None;
         }
@@ -316,19 +349,35 @@ impl Core {
         if !lane_has_time {
             return None;
         }
-        if !self.is_awaited && gathered < LAZY_BYTES && !self.draining {
+        if self.awaited == 0 && gathered < LAZY_BYTES && !self.draining {
             let now = now();
             let until = Timestamp(self.lazy_since.get_or_insert(now).0 + LAZY_MS);
             if now < until {
                 return Some(until);
             }
         }
-        self.is_awaited = false;
+        let is_small = (1..=COMMIT_HERE_COMMANDS).contains(&self.awaited)
+            && gathered <= COMMIT_HERE_BYTES
+            && self.batches_under_way == 0
+            && self.last_commit <= COMMIT_HERE_TIME;
+        self.awaited = 0;
         self.lazy_since = None;
         let mut frames = Vec::new();
         self.shard.take_frames(&mut frames);
-        if self.lane.send(LaneMessage::Append(frames)).is_ok() {
-            self.batches_under_way += 1;
+        match is_small.then(|| self.lane.append_here(&frames)).flatten() {
+            Some(Ok(committed)) => {
+                self.release(committed);
+                // What came of it, dead letters say, is nobody's to wait for.
+                return self.commit();
+            }
+            Some(Err(fault)) => {
+                let _ = self.cores.inboxes[self.index].send(Message::Fenced(fault));
+            }
+            None => {
+                if self.lane.tell(LaneMessage::Append(frames)) {
+                    self.batches_under_way += 1;
+                }
+            }
         }
         None
     }

@@ -79,21 +79,22 @@ impl CoreThread {
             "recovered"
         );
         let inbox = &cores.inboxes[index];
-        let (lane_sender, lane_messages) = mpsc::channel();
+        let lane_channel = mpsc::channel();
         let (wishes, wished) = mpsc::channel();
         let (fetch_sender, fetches) = mpsc::channel();
         let metrics = cores.metrics[index].clone();
-        let workers: [JoinHandle<()>; 3] = [
-            slot_thread::start(shard, slots, wished, lane_sender.clone(), inbox.clone())?,
-            read_thread::start(shard, reader, fetches, inbox.clone())?,
-            lane_thread::start(shard, lane, lane_messages, inbox.clone(), wishes, metrics)?,
-        ];
+        let slot_maker =
+            slot_thread::start(shard, slots, wished, lane_channel.0.clone(), inbox.clone())?;
+        let (lane, lane_writer) =
+            lane_thread::start(shard, lane, lane_channel, inbox.clone(), wishes, metrics)?;
+        let workers: [JoinHandle<()>; 3] =
+            [slot_maker, lane_writer, read_thread::start(shard, reader, fetches, inbox.clone())?];
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(ServeError::system("start a runtime"))?;
         let owned = state.engine().partition_ids().map(|partition| (index, partition)).collect();
-        let core = CoreHandle::new(index, state, cores, lane_sender, fetch_sender);
+        let core = CoreHandle::new(index, state, cores, lane, fetch_sender);
         let _ = recovered.send(Ok(owned));
         drop(recovered);
         let local = LocalSet::new();
@@ -121,12 +122,12 @@ async fn take_messages(
     while receiver.recv_many(&mut messages, MESSAGES_MAX).await > 0 {
         for message in messages.drain(..) {
             match message {
-                Message::Connection(stream) => {
-                    spawn_local(connection::serve(stream, core.clone()));
+                Message::Connection(arrival) => {
+                    spawn_local(connection::serve(arrival, core.clone()));
                 }
                 Message::Commands(commands) => core.with(|core| core.handle_from_afar(commands)),
                 Message::Effects(effects) => core.with(|core| core.effects_from_afar(effects)),
-                Message::Committed(end) => core.with(|core| core.committed(end)),
+                Message::Committed(done) => core.with(|core| core.committed(done)),
                 Message::StorageFull(full) => core.with(|core| core.set_storage_full(full)),
                 Message::Fetched(fetch, bytes) => core.with(|core| core.fetched(fetch, bytes)),
                 Message::Control(request, answer) => {

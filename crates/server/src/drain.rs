@@ -42,16 +42,20 @@ pub(crate) async fn all(cores: &Cores) {
     }
 }
 
+/// What every session is told.
+pub(crate) fn go_away() -> Reply {
+    Reply::GoAway(control::GoAway {
+        reason: "the broker stops".to_owned(),
+        grace_ms: u64::try_from(DRAIN.as_millis()).unwrap_or(u64::MAX),
+    })
+}
+
 /// Says goodbye to the sessions of a core, and waits until its lane has written everything and
 /// they have taken what is theirs.
 pub(crate) async fn one(core: CoreHandle, done: oneshot::Sender<()>) {
-    let go_away = Reply::GoAway(control::GoAway {
-        reason: "the broker stops".to_owned(),
-        grace_ms: u64::try_from(DRAIN.as_millis()).unwrap_or(u64::MAX),
-    });
     core.with(|core| {
         core.drain();
-        core.outboxes().for_each(|outbox| outbox.reply(&go_away, 0));
+        core.outboxes().for_each(|outbox| outbox.reply(&go_away(), 0));
     });
     let begin = Instant::now();
     loop {

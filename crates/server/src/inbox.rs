@@ -1,25 +1,27 @@
 //! What reaches a core from other threads: everything in batches, one wake for each.
 
 use sennit_engine::{Command, Effect};
-use sennit_journal::{Fault, Position};
+use sennit_journal::Fault;
 use sennit_model::{PartitionId, TopicId};
 use sennit_protocol::{Reply, Request};
 use sennit_shard::Fetch;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::{arrival::Arrival, lane_thread::Committed};
+
 /// What reaches a core.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// A connection to serve.
-    Connection(std::net::TcpStream),
+    Connection(Arrival),
     /// Commands for its shard, from sessions of another core.
     Commands(Vec<Command>),
     /// Effects for its sessions, from another core's shard.
     Effects(Vec<Effect>),
     /// A request about names and settings; only the first core is asked.
     Control(Request, oneshot::Sender<ControlReply>),
-    /// The lane has synced everything before this.
-    Committed(Position),
+    /// The lane's thread has written and synced a batch.
+    Committed(Committed),
     /// The lane has failed.
     Fenced(Fault),
     /// The disk has, or has no longer, room for another segment.

@@ -1,13 +1,14 @@
-//! The lane's own thread: it writes and syncs one batch of frames while the next gathers. It holds
-//! no state but the lane.
+//! The lane's own thread: it writes and syncs one batch of frames while the next gathers. While it
+//! rests, the core may write a small batch by itself. It holds no state but the lane.
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, mpsc},
+    sync::{Arc, Mutex, PoisonError, mpsc},
     thread,
+    time::{Duration, Instant},
 };
 
-use sennit_journal::{Fault, Frame, Lane, Slot, disk::RealDisk};
+use sennit_journal::{Fault, Frame, Lane, Position, Slot, disk::RealDisk};
 
 use crate::{error::ServeError, inbox, metrics::CoreMetrics};
 
@@ -28,10 +29,10 @@ pub(crate) enum LaneMessage {
     End,
 }
 
-struct LaneThread {
+/// The lane, and what keeps it in slots.
+#[derive(Debug)]
+struct Writer {
     lane: Lane<RealDisk>,
-    messages: mpsc::Receiver<LaneMessage>,
-    core: inbox::Sender,
     /// Asks for a slot.
     slots: mpsc::Sender<()>,
     slots_asked: usize,
@@ -39,39 +40,79 @@ struct LaneThread {
     metrics: Arc<CoreMetrics>,
 }
 
+/// What was written and synced.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Committed {
+    /// Everything before this is durable.
+    pub(crate) end: Position,
+    /// How long it took.
+    pub(crate) took: Duration,
+}
+
+/// The core's hold on the lane: messages for its thread, and the lane itself while that rests.
+#[derive(Debug)]
+pub(crate) struct LaneHandle {
+    messages: mpsc::Sender<LaneMessage>,
+    writer: Arc<Mutex<Writer>>,
+}
+
+impl LaneHandle {
+    /// Tells the thread; false if it has ended.
+    pub(crate) fn tell(&self, message: LaneMessage) -> bool {
+        self.messages.send(message).is_ok()
+    }
+
+    /// Writes and syncs `frames` here and now; `None`, with nothing done, if the thread has the
+    /// lane or a slot is missing.
+    pub(crate) fn append_here(&self, frames: &[Frame]) -> Option<Result<Committed, Fault>> {
+        let mut writer = self.writer.try_lock().ok()?;
+        match writer.append(frames) {
+            Err(Fault::NoSpareSlot { .. }) => None,
+            appended => Some(appended),
+        }
+    }
+}
+
+struct LaneThread {
+    writer: Arc<Mutex<Writer>>,
+    messages: mpsc::Receiver<LaneMessage>,
+    core: inbox::Sender,
+}
+
 /// Starts the thread. It ends when it is told to, or the lane has failed.
 pub(crate) fn start(
     shard: u32,
     lane: Lane<RealDisk>,
-    messages: mpsc::Receiver<LaneMessage>,
+    (sender, messages): (mpsc::Sender<LaneMessage>, mpsc::Receiver<LaneMessage>),
     core: inbox::Sender,
     slots: mpsc::Sender<()>,
     metrics: Arc<CoreMetrics>,
-) -> Result<thread::JoinHandle<()>, ServeError> {
-    let mut lane = LaneThread {
-        lane,
-        messages,
-        core,
-        slots,
-        slots_asked: 0,
-        spare_wanted: SPARE_SLOTS,
-        metrics,
-    };
-    thread::Builder::new()
+) -> Result<(LaneHandle, thread::JoinHandle<()>), ServeError> {
+    let mut writer = Writer { lane, slots, slots_asked: 0, spare_wanted: SPARE_SLOTS, metrics };
+    writer.ask_for_slots();
+    let writer = Arc::new(Mutex::new(writer));
+    let handle = LaneHandle { messages: sender, writer: writer.clone() };
+    let lane = LaneThread { writer, messages, core };
+    let thread = thread::Builder::new()
         .name(format!("lane-{shard}"))
         .spawn(move || lane.run())
-        .map_err(ServeError::system("start a lane's thread"))
+        .map_err(ServeError::system("start a lane's thread"))?;
+    Ok((handle, thread))
 }
 
 impl LaneThread {
-    fn run(&mut self) {
-        self.ask_for_slots();
+    /// Runs `act` with the lane. The core holds it for no longer than a small batch takes.
+    fn with<T>(&self, act: impl FnOnce(&mut Writer) -> T) -> T {
+        act(&mut self.writer.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn run(&self) {
         let mut held_up = VecDeque::new();
         while let Some(message) = held_up.pop_front().or_else(|| self.messages.recv().ok()) {
             match message {
                 LaneMessage::Append(frames) => match self.append(&frames, &mut held_up) {
-                    Ok(Some(end)) => {
-                        let _ = self.core.send(inbox::Message::Committed(end));
+                    Ok(Some(committed)) => {
+                        let _ = self.core.send(inbox::Message::Committed(committed));
                     }
                     Ok(None) => return,
                     Err(fault) => {
@@ -79,10 +120,8 @@ impl LaneThread {
                         return;
                     }
                 },
-                LaneMessage::Release(segments) => {
-                    segments.into_iter().for_each(|segment| self.lane.release(segment));
-                }
-                LaneMessage::Spare(slot) => self.add_spare(slot),
+                LaneMessage::Release(segments) => self.with(|writer| writer.release(segments)),
+                LaneMessage::Spare(slot) => self.with(|writer| writer.add_spare(slot)),
                 LaneMessage::End => return,
             }
         }
@@ -91,23 +130,22 @@ impl LaneThread {
     /// Appends frames; waits for a slot if there is none. `None` when there will be no more slots
     /// because the broker stops.
     fn append(
-        &mut self,
+        &self,
         frames: &[Frame],
         held_up: &mut VecDeque<LaneMessage>,
-    ) -> Result<Option<sennit_journal::Position>, Fault> {
+    ) -> Result<Option<Committed>, Fault> {
         loop {
-            match self.lane.append(frames) {
+            match self.with(|writer| writer.append(frames)) {
                 Err(Fault::NoSpareSlot { .. }) => {
-                    self.spare_wanted = (2 * self.spare_wanted).min(SPARE_SLOTS_MAX);
-                    self.ask_for_slots();
+                    self.with(Writer::want_more_spares);
                     loop {
                         match self.messages.recv() {
                             Ok(LaneMessage::Spare(slot)) => {
-                                self.add_spare(slot);
+                                self.with(|writer| writer.add_spare(slot));
                                 break;
                             }
                             Ok(LaneMessage::Release(segments)) if !segments.is_empty() => {
-                                segments.into_iter().for_each(|segment| self.lane.release(segment));
+                                self.with(|writer| writer.release(segments));
                                 break;
                             }
                             Ok(LaneMessage::End) | Err(_) => return Ok(None),
@@ -115,16 +153,31 @@ impl LaneThread {
                         }
                     }
                 }
-                appended => {
-                    let end = appended?;
-                    let bytes: usize = frames.iter().map(|frame| frame.bytes.len()).sum();
-                    self.metrics.journal_bytes.add(bytes as u64);
-                    self.metrics.journal_syncs.add(1);
-                    self.ask_for_slots();
-                    return Ok(Some(end));
-                }
+                appended => return appended.map(Some),
             }
         }
+    }
+}
+
+impl Writer {
+    fn append(&mut self, frames: &[Frame]) -> Result<Committed, Fault> {
+        let begun = Instant::now();
+        let end = self.lane.append(frames)?;
+        let took = begun.elapsed();
+        let bytes: usize = frames.iter().map(|frame| frame.bytes.len()).sum();
+        self.metrics.journal_bytes.add(bytes as u64);
+        self.metrics.journal_syncs.add(1);
+        self.ask_for_slots();
+        Ok(Committed { end, took })
+    }
+
+    fn release(&mut self, segments: Vec<u64>) {
+        segments.into_iter().for_each(|segment| self.lane.release(segment));
+    }
+
+    fn want_more_spares(&mut self) {
+        self.spare_wanted = (2 * self.spare_wanted).min(SPARE_SLOTS_MAX);
+        self.ask_for_slots();
     }
 
     fn add_spare(&mut self, slot: Slot) {

@@ -7,6 +7,7 @@
 //! settings go through `control`, on the first core.
 
 mod answers;
+mod arrival;
 mod asked;
 mod config;
 mod connection;

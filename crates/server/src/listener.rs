@@ -5,7 +5,7 @@ use std::{io, net::SocketAddr, sync::Arc};
 
 use tokio::net::TcpListener;
 
-use crate::{core::Cores, error::ServeError, inbox};
+use crate::{arrival::Arrival, core::Cores, error::ServeError, inbox};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -32,7 +32,8 @@ pub(crate) async fn accept(listener: TcpListener, cores: Arc<Cores>) {
         match listener.accept().await {
             Ok((stream, _)) => match stream.into_std() {
                 Ok(stream) => {
-                    let _ = cores.inboxes[next].send(inbox::Message::Connection(stream));
+                    let arrival = Arrival { stream, moved: None };
+                    let _ = cores.inboxes[next].send(inbox::Message::Connection(arrival));
                     next = (next + 1) % cores.inboxes.len();
                 }
                 Err(error) => tracing::warn!(%error, "a connection could not be handed on"),

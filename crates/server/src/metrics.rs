@@ -30,7 +30,7 @@ impl Count {
         self.0.fetch_sub(fewer, Relaxed);
     }
 
-    fn value(&self) -> u64 {
+    pub(crate) fn value(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
@@ -80,6 +80,7 @@ core_metrics! {
     counter journal_syncs none "Syncs of the journal";
     counter journal_bytes bytes "Bytes written to the journal";
     counter connections_opened none "Connections accepted";
+    counter connections_moved none "Connections that came from another core, to be where their partition is";
     counter broken_frames none "Frames that could not be decoded";
     gauge connections none "Connections open now";
     gauge journal_segments none "Segments of the journal in use";

@@ -1,7 +1,7 @@
 //! What a session has learnt of topics, and what it takes part in: enough to find the shard of each
 //! thing it names.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use sennit_engine::Credit;
 use sennit_model::{GroupId, PartitionId, PartitionIndex, TopicId};
@@ -45,6 +45,8 @@ impl Subscription {
 pub(crate) struct Routes {
     /// Topics placed beside another: which.
     pub(crate) homes: HashMap<TopicId, TopicId>,
+    /// Topics of several partitions, which have no core of their own.
+    pub(crate) spread: HashSet<TopicId>,
     pub(crate) subscriptions: HashMap<u32, Subscription>,
     /// Whether the session has ended: nothing begins any more.
     pub(crate) closed: bool,

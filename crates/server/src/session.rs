@@ -6,19 +6,22 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 use bytes::{Bytes, BytesMut};
 use sennit_engine::{Command, Credit, DeliveryRun, Origin, SessionId, Verdict};
 use sennit_model::{
-    PartitionId, PartitionIndex,
+    PartitionId, PartitionIndex, TopicId,
     limits::{SETTLE_RUNS_MAX, SUBSCRIPTIONS_PER_CONNECTION_MAX},
 };
 use sennit_protocol::{
     DecodeError, ErrorCode, FrameHeader, FrameReader, Preface, Publish, Reply, Request, SetCredit,
     Settle, control, negotiated_frame_bytes_max,
 };
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 use crate::{
+    arrival::Moved,
     asked::Asked,
     core::{CoreHandle, now},
+    inbox::{ControlReply, Message},
     outbox::Outbox,
+    placement::shard_of,
     routes::Routes,
 };
 
@@ -26,12 +29,14 @@ use crate::{
 const CONTROL_REQUESTS_MAX: usize = 32;
 
 /// Whether the connection goes on.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     /// Read on.
     GoOn,
     /// The client left on purpose.
     Left,
+    /// The connection goes on at this core, where its partition is.
+    Moves(usize),
     /// What was sent cannot be served; the error is in the outbox.
     Broken,
 }
@@ -47,6 +52,11 @@ pub(crate) struct Session {
     greeted: bool,
     routes: Rc<RefCell<Routes>>,
     controls: Rc<Semaphore>,
+    frame_bytes_max: usize,
+    /// Whether it is known at which core the connection stays.
+    is_settled: bool,
+    /// The frame that said that the connection belongs elsewhere.
+    moving: Option<(FrameHeader, Bytes)>,
     /// Shards that this pass has published to.
     pub(crate) published_to: Vec<usize>,
 }
@@ -62,8 +72,71 @@ impl Session {
             greeted: false,
             routes: Rc::default(),
             controls: Rc::new(Semaphore::new(CONTROL_REQUESTS_MAX)),
+            frame_bytes_max: 0,
+            is_settled: false,
+            moving: None,
             published_to: Vec::new(),
         }
+    }
+
+    /// Goes on with a connection that comes from another core, with what that has read of it.
+    pub(crate) async fn moved_in(&mut self, moved: Moved, input: &mut BytesMut) -> Flow {
+        (self.preface_seen, self.greeted, self.is_settled) = (true, true, true);
+        self.frames = moved.frames;
+        self.greeted_with(moved.frame_bytes_max);
+        self.routes.borrow_mut().homes = moved.homes;
+        *input = moved.input;
+        let (header, body) = moved.frame;
+        match self.frame(&header, body).await {
+            Flow::GoOn => self.take(input).await,
+            ended => ended,
+        }
+    }
+
+    /// What goes along when the connection moves.
+    pub(crate) fn moves_out(&mut self, input: BytesMut) -> Option<Moved> {
+        Some(Moved {
+            input,
+            frame: self.moving.take()?,
+            frames: self.frames.clone(),
+            frame_bytes_max: self.frame_bytes_max,
+            homes: std::mem::take(&mut self.routes.borrow_mut().homes),
+        })
+    }
+
+    /// Where the connection belongs, if a frame is the first to say so and that is elsewhere.
+    async fn belongs_to(&mut self, request: &Request) -> Option<usize> {
+        let (topic, home) = match request {
+            Request::Publish(publish) => {
+                let topic = publish.head.partition.topic;
+                (topic, self.routes.borrow().homes.get(&topic).copied().unwrap_or(topic))
+            }
+            Request::Subscribe(_) => {
+                let (sender, answer) = oneshot::channel();
+                let ask = Message::Control(request.clone(), sender);
+                let _ = self.core.cores.inboxes[0].send(ask);
+                let Ok(ControlReply { reply: Reply::Subscribed(subscribed), home }) = answer.await
+                else {
+                    return None;
+                };
+                let topic = TopicId(subscribed.topic_id);
+                if subscribed.partitions > 1 {
+                    self.routes.borrow_mut().spread.insert(topic);
+                }
+                (topic, home)
+            }
+            _ => return None,
+        };
+        self.is_settled = true;
+        let shard = shard_of(home, PartitionIndex(0), self.core.cores.inboxes.len());
+        let is_idle = self.outbox.is_empty()
+            && self.controls.available_permits() == CONTROL_REQUESTS_MAX
+            && self.routes.borrow().subscriptions.is_empty();
+        let moves = is_idle
+            && shard != self.core.index
+            && !self.routes.borrow().spread.contains(&topic)
+            && self.core.look(|core| !core.is_draining() && core.has_place_at(shard));
+        moves.then_some(shard)
     }
 
     /// Whether Hello was accepted.
@@ -111,10 +184,17 @@ impl Session {
     }
 
     async fn frame(&mut self, header: &FrameHeader, body: Bytes) -> Flow {
+        let unsettled = (self.greeted && !self.is_settled).then(|| body.clone());
         let request = match Request::decode(header, body) {
             Ok(request) => request,
             Err(error) => return self.broken(&error, header.request),
         };
+        if let Some(body) = unsettled
+            && let Some(shard) = self.belongs_to(&request).await
+        {
+            self.moving = Some((*header, body));
+            return Flow::Moves(shard);
+        }
         match request {
             Request::Hello(hello) => return self.hello(&hello, header.request),
             _ if !self.greeted => {
@@ -142,7 +222,7 @@ impl Session {
         self.greeted = true;
         let limit = negotiated_frame_bytes_max(hello.frame_bytes_max);
         self.frames.set_limit(limit);
-        self.outbox.set_frame_bytes_max(limit);
+        self.greeted_with(limit);
         let grace = self.core.cores.session_grace.as_millis();
         let hello = control::HelloOk {
             server_name: "sennit".to_owned(),
@@ -155,6 +235,11 @@ impl Session {
         };
         self.outbox.reply(&Reply::HelloOk(hello), request);
         Flow::GoOn
+    }
+
+    fn greeted_with(&mut self, frame_bytes_max: usize) {
+        self.frame_bytes_max = frame_bytes_max;
+        self.outbox.set_frame_bytes_max(frame_bytes_max);
     }
 
     fn origin(&self, request: u64) -> Origin {

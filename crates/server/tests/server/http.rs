@@ -11,7 +11,7 @@ use sennit_protocol::Request;
 use crate::world::{Broker, SOON, publish};
 
 /// Asks for a path; returns the status and the body.
-fn get(broker: &Broker, path: &str) -> (u16, String) {
+pub fn get(broker: &Broker, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(broker.addresses.http).unwrap();
     stream.set_read_timeout(Some(SOON)).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();

@@ -3,7 +3,10 @@
 use sennit_model::{Offset, TopicId};
 use sennit_protocol::{ErrorCode, Reply, Request, control};
 
-use crate::world::{Broker, Peer, publish};
+use crate::{
+    http::get,
+    world::{Broker, Peer, publish},
+};
 
 fn error_to(peer: &mut Peer, request: &Request) -> control::Error {
     match peer.ask(request) {
@@ -140,5 +143,40 @@ fn publishers_are_paused_and_not_refused_when_they_outrun_the_disk() {
     while confirmed < 1000 {
         confirmed += peer.confirm().runs.iter().map(|run| run.count).sum::<u32>();
     }
+    broker.stop();
+}
+
+#[test]
+fn a_connection_moves_to_the_core_of_its_partition_with_all_that_it_has_sent() {
+    let (broker, _folder) = Broker::fresh();
+    let mut admin = broker.greeted();
+    let topics = ["odd", "even"].map(|name| (name, admin.create_topic(name, 1)));
+    let mut peers = Vec::new();
+    for round in 0..2 {
+        for (name, topic) in topics {
+            // Everything after the greeting in one write: the move must not lose what is behind it.
+            let mut peer = broker.greeted();
+            let mut bytes = Vec::new();
+            for sequence in 0..3 {
+                publish(topic, 0, 3 * round + sequence, &["x"]).encode(0, &mut bytes);
+            }
+            peer.send_bytes(&bytes);
+            peer.confirmed_up_to(3 * round + 3);
+            let mut consumer = broker.greeted();
+            consumer.subscribe(name, 1, 100);
+            peers.push((peer, consumer));
+        }
+    }
+    let (_, metrics) = get(&broker, "/metrics");
+    let sum = |name: &str| {
+        let of_core = |line: &str| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap();
+        let lines = metrics.lines().filter(|line| line.starts_with(&format!("{name}{{")));
+        lines.map(of_core).sum::<u64>()
+    };
+    assert_eq!(sum("sennit_connections"), 9);
+    assert_eq!(sum("sennit_connections_opened_total"), 9);
+    // They were handed round two cores, and each topic is on one.
+    assert_eq!(sum("sennit_connections_moved_total"), 4);
+    drop(peers);
     broker.stop();
 }

@@ -1,0 +1,31 @@
+//! A connection on its way to a core: fresh from the listener, or from another core, because the
+//! partition it works with lives here. Next to its partition a message is spared two threads.
+
+use std::{collections::HashMap, net::TcpStream};
+
+use bytes::{Bytes, BytesMut};
+use sennit_model::TopicId;
+use sennit_protocol::{FrameHeader, FrameReader};
+
+/// A connection on its way to a core.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) stream: TcpStream,
+    /// What it takes along from the core it was at.
+    pub(crate) moved: Option<Box<Moved>>,
+}
+
+/// What a connection takes along: it has been greeted, has opened topics perhaps, and has nothing
+/// under way. It moves once.
+#[derive(Debug)]
+pub(crate) struct Moved {
+    /// What was read and not looked at.
+    pub(crate) input: BytesMut,
+    /// The frame that said where it belongs; to be done first.
+    pub(crate) frame: (FrameHeader, Bytes),
+    pub(crate) frames: FrameReader,
+    /// The largest frame body the client takes.
+    pub(crate) frame_bytes_max: usize,
+    /// Topics placed beside another: which.
+    pub(crate) homes: HashMap<TopicId, TopicId>,
+}
