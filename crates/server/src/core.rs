@@ -28,9 +28,8 @@ use crate::{
 /// Bytes that make it worth to hand the lane a second batch while it writes the first.
 const SECOND_BATCH_BYTES: u64 = 512 << 10;
 
-/// Commands and bytes whose commit the core does not leave to the lane's thread, if the last
+/// Bytes whose commit the core does not leave to the lane's thread, if the last
 /// commit was quick: waking one thread, and being woken by it, takes about as long as the sync.
-const COMMIT_HERE_COMMANDS: usize = 1;
 const COMMIT_HERE_BYTES: u64 = 64 << 10;
 const COMMIT_HERE_TIME: Duration = Duration::from_micros(400);
 
@@ -67,8 +66,8 @@ pub(crate) struct Core {
     batches_under_way: usize,
     /// How long the last commit took.
     last_commit: Duration,
-    /// Commands that have gathered and whose commit somebody waits for.
-    awaited: usize,
+    /// Whether somebody waits for the commit of what has gathered.
+    is_awaited: bool,
     /// Since when records have gathered that nobody waits for.
     lazy_since: Option<Timestamp>,
     fetches: mpsc::Sender<Fetch>,
@@ -118,7 +117,7 @@ impl CoreHandle {
             lane,
             batches_under_way: 0,
             last_commit: Duration::MAX,
-            awaited: 0,
+            is_awaited: false,
             lazy_since: None,
             fetches,
             commands: (0..count).map(|_| Vec::new()).collect(),
@@ -215,7 +214,7 @@ impl Core {
     pub(crate) fn handle(&mut self) {
         if !self.commands[self.index].is_empty() {
             let mut commands = std::mem::take(&mut self.commands[self.index]);
-            self.awaited += commands.iter().filter(|command| awaits_commit(command)).count();
+            self.is_awaited |= commands.iter().any(awaits_commit);
             self.shard.handle(&mut commands, now());
             self.commands[self.index] = commands;
             self.route();
@@ -225,7 +224,7 @@ impl Core {
     /// Does commands of other cores' sessions.
     pub(crate) fn handle_from_afar(&mut self, mut commands: Vec<Command>) {
         self.cores.gauges[self.index].arrived(published_bytes(&commands));
-        self.awaited += commands.iter().filter(|command| awaits_commit(command)).count();
+        self.is_awaited |= commands.iter().any(awaits_commit);
         self.shard.handle(&mut commands, now());
         self.route();
     }
@@ -349,18 +348,18 @@ impl Core {
         if !lane_has_time {
             return None;
         }
-        if self.awaited == 0 && gathered < LAZY_BYTES && !self.draining {
+        if !self.is_awaited && gathered < LAZY_BYTES && !self.draining {
             let now = now();
             let until = Timestamp(self.lazy_since.get_or_insert(now).0 + LAZY_MS);
             if now < until {
                 return Some(until);
             }
         }
-        let is_small = (1..=COMMIT_HERE_COMMANDS).contains(&self.awaited)
+        let is_small = self.is_awaited
             && gathered <= COMMIT_HERE_BYTES
             && self.batches_under_way == 0
             && self.last_commit <= COMMIT_HERE_TIME;
-        self.awaited = 0;
+        self.is_awaited = false;
         self.lazy_since = None;
         let mut frames = Vec::new();
         self.shard.take_frames(&mut frames);
