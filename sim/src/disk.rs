@@ -175,6 +175,10 @@ impl Disk for SimulatedDisk {
         Ok(self.open(path, file))
     }
 
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.call("remove", path, NOTHING, || self.faulty.remove(path))
+    }
+
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         self.call("sync", directory, NOTHING, || self.faulty.sync_directory(directory))
     }
@@ -211,6 +215,10 @@ impl DiskFile for SimulatedFile {
 
     fn sync(&self) -> io::Result<()> {
         self.call("sync", NOTHING, || self.file.sync())
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.call("set length", (length, 0), || self.file.set_length(length))
     }
 
     fn length(&self) -> io::Result<u64> {

@@ -1,14 +1,39 @@
-//! A place in a lane's endless log.
+//! A place where a record lies: in a lane's endless log, or in a pack.
 
 use std::fmt;
 
-/// A byte in a lane's log: the segment's number times the length of a segment, and the byte within
-/// the segment. Grows with every frame; the same place is never used twice.
+/// Set in the position of a byte in a pack.
+const PACK_BIT: u64 = 1 << 63;
+
+/// A byte in a lane's log, below 2^63: the segment's number times the length of a segment, and the
+/// byte within the segment; it grows with every frame, and the same place is never used twice. Or a
+/// byte in a pack: [`Position::of_pack`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position(pub u64);
 
 impl Position {
-    /// Which segment of `segment_bytes` it lies in.
+    /// The highest number a pack can have.
+    pub const PACK_MAX: u32 = (1 << 31) - 1;
+
+    /// The byte `byte` of the pack `pack`.
+    ///
+    /// # Panics
+    /// If `pack` is above [`Position::PACK_MAX`].
+    #[must_use]
+    pub fn of_pack(pack: u32, byte: u32) -> Self {
+        assert!(pack <= Self::PACK_MAX, "pack {pack} is above the highest");
+        Self(PACK_BIT | u64::from(pack) << 32 | u64::from(byte))
+    }
+
+    /// Which pack it lies in, and at which byte; `None` if it lies in the lane.
+    #[must_use]
+    pub fn pack(self) -> Option<(u32, u32)> {
+        // Each half fits 32 bits once the highest bit is off.
+        let rest = self.0 & !PACK_BIT;
+        (self.0 & PACK_BIT != 0).then_some(((rest >> 32) as u32, rest as u32))
+    }
+
+    /// Which segment of `segment_bytes` it lies in. Means nothing of a place in a pack.
     #[must_use]
     pub fn segment(self, segment_bytes: u64) -> u64 {
         self.0 / segment_bytes
@@ -29,6 +54,9 @@ impl Position {
 
 impl fmt::Display for Position {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        match self.pack() {
+            Some((pack, byte)) => write!(f, "{byte} of pack {pack}"),
+            None => self.0.fmt(f),
+        }
     }
 }

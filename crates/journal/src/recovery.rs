@@ -165,8 +165,11 @@ fn check_header(header: &SegmentHeader, config: &LaneConfig, path: &Path) -> Res
         }
     }
     let start = header.segment.checked_mul(config.segment_bytes);
-    // Room for this segment and the next.
-    let start = start.filter(|start| start.checked_add(2 * config.segment_bytes).is_some());
+    // Room for this segment and the next, below the positions in packs.
+    let start = start.filter(|start| {
+        let next_end = start.checked_add(2 * config.segment_bytes);
+        next_end.is_some_and(|end| Position(end).pack().is_none())
+    });
     let is_possible = start.is_some_and(|start| {
         [header.previous_end, header.replay_from]
             .iter()
@@ -223,7 +226,7 @@ fn each_frame(
         for (block, block_at) in bytes.chunks(BLOCK_BYTES).zip((at..).step_by(BLOCK_BYTES)) {
             if let Some((header, _)) = FrameHeader::decode(block)
                 && header.incarnation == config.incarnation
-                && header.position.0.checked_add(config.segment_bytes).is_some()
+                && header.position.pack().is_none()
                 && block_at + header.frame_bytes() as u64 <= config.segment_bytes
                 && header.position.in_segment(config.segment_bytes) == block_at
             {

@@ -28,13 +28,15 @@ pub struct FaultPlan {
     pub write_fails: u32,
     /// A read fails.
     pub read_fails: u32,
-    /// In a crash, an unsynced sector reaches the platter all the same.
+    /// In a crash, what was not synced reaches the platter all the same: a sector, a length, the
+    /// creation or the removal of a file.
     pub crash_keeps: u32,
     /// In a crash, an unsynced sector reaches the platter as noise.
     pub crash_tears: u32,
     /// The disk holds at most so many bytes; 0 for no limit.
     pub capacity_bytes: u64,
-    /// The call of this number fails (writes, syncs and reads count); 0 for none.
+    /// The call of this number fails (writes, syncs, reads, removals and changes of length
+    /// count); 0 for none.
     pub failing_call: u64,
 }
 
@@ -53,6 +55,8 @@ struct State {
     plan: FaultPlan,
     directories: BTreeSet<PathBuf>,
     files: BTreeMap<PathBuf, Image>,
+    /// What was removed since its directory was last synced.
+    removed: BTreeMap<PathBuf, Image>,
     calls: u64,
     /// Counts crashes: handles opened before the last one are dead.
     life: u64,
@@ -75,6 +79,39 @@ impl State {
     fn fails(&mut self, per_mille: u32) -> bool {
         self.calls += 1;
         self.chance(per_mille) || self.calls == self.plan.failing_call
+    }
+
+    /// Leaves of an image what a crash leaves.
+    fn settle(&mut self, image: &mut Image) {
+        let plan = self.plan;
+        // A length that was not synced is lost like any other write.
+        let grown = image.cached.len().saturating_sub(image.platter.len());
+        if grown > 0 && !self.chance(plan.crash_keeps) {
+            let kept = self.next_random() as usize % grown;
+            image.cached.truncate(image.platter.len() + kept);
+        }
+        let is_cut = image.cached.len() < image.platter.len();
+        if is_cut && !self.chance(plan.crash_keeps) {
+            let lost = image.platter[image.cached.len()..].to_vec();
+            image.cached.extend(lost);
+        }
+        image.platter.resize(image.cached.len(), 0);
+        for sector in std::mem::take(&mut image.dirty) {
+            let start = sector * SECTOR_BYTES;
+            let end = (start + SECTOR_BYTES).min(image.platter.len());
+            if start >= end {
+                continue;
+            }
+            if self.chance(plan.crash_keeps) {
+                image.platter[start..end].copy_from_slice(&image.cached[start..end]);
+            } else if self.chance(plan.crash_tears) {
+                for byte in &mut image.platter[start..end] {
+                    *byte = self.next_random() as u8;
+                }
+            }
+        }
+        image.cached.clone_from(&image.platter);
+        image.entered = true;
     }
 
     fn used_bytes(&self) -> u64 {
@@ -105,6 +142,7 @@ impl FaultyDisk {
             plan,
             directories: BTreeSet::new(),
             files: BTreeMap::new(),
+            removed: BTreeMap::new(),
             calls: 0,
             life: 0,
         };
@@ -116,14 +154,15 @@ impl FaultyDisk {
         self.state.borrow_mut().plan = plan;
     }
 
-    /// How many writes, syncs and reads there were.
+    /// How many writes, syncs, reads, removals and changes of length there were.
     #[must_use]
     pub fn calls(&self) -> u64 {
         self.state.borrow().calls
     }
 
     /// The power goes: of what was not synced each sector is kept, torn or lost by itself, files
-    /// whose directory was not synced are kept or gone, and open files are dead.
+    /// made or removed since their directory was synced are there or gone, and open files are
+    /// dead.
     pub fn crash(&self) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
@@ -131,30 +170,14 @@ impl FaultyDisk {
         let plan = state.plan;
         let mut files = std::mem::take(&mut state.files);
         files.retain(|_, image| image.entered || state.chance(plan.crash_keeps));
+        for (path, image) in std::mem::take(&mut state.removed) {
+            let was_there = image.entered || state.chance(plan.crash_keeps);
+            if was_there && !files.contains_key(&path) && !state.chance(plan.crash_keeps) {
+                files.insert(path, image);
+            }
+        }
         for image in files.values_mut() {
-            // A length that was not synced is lost like any other write.
-            let grown = image.cached.len().saturating_sub(image.platter.len());
-            if grown > 0 && !state.chance(plan.crash_keeps) {
-                let kept = state.next_random() as usize % grown;
-                image.cached.truncate(image.platter.len() + kept);
-            }
-            image.platter.resize(image.cached.len(), 0);
-            for sector in std::mem::take(&mut image.dirty) {
-                let start = sector * SECTOR_BYTES;
-                let end = (start + SECTOR_BYTES).min(image.platter.len());
-                if start >= end {
-                    continue;
-                }
-                if state.chance(plan.crash_keeps) {
-                    image.platter[start..end].copy_from_slice(&image.cached[start..end]);
-                } else if state.chance(plan.crash_tears) {
-                    for byte in &mut image.platter[start..end] {
-                        *byte = state.next_random() as u8;
-                    }
-                }
-            }
-            image.cached.clone_from(&image.platter);
-            image.entered = true;
+            state.settle(image);
         }
         state.files = files;
     }
@@ -234,6 +257,17 @@ impl Disk for FaultyDisk {
         self.file(path)
     }
 
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state.borrow_mut();
+        if state.fails(0) {
+            return Err(broken());
+        }
+        let image = state.files.remove(path).ok_or(io::ErrorKind::NotFound)?;
+        // Of several files that had the name, the first is what the platter's directory holds.
+        state.removed.entry(path.to_owned()).or_insert(image);
+        Ok(())
+    }
+
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         let mut state = self.state.borrow_mut();
         let plan = state.plan;
@@ -245,6 +279,7 @@ impl Disk for FaultyDisk {
                 image.entered = true;
             }
         }
+        state.removed.retain(|path, _| path.parent() != Some(directory));
         Ok(())
     }
 
@@ -331,6 +366,23 @@ impl DiskFile for FaultyFile {
             let end = (start + SECTOR_BYTES).min(image.cached.len());
             image.platter[start..end].copy_from_slice(&image.cached[start..end]);
         }
+        Ok(())
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        let mut state = self.state.borrow_mut();
+        if state.life != self.life || state.fails(0) {
+            return Err(broken());
+        }
+        let length = usize::try_from(length).map_err(io::Error::other)?;
+        let image = state.files.get_mut(&self.path).ok_or(io::ErrorKind::NotFound)?;
+        let before = image.cached.len();
+        image.cached.resize(length, 0);
+        if before < length {
+            image.dirty.extend(before / SECTOR_BYTES..=(length - 1) / SECTOR_BYTES);
+        }
+        // What lay behind a cut is gone; it does not come back with what is written there later.
+        image.dirty.retain(|sector| sector * SECTOR_BYTES < length);
         Ok(())
     }
 

@@ -81,6 +81,11 @@ impl Disk for MemoryDisk {
         self.open_to_read(path)
     }
 
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let removed = self.files.borrow_mut().remove(path);
+        removed.map(drop).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
     fn sync_directory(&self, _: &Path) -> io::Result<()> {
         Ok(())
     }
@@ -115,6 +120,12 @@ impl DiskFile for MemoryFile {
     }
 
     fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        let length = usize::try_from(length).map_err(io::Error::other)?;
+        self.bytes.borrow_mut().resize(length, 0);
         Ok(())
     }
 

@@ -47,7 +47,14 @@ pub trait Disk: Clone + std::fmt::Debug {
     /// What the system says; `NotFound` if it is not there.
     fn open_to_write(&self, path: &Path) -> io::Result<Self::File>;
 
-    /// Makes the creation of files in a directory durable.
+    /// Removes a file. Not durable before [`Disk::sync_directory`]. Whoever has it open may go on
+    /// reading it, or fail.
+    ///
+    /// # Errors
+    /// What the system says; `NotFound` if it is not there.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// Makes the creation and the removal of files in a directory durable.
     ///
     /// # Errors
     /// What the system says.
@@ -87,6 +94,13 @@ pub trait DiskFile {
     /// # Errors
     /// What the system says.
     fn sync(&self) -> io::Result<()>;
+
+    /// Makes the file `length` bytes long: cuts it, or lets it grow by zeros. Not durable before
+    /// a sync.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn set_length(&self, length: u64) -> io::Result<()>;
 
     /// The file's length in bytes.
     ///

@@ -91,6 +91,10 @@ impl Disk for RealDisk {
         }
     }
 
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         File::open(directory)?.sync_all()
     }
@@ -117,6 +121,10 @@ impl DiskFile for File {
 
     fn sync(&self) -> io::Result<()> {
         Ok(fdatasync(self)?)
+    }
+
+    fn set_length(&self, length: u64) -> io::Result<()> {
+        self.set_len(length)
     }
 
     fn length(&self) -> io::Result<u64> {

@@ -66,6 +66,22 @@ fn hold_to_the_contract(disk: &impl Disk, root: &Path) {
     let beyond = with_block(0, |block| reader.read_at(block, 3 * BLOCK_BYTES as u64));
     assert_eq!(beyond.unwrap_err().kind(), ErrorKind::UnexpectedEof);
     assert!(disk.available_bytes(&directory).unwrap() > 0);
+
+    writer.set_length(BLOCK_BYTES as u64).unwrap();
+    assert_eq!(reader.length().unwrap(), BLOCK_BYTES as u64);
+    writer.set_length(3 * BLOCK_BYTES as u64).unwrap();
+    writer.sync().unwrap();
+    assert_eq!(block_at(&reader, 0), [1; BLOCK_BYTES]);
+    assert_eq!(block_at(&reader, BLOCK_BYTES as u64), [0; BLOCK_BYTES]);
+    reader.forget_cached().unwrap();
+    assert_eq!(block_at(&reader, 2 * BLOCK_BYTES as u64), [0; BLOCK_BYTES]);
+    disk.remove(&path).unwrap();
+    disk.sync_directory(&directory).unwrap();
+    assert_eq!(disk.remove(&path).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(disk.open_to_read(&path).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(disk.list(&directory).unwrap(), ["a"]);
+    let again = disk.create(&path).unwrap();
+    assert_eq!(again.length().unwrap(), 0);
 }
 
 #[test]

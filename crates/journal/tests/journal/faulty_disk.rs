@@ -163,3 +163,49 @@ fn the_same_seed_gives_the_same_accidents() {
     assert_eq!(run(3), run(3));
     assert_ne!(run(3), run(4));
 }
+
+#[test]
+fn a_removal_whose_directory_was_not_synced_may_be_undone() {
+    let disk = disk_with_ones(FaultPlan::default());
+    disk.remove(&path()).unwrap();
+    assert!(disk.list(Path::new("lane")).unwrap().is_empty());
+    disk.crash();
+    assert_eq!(bytes(&disk), [1; 4096]);
+    disk.remove(&path()).unwrap();
+    disk.sync_directory(Path::new("lane")).unwrap();
+    disk.crash();
+    assert!(disk.list(Path::new("lane")).unwrap().is_empty());
+}
+
+#[test]
+fn a_crash_may_keep_a_removal_that_was_not_synced() {
+    let disk = disk_with_ones(FaultPlan { crash_keeps: ALWAYS, ..Default::default() });
+    disk.remove(&path()).unwrap();
+    disk.crash();
+    assert!(disk.list(Path::new("lane")).unwrap().is_empty());
+}
+
+#[test]
+fn a_cut_that_was_not_synced_may_be_undone() {
+    let length = |disk: &FaultyDisk| disk.open_to_read(&path()).unwrap().length().unwrap();
+    let disk = disk_with_ones(FaultPlan::default());
+    disk.open_to_write(&path()).unwrap().set_length(512).unwrap();
+    disk.crash();
+    assert_eq!((length(&disk), bytes(&disk)), (4096, vec![1; 4096]));
+    let file = disk.open_to_write(&path()).unwrap();
+    file.set_length(512).unwrap();
+    file.sync().unwrap();
+    disk.crash();
+    assert_eq!(length(&disk), 512);
+}
+
+#[test]
+fn what_lay_behind_a_cut_does_not_come_back() {
+    let disk = disk_with_ones(FaultPlan::default());
+    let file = disk.open_to_write(&path()).unwrap();
+    file.set_length(0).unwrap();
+    file.set_length(4096).unwrap();
+    file.sync().unwrap();
+    disk.crash();
+    assert_eq!(bytes(&disk), [0; 4096]);
+}
