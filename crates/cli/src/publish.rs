@@ -63,6 +63,9 @@ pub struct Args {
     /// Create the topic, as a queue of one partition, if it is not there
     #[arg(long)]
     create: bool,
+    /// Give up after so long if the broker has no room, because its disk is full say
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s")]
+    patience: Duration,
     /// Print a summary as JSON
     #[arg(long)]
     json: bool,
@@ -87,7 +90,12 @@ pub fn run(args: Args) -> Result<(), Failure> {
             (None, false) => None,
         };
         let client = args.reach.client().await?;
-        let publisher = client.publisher(&args.topic).create_if_missing(args.create).open().await;
+        let publisher = client
+            .publisher(&args.topic)
+            .create_if_missing(args.create)
+            .give_up_after(args.patience)
+            .open()
+            .await;
         let publisher = publisher.map_err(|error| Failure::from(error).about(&args.topic))?;
         let mut run = Run::new(&args, &publisher);
         let published = match source {

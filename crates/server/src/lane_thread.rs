@@ -8,13 +8,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sennit_journal::{Fault, Frame, Lane, Position, Slot, disk::RealDisk};
+use sennit_journal::{Disk, Fault, Frame, Lane, Position, Slot, disk::RealDisk};
 
 use crate::{error::ServeError, inbox, metrics::CoreMetrics};
 
 /// Slots that are kept ready. Each time the lane had to wait for one, it keeps more ready.
 const SPARE_SLOTS: usize = 2;
 const SPARE_SLOTS_MAX: usize = 16;
+/// Spare slots that are kept for acks, deletes and what frees other slots: with fewer, and no room
+/// to make one, publishes are refused.
+const RESERVED_SLOTS: usize = 2;
 
 /// What the lane is told.
 #[derive(Debug)]
@@ -25,18 +28,24 @@ pub(crate) enum LaneMessage {
     Release(Vec<u64>),
     /// A slot was made.
     Spare(Slot),
+    /// There is, or is no longer, room on the disk to make one.
+    Room(bool),
     /// Write no more.
     End,
 }
 
 /// The lane, and what keeps it in slots.
 #[derive(Debug)]
-struct Writer {
-    lane: Lane<RealDisk>,
+struct Writer<D: Disk> {
+    lane: Lane<D>,
     /// Asks for a slot.
     slots: mpsc::Sender<()>,
     slots_asked: usize,
     spare_wanted: usize,
+    has_room: bool,
+    /// Whether the core was told that there is no room for publishes.
+    is_full: bool,
+    core: inbox::Sender,
     metrics: Arc<CoreMetrics>,
 }
 
@@ -53,7 +62,7 @@ pub(crate) struct Committed {
 #[derive(Debug)]
 pub(crate) struct LaneHandle {
     messages: mpsc::Sender<LaneMessage>,
-    writer: Arc<Mutex<Writer>>,
+    writer: Arc<Mutex<Writer<RealDisk>>>,
 }
 
 impl LaneHandle {
@@ -74,7 +83,7 @@ impl LaneHandle {
 }
 
 struct LaneThread {
-    writer: Arc<Mutex<Writer>>,
+    writer: Arc<Mutex<Writer<RealDisk>>>,
     messages: mpsc::Receiver<LaneMessage>,
     core: inbox::Sender,
 }
@@ -88,7 +97,16 @@ pub(crate) fn start(
     slots: mpsc::Sender<()>,
     metrics: Arc<CoreMetrics>,
 ) -> Result<(LaneHandle, thread::JoinHandle<()>), ServeError> {
-    let mut writer = Writer { lane, slots, slots_asked: 0, spare_wanted: SPARE_SLOTS, metrics };
+    let mut writer = Writer {
+        lane,
+        slots,
+        slots_asked: 0,
+        spare_wanted: SPARE_SLOTS,
+        has_room: true,
+        is_full: false,
+        core: core.clone(),
+        metrics,
+    };
     writer.ask_for_slots();
     let writer = Arc::new(Mutex::new(writer));
     let handle = LaneHandle { messages: sender, writer: writer.clone() };
@@ -102,7 +120,7 @@ pub(crate) fn start(
 
 impl LaneThread {
     /// Runs `act` with the lane. The core holds it for no longer than a small batch takes.
-    fn with<T>(&self, act: impl FnOnce(&mut Writer) -> T) -> T {
+    fn with<T>(&self, act: impl FnOnce(&mut Writer<RealDisk>) -> T) -> T {
         act(&mut self.writer.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -122,6 +140,7 @@ impl LaneThread {
                 },
                 LaneMessage::Release(segments) => self.with(|writer| writer.release(segments)),
                 LaneMessage::Spare(slot) => self.with(|writer| writer.add_spare(slot)),
+                LaneMessage::Room(room) => self.with(|writer| writer.set_room(room)),
                 LaneMessage::End => return,
             }
         }
@@ -148,6 +167,9 @@ impl LaneThread {
                                 self.with(|writer| writer.release(segments));
                                 break;
                             }
+                            Ok(LaneMessage::Room(room)) => {
+                                self.with(|writer| writer.set_room(room));
+                            }
                             Ok(LaneMessage::End) | Err(_) => return Ok(None),
                             Ok(message) => held_up.push_back(message),
                         }
@@ -159,7 +181,7 @@ impl LaneThread {
     }
 }
 
-impl Writer {
+impl<D: Disk> Writer<D> {
     fn append(&mut self, frames: &[Frame]) -> Result<Committed, Fault> {
         let begun = Instant::now();
         let end = self.lane.append(frames)?;
@@ -168,21 +190,46 @@ impl Writer {
         self.metrics.journal_bytes.add(bytes as u64);
         self.metrics.journal_syncs.add(1);
         self.ask_for_slots();
+        self.tell_whether_full();
         Ok(Committed { end, took })
     }
 
     fn release(&mut self, segments: Vec<u64>) {
         segments.into_iter().for_each(|segment| self.lane.release(segment));
+        self.tell_whether_full();
     }
 
+    /// The lane has to wait for a slot. At the start it always has; later, more are kept ready.
     fn want_more_spares(&mut self) {
-        self.spare_wanted = (2 * self.spare_wanted).min(SPARE_SLOTS_MAX);
+        if self.lane.segments().next().is_some() {
+            self.spare_wanted = (2 * self.spare_wanted).min(SPARE_SLOTS_MAX);
+        }
         self.ask_for_slots();
+        self.tell_whether_full();
+    }
+
+    fn set_room(&mut self, room: bool) {
+        self.has_room = room;
+        self.tell_whether_full();
+    }
+
+    /// Says whether publishes have to be refused, whenever that changes.
+    fn tell_whether_full(&mut self) {
+        let is_full = !self.has_room && self.lane.spare_count() < RESERVED_SLOTS;
+        if is_full != self.is_full {
+            self.is_full = is_full;
+            match is_full {
+                true => tracing::warn!("disk full: publishes are refused"),
+                false => tracing::info!("the disk has room again"),
+            }
+            let _ = self.core.send(inbox::Message::StorageFull(is_full));
+        }
     }
 
     fn add_spare(&mut self, slot: Slot) {
         self.lane.add_spare(slot);
         self.slots_asked -= 1;
+        self.tell_whether_full();
     }
 
     fn ask_for_slots(&mut self) {
@@ -192,5 +239,63 @@ impl Writer {
             }
             self.slots_asked += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use sennit_journal::{LaneConfig, disk::MemoryDisk};
+
+    use super::*;
+
+    #[test]
+    fn publishes_are_refused_while_the_reserve_cannot_be_filled_and_no_longer() {
+        let config = LaneConfig {
+            directory: PathBuf::from("data/lane-0"),
+            lane: 0,
+            segment_bytes: 16 << 10,
+            incarnation: 7,
+        };
+        let recovered =
+            sennit_journal::recover(&MemoryDisk::default(), config, |_, _, _| Ok::<_, Fault>(()));
+        let recovered = recovered.unwrap();
+        let (mut builder, mut maker) = (recovered.builder, recovered.slots);
+        let (core, mut inbox) = tokio::sync::mpsc::unbounded_channel();
+        let (slots, _wishes) = mpsc::channel();
+        let mut writer = Writer {
+            lane: recovered.lane,
+            slots,
+            slots_asked: 0,
+            spare_wanted: SPARE_SLOTS,
+            has_room: true,
+            is_full: false,
+            core,
+            metrics: Arc::default(),
+        };
+        let mut told = || match inbox.try_recv() {
+            Ok(inbox::Message::StorageFull(full)) => Some(full),
+            Ok(other) => panic!("{other:?}"),
+            Err(_) => None,
+        };
+        writer.ask_for_slots();
+        for _ in 0..SPARE_SLOTS {
+            writer.add_spare(maker.make().unwrap());
+        }
+        // The disk is full, and the reserve is there.
+        writer.set_room(false);
+        assert_eq!(told(), None);
+        builder.push(1, &[b"a record"]).unwrap();
+        writer.append(&[builder.seal().unwrap()]).unwrap();
+        assert_eq!(told(), Some(true), "the segment has taken a slot of the reserve");
+        builder.turn_segment();
+        builder.push(1, &[b"a record"]).unwrap();
+        writer.append(&[builder.seal().unwrap()]).unwrap();
+        writer.add_spare(maker.make().unwrap());
+        assert_eq!(told(), None);
+        // What consumers have freed is as good as room on the disk.
+        writer.release(vec![0]);
+        assert_eq!(told(), Some(false));
     }
 }

@@ -36,14 +36,12 @@ pub(crate) fn start(
                     owed -= 1;
                     let _ = lane.send(LaneMessage::Spare(slot));
                     if std::mem::take(&mut was_full) {
-                        tracing::info!(shard, "disk has room again");
-                        let _ = core.send(inbox::Message::StorageFull(false));
+                        let _ = lane.send(LaneMessage::Room(true));
                     }
                 }
                 Err(Fault::StorageFull { .. }) => {
                     if !std::mem::replace(&mut was_full, true) {
-                        tracing::warn!(shard, "disk full: publishes are refused");
-                        let _ = core.send(inbox::Message::StorageFull(true));
+                        let _ = lane.send(LaneMessage::Room(false));
                     }
                     // Wishes that come meanwhile wait their turn; the end of the broker does not.
                     match wishes.recv_timeout(FULL_PAUSE) {
