@@ -19,10 +19,10 @@ pub enum Fault {
         #[source]
         error: io::Error,
     },
-    /// There is no room for another slot.
-    #[error("no room for another segment in {path}", path = .path.display())]
+    /// There is no room for another slot, or for what is written.
+    #[error("no room left for {path}", path = .path.display())]
     StorageFull {
-        /// The lane's directory.
+        /// The lane's directory, or the file.
         path: PathBuf,
     },
     /// The lane has no spare slot for the segment that begins. Nothing was written; with a spare
@@ -52,6 +52,20 @@ pub enum Fault {
         path: PathBuf,
         /// Which.
         segment: u64,
+    },
+    /// A pack that is needed is not there.
+    #[error("pack {pack} is missing: there is no {path}", path = .path.display())]
+    MissingPack {
+        /// Its file.
+        path: PathBuf,
+        /// Its number.
+        pack: u32,
+    },
+    /// A pack that an earlier fault left half made.
+    #[error("{path} is rubbish after an earlier fault and has to be removed", path = .path.display())]
+    BrokenPack {
+        /// Its file.
+        path: PathBuf,
     },
     /// The format is newer than this program.
     #[error("{path} has format {found}, this program reads format {known}; start it with a newer version", path = .path.display())]

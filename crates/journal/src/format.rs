@@ -19,7 +19,9 @@ pub(crate) const RECORD_HEADER_BYTES: usize = 8;
 
 const SEGMENT_MAGIC: [u8; 8] = *b"SENNITSG";
 const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"SNFR");
-const SEGMENT_CHECKED_BYTES: usize = 64;
+const PACK_MAGIC: [u8; 8] = *b"SENNITPK";
+/// Of the header of a segment or a pack: what the checksum behind it covers.
+const CHECKED_BYTES: usize = 64;
 
 pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
     // CRC-32C fits 32 bits; the library returns every width as u64.
@@ -60,7 +62,7 @@ impl SegmentHeader {
         block.fill(0);
         block[..8].copy_from_slice(&SEGMENT_MAGIC);
         block[8..10].copy_from_slice(&self.version.to_le_bytes());
-        block[10..12].copy_from_slice(&(SEGMENT_CHECKED_BYTES as u16 + 4).to_le_bytes());
+        block[10..12].copy_from_slice(&(CHECKED_BYTES as u16 + 4).to_le_bytes());
         block[12..16].copy_from_slice(&self.lane.to_le_bytes());
         block[16..24].copy_from_slice(&self.segment.to_le_bytes());
         block[24..32].copy_from_slice(&self.segment_bytes.to_le_bytes());
@@ -68,7 +70,7 @@ impl SegmentHeader {
         block[40..44].copy_from_slice(&self.generation.to_le_bytes());
         block[48..56].copy_from_slice(&self.previous_end.0.to_le_bytes());
         block[56..64].copy_from_slice(&self.replay_from.0.to_le_bytes());
-        let checksum = crc32c(&block[..SEGMENT_CHECKED_BYTES]);
+        let checksum = crc32c(&block[..CHECKED_BYTES]);
         block[64..68].copy_from_slice(&checksum.to_le_bytes());
     }
 
@@ -78,7 +80,7 @@ impl SegmentHeader {
         if block.len() < BLOCK_BYTES || block[..8] != SEGMENT_MAGIC {
             return None;
         }
-        if crc32c(&block[..SEGMENT_CHECKED_BYTES]) != u32_at(block, 64) {
+        if crc32c(&block[..CHECKED_BYTES]) != u32_at(block, 64) {
             return None;
         }
         Some(Self {
@@ -97,12 +99,64 @@ impl SegmentHeader {
     pub(crate) fn chain(&self) -> u64 {
         let mut block = [0; BLOCK_BYTES];
         self.encode(&mut block);
-        xxh3_64(&block[..SEGMENT_CHECKED_BYTES])
+        xxh3_64(&block[..CHECKED_BYTES])
+    }
+}
+
+/// The first block of a pack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PackHeader {
+    pub(crate) version: u16,
+    pub(crate) lane: u32,
+    pub(crate) pack: u64,
+    pub(crate) class: u64,
+    pub(crate) incarnation: u64,
+}
+
+impl PackHeader {
+    /// Writes the header into `block`, whose first [`BLOCK_BYTES`] it fills.
+    pub(crate) fn encode(&self, block: &mut [u8]) {
+        let block = &mut block[..BLOCK_BYTES];
+        block.fill(0);
+        block[..8].copy_from_slice(&PACK_MAGIC);
+        block[8..10].copy_from_slice(&self.version.to_le_bytes());
+        block[10..12].copy_from_slice(&(CHECKED_BYTES as u16 + 4).to_le_bytes());
+        block[12..16].copy_from_slice(&self.lane.to_le_bytes());
+        block[16..24].copy_from_slice(&self.pack.to_le_bytes());
+        block[24..32].copy_from_slice(&self.class.to_le_bytes());
+        block[32..40].copy_from_slice(&self.incarnation.to_le_bytes());
+        let checksum = crc32c(&block[..CHECKED_BYTES]);
+        block[64..68].copy_from_slice(&checksum.to_le_bytes());
+    }
+
+    /// The header in `block`, or `None` if there is none that is whole. A header of a newer format
+    /// is returned with its version and nothing else to be trusted.
+    pub(crate) fn decode(block: &[u8]) -> Option<Self> {
+        if block.len() < BLOCK_BYTES || block[..8] != PACK_MAGIC {
+            return None;
+        }
+        if crc32c(&block[..CHECKED_BYTES]) != u32_at(block, 64) {
+            return None;
+        }
+        Some(Self {
+            version: u16::from_le_bytes([block[8], block[9]]),
+            lane: u32_at(block, 12),
+            pack: u64_at(block, 16),
+            class: u64_at(block, 24),
+            incarnation: u64_at(block, 32),
+        })
+    }
+
+    /// What the first frame of the pack chains to.
+    pub(crate) fn chain(&self) -> u64 {
+        let mut block = [0; BLOCK_BYTES];
+        self.encode(&mut block);
+        xxh3_64(&block[..CHECKED_BYTES])
     }
 }
 
 /// The header of a frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FrameHeader {
     pub(crate) body_crc: u32,
     /// Bytes of the body, before padding.

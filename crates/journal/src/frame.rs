@@ -6,11 +6,11 @@ use std::fmt;
 use bytes::Bytes;
 
 use crate::{
-    block::Blocks,
     format::{
         BLOCK_BYTES, FORMAT_VERSION, FRAME_HEADER_BYTES, FrameHeader, RECORD_HEADER_BYTES,
-        SegmentHeader, crc32c, record_bytes,
+        SegmentHeader, record_bytes,
     },
+    gather::Gather,
     lane_config::LaneConfig,
     position::Position,
 };
@@ -18,13 +18,6 @@ use crate::{
 /// A frame is sealed when the next record would make it longer than this. A longer record gets a
 /// frame of its own.
 pub const FRAME_TARGET_BYTES: usize = 1 << 20;
-
-/// Blocks the first frame has room for.
-const FIRST_BLOCKS: usize = 4;
-
-/// A frame of at most so many blocks is copied out of a buffer that is much longer. Frames are
-/// kept for as long as somebody reads them, and must not hold memory that nobody counts.
-const COPIED_BLOCKS_MAX: usize = 16;
 
 /// A sealed frame: whole blocks, to be written at `position`. Cloning shares the bytes.
 #[derive(Clone, Debug)]
@@ -66,21 +59,17 @@ pub struct FrameBuilder {
     next: Position,
     /// Where the last sealed frame ended.
     last_end: Position,
-    blocks: Blocks,
-    /// Bytes used in `blocks`; 0 while nothing gathers.
-    used: usize,
-    /// Where in `blocks` the frame's header lies: behind the segment's header if there is one.
-    header_at: usize,
+    gather: Gather,
+    /// Where the frame that gathers begins.
     start: Position,
-    record_count: u32,
 }
 
 impl fmt::Debug for FrameBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FrameBuilder")
             .field("next", &self.next)
-            .field("used", &self.used)
-            .field("record_count", &self.record_count)
+            .field("used", &self.gather.used())
+            .field("record_count", &self.gather.record_count())
             .finish_non_exhaustive()
     }
 }
@@ -101,11 +90,8 @@ impl FrameBuilder {
             chain: 0,
             next: Position(segment * config.segment_bytes),
             last_end: end,
-            blocks: Blocks::with_room(FIRST_BLOCKS),
-            used: 0,
-            header_at: 0,
+            gather: Gather::new(),
             start: end,
-            record_count: 0,
             config,
         }
     }
@@ -119,7 +105,7 @@ impl FrameBuilder {
     /// Whether nothing gathers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.used == 0
+        self.gather.is_empty()
     }
 
     /// Everything pushed so far ends here or before: once the lane has committed this far, it is
@@ -129,7 +115,7 @@ impl FrameBuilder {
         if self.is_empty() {
             return self.last_end;
         }
-        self.start.plus((self.used - self.header_at) as u64)
+        self.start.plus(self.gather.frame_len() as u64)
     }
 
     /// Where the frame begins that gathers, or the last one if nothing does.
@@ -177,27 +163,13 @@ impl FrameBuilder {
         if self.is_empty() {
             self.begin(needed);
         } else {
-            let frame = self.used - self.header_at + needed;
+            let frame = self.gather.frame_len() + needed;
             let fits = self.start.in_segment(segment_bytes) + frame as u64 <= segment_bytes;
             if frame > FRAME_TARGET_BYTES || !fits {
                 return Err(PushError::Full);
             }
         }
-        self.blocks.grow(self.used + needed);
-        let body_at = self.used + RECORD_HEADER_BYTES;
-        let bytes = self.blocks.as_mut();
-        bytes[self.used..self.used + 4].copy_from_slice(&body_len.to_le_bytes());
-        bytes[self.used + 4..body_at].copy_from_slice(&[kind, 0, 0, 0]);
-        let mut at = body_at;
-        for part in parts {
-            bytes[at..at + part.len()].copy_from_slice(part);
-            at += part.len();
-        }
-        let next = self.used + needed;
-        bytes[at..next].fill(0);
-        self.used = next;
-        self.record_count += 1;
-        Ok(self.start.plus((body_at - self.header_at) as u64))
+        Ok(self.start.plus(self.gather.push(kind, body_len, parts)))
     }
 
     /// Begins a frame with room for `needed` bytes of body, in the next segment if this one has
@@ -208,7 +180,6 @@ impl FrameBuilder {
         if at != 0 && at + (FRAME_HEADER_BYTES + needed) as u64 > segment_bytes {
             self.turn_segment();
         }
-        self.header_at = 0;
         self.start = self.next;
         if self.next.in_segment(segment_bytes) == 0 {
             let header = SegmentHeader {
@@ -221,14 +192,12 @@ impl FrameBuilder {
                 previous_end: self.last_end,
                 replay_from: self.replay_from,
             };
-            self.blocks.grow(BLOCK_BYTES);
-            header.encode(self.blocks.as_mut());
+            header.encode(self.gather.begin(BLOCK_BYTES));
             self.chain = header.chain();
-            self.header_at = BLOCK_BYTES;
             self.start = self.next.plus(BLOCK_BYTES as u64);
+        } else {
+            self.gather.begin(0);
         }
-        self.used = self.header_at + FRAME_HEADER_BYTES;
-        self.record_count = 0;
     }
 
     /// Seals what has gathered; `None` if nothing has.
@@ -236,37 +205,20 @@ impl FrameBuilder {
         if self.is_empty() {
             return None;
         }
-        let length = self.used.next_multiple_of(BLOCK_BYTES);
-        self.blocks.grow(length);
-        let frame = &mut self.blocks.as_mut()[..length];
-        frame[self.used..].fill(0);
-        let body = self.header_at + FRAME_HEADER_BYTES..self.used;
-        let header = FrameHeader {
-            body_crc: crc32c(&frame[body.clone()]),
-            body_len: u32::try_from(body.len()).expect("a frame is limited far below 4 GiB"),
+        let front = self.gather.front();
+        self.chain = self.gather.seal(FrameHeader {
             position: self.start,
             incarnation: self.config.incarnation,
             durable: self.durable,
             chain: self.chain,
             generation: self.generation,
-            record_count: self.record_count,
-        };
-        self.chain = header.encode(&mut frame[self.header_at..]);
-        let count = length / BLOCK_BYTES;
-        let blocks = if count <= COPIED_BLOCKS_MAX && 2 * count <= self.blocks.room() {
-            self.blocks.copy_of_first(count)
-        } else {
-            // The next frame is likely as long as this one; room for it is had at once.
-            let room = count.clamp(FIRST_BLOCKS, FRAME_TARGET_BYTES / BLOCK_BYTES + 1);
-            std::mem::replace(&mut self.blocks, Blocks::with_room(room))
-        };
-        let first_of_segment = self.header_at != 0;
-        let position = Position(self.start.0 - self.header_at as u64);
-        let bytes = Bytes::from_owner(blocks).slice(..length);
-        self.used = 0;
-        self.next = position.plus(length as u64);
+            ..FrameHeader::default()
+        });
+        let bytes = self.gather.take();
+        let position = Position(self.start.0 - front as u64);
+        self.next = position.plus(bytes.len() as u64);
         self.last_end = self.next;
-        Some(Frame { position, bytes, end: self.next, first_of_segment })
+        Some(Frame { position, bytes, end: self.next, first_of_segment: front != 0 })
     }
 
     /// Seals a frame without records, which only says what is durable.

@@ -2,7 +2,8 @@
 //!
 //! In reading order: records are gathered into a [`Frame`] by the [`FrameBuilder`]; the [`Lane`]
 //! writes and syncs frames into segments that lie in slots; [`recover`] reads them back after a
-//! crash and tells a torn tail from rot; the [`Reader`] serves those who lag. All of it stands on a
+//! crash and tells a torn tail from rot; the [`Reader`] serves those who lag. A [`PackWriter`] moves
+//! records that live long into [`Pack`]s, so that their slots come free. All of it stands on a
 //! [`Disk`]. FORMAT.md is the page of the bytes.
 
 mod block;
@@ -11,12 +12,19 @@ pub mod disk;
 mod fault;
 mod format;
 mod frame;
+mod gather;
 mod lane;
 mod lane_config;
+mod open_files;
+mod pack;
+mod pack_removal;
+mod pack_writer;
 mod position;
 mod reader;
 mod recovery;
+mod scan;
 mod slot;
+mod walk;
 
 pub use directory::{DataDirectory, DirectorySettings};
 pub use disk::{Disk, DiskFile};
@@ -25,7 +33,11 @@ pub use format::{BLOCK_BYTES, FORMAT_VERSION};
 pub use frame::{FRAME_TARGET_BYTES, Frame, FrameBuilder, PushError};
 pub use lane::Lane;
 pub use lane_config::LaneConfig;
+pub use pack::{PACK_BYTES_MAX, Pack, packs};
+pub use pack_removal::{PackRemoval, REMOVAL_STEP_BYTES, remove_pack};
+pub use pack_writer::{PackPushError, PackWriter};
 pub use position::Position;
 pub use reader::Reader;
 pub use recovery::{RecoveredEnd, recover};
 pub use slot::{Slot, SlotMaker};
+pub use walk::{Damage, Home, Walked};

@@ -1,8 +1,9 @@
-//! Reads back what lies in segments, for consumers that lag. It may live on another thread than
-//! the lane.
+//! Reads back what lies in segments and packs, for consumers that lag. It may live on another
+//! thread than the lane.
 
 use std::{
     collections::BTreeMap,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -13,63 +14,125 @@ use crate::{
     fault::Fault,
     format::{BLOCK_BYTES, SegmentHeader},
     lane_config::LaneConfig,
+    open_files::{OpenFile, OpenFiles},
+    pack::pack_path,
     position::Position,
     slot::slot_number,
+    walk::Home,
 };
 
-/// Reads ranges of the log.
+/// The slot that holds a segment, and the segment's header.
+type HeldSegment<'a, F> = (&'a OpenFile<F>, SegmentHeader);
+
+/// Reads ranges of the log and of packs. Has at most 64 files open.
 #[derive(Debug)]
 pub struct Reader<D: Disk> {
     disk: D,
     config: LaneConfig,
-    files: BTreeMap<u64, (PathBuf, D::File)>,
+    /// Where each segment lay when the slots were last looked through.
+    slots: BTreeMap<u64, PathBuf>,
+    files: OpenFiles<D::File>,
 }
 
 impl<D: Disk> Reader<D> {
     pub(crate) fn new(disk: D, config: LaneConfig) -> Self {
-        Self { disk, config, files: BTreeMap::new() }
+        Self { disk, config, slots: BTreeMap::new(), files: OpenFiles::new() }
     }
 
-    /// The `length` bytes at `position`, all within one segment that is in use.
+    pub(crate) fn config(&self) -> &LaneConfig {
+        &self.config
+    }
+
+    /// The `length` bytes at `position`, all within one segment that is in use or one pack that is
+    /// finished.
     ///
     /// # Errors
-    /// [`Fault::MissingSegment`] if no slot holds the segment, else [`Fault::Io`].
+    /// [`Fault::MissingSegment`] if no slot holds the segment, [`Fault::MissingPack`] if there is no
+    /// such pack, [`Fault::Rot`] if the pack is too short; else [`Fault::Io`]. Of what is being
+    /// removed each of them may be said.
     pub fn read(&mut self, position: Position, length: usize) -> Result<Bytes, Fault> {
-        let segment = position.segment(self.config.segment_bytes);
-        if !self.is_current(segment)? {
-            self.find(segment)?;
+        match position.pack() {
+            Some((pack, byte)) => self.read_pack(pack, byte, length),
+            None => self.read_segment(position, length),
         }
-        let Some((path, file)) = self.files.get(&segment) else {
-            let path = self.config.directory.clone();
-            return Err(Fault::MissingSegment { path, segment });
-        };
+    }
+
+    fn read_segment(&mut self, position: Position, length: usize) -> Result<Bytes, Fault> {
+        let segment = position.segment(self.config.segment_bytes);
+        let own = Own::of(&self.config);
+        let Some((open, _)) = self.segment(segment)? else { return Err(self.missing(segment)) };
         let mut bytes = vec![0; length];
-        let at = position.in_segment(self.config.segment_bytes);
-        file.read_at(&mut bytes, at).map_err(Fault::io("read", path))?;
-        if !self.is_current(segment)? {
+        let at = position.0 % own.segment_bytes;
+        open.file.read_at(&mut bytes, at).map_err(Fault::io("read", &open.path))?;
+        if own.header(&open.file, &open.path, segment)?.is_none() {
             // The slot was given to another segment while it was read: nobody needs this one.
-            let path = self.config.directory.clone();
-            return Err(Fault::MissingSegment { path, segment });
+            return Err(self.missing(segment));
         }
         Ok(bytes.into())
     }
 
-    /// Whether the slot that held the segment when it was last looked at still does: its header
-    /// says so.
-    fn is_current(&self, segment: u64) -> Result<bool, Fault> {
-        let Some((path, file)) = self.files.get(&segment) else { return Ok(false) };
-        let header = segment_in(file, path)?;
-        Ok(header.is_some_and(|header| self.is_own(&header) && header.segment == segment))
+    pub(crate) fn missing(&self, segment: u64) -> Fault {
+        Fault::MissingSegment { path: self.config.directory.clone(), segment }
     }
 
-    fn is_own(&self, header: &SegmentHeader) -> bool {
-        header.incarnation == self.config.incarnation && header.lane == self.config.lane
+    fn read_pack(&mut self, pack: u32, byte: u32, length: usize) -> Result<Bytes, Fault> {
+        let open = self.pack(pack)?;
+        let mut bytes = vec![0; length];
+        match open.file.read_at(&mut bytes, byte.into()) {
+            Ok(()) => Ok(bytes.into()),
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                let (path, position) = (open.path.clone(), Position::of_pack(pack, byte));
+                Err(Fault::Rot { path, position, what: "the pack is shorter than it was" })
+            }
+            Err(error) => Err(missing_or("read", &open.path, pack)(error)),
+        }
+    }
+
+    /// Closes the file of a pack that is to be removed, so that its room can come back.
+    pub fn forget_pack(&mut self, pack: u32) {
+        self.files.close(Home::Pack(pack));
+    }
+
+    /// The open file of a pack.
+    pub(crate) fn pack(&mut self, pack: u32) -> Result<&OpenFile<D::File>, Fault> {
+        let home = Home::Pack(pack);
+        if self.files.get(home).is_none() {
+            let path = pack_path(&self.config, pack);
+            let file = self.disk.open_to_read(&path).map_err(missing_or("open", &path, pack))?;
+            return Ok(self.files.keep(home, path, file));
+        }
+        Ok(self.files.get(home).expect("looked for above"))
+    }
+
+    /// The open slot that holds a segment now, and the segment's header.
+    pub(crate) fn segment(
+        &mut self,
+        segment: u64,
+    ) -> Result<Option<HeldSegment<'_, D::File>>, Fault> {
+        let own = Own::of(&self.config);
+        let home = Home::Segment(segment);
+        if let Some(open) = self.files.get(home)
+            && let Some(header) = own.header(&open.file, &open.path, segment)?
+        {
+            return Ok(self.files.get(home).map(|open| (open, header)));
+        }
+        self.files.close(home);
+        if let Some(path) = self.slots.get(&segment) {
+            let file = self.disk.open_to_read(path).map_err(Fault::io("open", path))?;
+            if let Some(header) = own.header(&file, path, segment)? {
+                return Ok(Some((self.files.keep(home, path.clone(), file), header)));
+            }
+        }
+        let Some((path, file, header)) = self.find(segment)? else { return Ok(None) };
+        Ok(Some((self.files.keep(home, path, file), header)))
     }
 
     /// Looks through the headers of all slots.
-    fn find(&mut self, wanted: u64) -> Result<(), Fault> {
+    fn find(&mut self, wanted: u64) -> Result<Option<(PathBuf, D::File, SegmentHeader)>, Fault> {
+        let own = Own::of(&self.config);
         let directory = &self.config.directory;
-        self.files.clear();
+        self.slots.clear();
+        let mut found = None;
         for name in self.disk.list(directory).map_err(Fault::io("list", directory))? {
             if slot_number(&name).is_none() {
                 continue;
@@ -80,16 +143,56 @@ impl<D: Disk> Reader<D> {
                 // It is being made.
                 continue;
             }
-            if let Some(header) = segment_in(&file, &path)?
-                && self.is_own(&header)
-            {
-                self.files.insert(header.segment, (path, file));
-                if header.segment == wanted {
-                    break;
-                }
+            let Some(header) = segment_in(&file, &path)?.filter(|header| own.is(header)) else {
+                continue;
+            };
+            self.slots.insert(header.segment, path.clone());
+            if header.segment == wanted {
+                found = Some((path, file, header));
             }
         }
-        Ok(())
+        Ok(found)
+    }
+}
+
+/// What the headers of a lane's own segments say.
+#[derive(Clone, Copy)]
+struct Own {
+    lane: u32,
+    incarnation: u64,
+    segment_bytes: u64,
+}
+
+impl Own {
+    fn of(config: &LaneConfig) -> Self {
+        let LaneConfig { lane, incarnation, segment_bytes, .. } = *config;
+        Self { lane, incarnation, segment_bytes }
+    }
+
+    fn is(self, header: &SegmentHeader) -> bool {
+        header.incarnation == self.incarnation && header.lane == self.lane
+    }
+
+    /// The header of `segment`, if that is what the slot holds now.
+    fn header(
+        self,
+        file: &impl DiskFile,
+        path: &Path,
+        segment: u64,
+    ) -> Result<Option<SegmentHeader>, Fault> {
+        let header = segment_in(file, path)?;
+        Ok(header.filter(|header| self.is(header) && header.segment == segment))
+    }
+}
+
+/// The cause, for `map_err`: `error` of `action` on a pack's file.
+fn missing_or(action: &'static str, path: &Path, pack: u32) -> impl FnOnce(io::Error) -> Fault {
+    let path = path.to_owned();
+    move |error| {
+        if error.kind() == io::ErrorKind::NotFound {
+            return Fault::MissingPack { path, pack };
+        }
+        Fault::io(action, path)(error)
     }
 }
 

@@ -11,20 +11,15 @@ use bytes::Bytes;
 use crate::{
     disk::{Disk, DiskFile},
     fault::Fault,
-    format::{
-        BLOCK_BYTES, FORMAT_VERSION, FRAME_HEADER_BYTES, FrameHeader, SegmentHeader, crc32c,
-        records,
-    },
+    format::{BLOCK_BYTES, FORMAT_VERSION, SegmentHeader},
     frame::FrameBuilder,
     lane::Lane,
     lane_config::LaneConfig,
     position::Position,
     reader::{Reader, segment_in},
+    scan::{Ends, Found, Scan, each_frame},
     slot::{Slot, SlotMaker, slot_number},
 };
-
-/// Bytes of one read of the disk.
-const READ_BYTES: usize = 4 << 20;
 
 /// What is needed to go on after recovery, and what was found.
 #[derive(Debug)]
@@ -46,7 +41,7 @@ pub struct RecoveredEnd<D: Disk> {
 }
 
 /// One segment found on disk.
-struct Found<F> {
+struct FoundSegment<F> {
     header: SegmentHeader,
     path: PathBuf,
     file: F,
@@ -72,7 +67,7 @@ pub fn recover<D: Disk, E: From<Fault>>(
     for directory in above.into_iter().chain([directory.as_path()]) {
         disk.sync_directory(directory).map_err(Fault::io("sync", directory))?;
     }
-    let mut segments: BTreeMap<u64, Found<D::File>> = BTreeMap::new();
+    let mut segments: BTreeMap<u64, FoundSegment<D::File>> = BTreeMap::new();
     let mut headless = Vec::new();
     let mut next_slot = 0;
     for name in disk.list(directory).map_err(Fault::io("list", directory))? {
@@ -93,7 +88,7 @@ pub fn recover<D: Disk, E: From<Fault>>(
                     let what = "another slot holds the same segment";
                     return Err(Fault::Rot { path, position, what }.into());
                 }
-                segments.insert(header.segment, Found { header, path, file });
+                segments.insert(header.segment, FoundSegment { header, path, file });
             }
             None => headless.push((path, file)),
         }
@@ -119,12 +114,28 @@ pub fn recover<D: Disk, E: From<Fault>>(
                 let path = directory.clone();
                 return Err(Fault::MissingSegment { path, segment: number }.into());
             };
-            let expected_end = segments.get(&(number + 1)).map(|next| next.header.previous_end);
+            let next = segments.get(&(number + 1));
+            let ends = next.map_or(Ends::Unknown, |next| Ends::At(next.header.previous_end));
             let begin = replay_from.max(Position(number * config.segment_bytes));
-            let mut scan = Scan::new(found, &config, begin);
-            while scan.next_frame(expected_end, &mut each)? {}
-            end = scan.at;
-            torn_bytes = scan.torn_bytes;
+            let FoundSegment { header, path, file } = found;
+            let mut scan = Scan::of_segment(file, path, &config, header, begin, ends);
+            loop {
+                match scan.step()? {
+                    Found::Frame(frame) => {
+                        for (kind, position, body) in frame.records() {
+                            each(kind, position, body)?;
+                        }
+                    }
+                    Found::Hole { position, what, .. } => {
+                        return Err(Fault::Rot { path: path.clone(), position, what }.into());
+                    }
+                    Found::End { torn_bytes: torn } => {
+                        torn_bytes = torn;
+                        break;
+                    }
+                }
+            }
+            end = scan.position();
         }
     }
     let next_segment = newest.map_or(0, |header| header.segment + 1);
@@ -207,165 +218,4 @@ fn check_headless(
         return Err(Fault::Rot { path: path.to_owned(), position: start, what });
     }
     Ok(generation)
-}
-
-/// Shows each frame header of this lane, from byte `from` of a slot on, that lies where it says.
-fn each_frame(
-    file: &impl DiskFile,
-    path: &Path,
-    config: &LaneConfig,
-    from: u64,
-    mut see: impl FnMut(&FrameHeader),
-) -> Result<(), Fault> {
-    let mut bytes = Vec::new();
-    let mut at = from;
-    while at < config.segment_bytes {
-        let length = (config.segment_bytes - at).min(READ_BYTES as u64);
-        bytes.resize(length as usize, 0);
-        file.read_at(&mut bytes, at).map_err(Fault::io("read", path))?;
-        for (block, block_at) in bytes.chunks(BLOCK_BYTES).zip((at..).step_by(BLOCK_BYTES)) {
-            if let Some((header, _)) = FrameHeader::decode(block)
-                && header.incarnation == config.incarnation
-                && header.position.pack().is_none()
-                && block_at + header.frame_bytes() as u64 <= config.segment_bytes
-                && header.position.in_segment(config.segment_bytes) == block_at
-            {
-                see(&header);
-            }
-        }
-        at += length;
-    }
-    Ok(())
-}
-
-/// A walk over the frames of one segment.
-struct Scan<'a, F> {
-    found: &'a Found<F>,
-    config: &'a LaneConfig,
-    /// Where the next frame begins.
-    at: Position,
-    /// What the next frame chains to; unknown where a replay begins in the middle of a segment.
-    chain: Option<u64>,
-    /// What was read ahead, from byte `window_at` of the slot.
-    window: Bytes,
-    window_at: u64,
-    torn_bytes: u64,
-}
-
-impl<'a, F: DiskFile> Scan<'a, F> {
-    fn new(found: &'a Found<F>, config: &'a LaneConfig, begin: Position) -> Self {
-        let at_start = begin.in_segment(config.segment_bytes) == 0;
-        Self {
-            found,
-            config,
-            at: if at_start { begin.plus(BLOCK_BYTES as u64) } else { begin },
-            chain: (at_start || begin.in_segment(config.segment_bytes) == BLOCK_BYTES as u64)
-                .then(|| found.header.chain()),
-            window: Bytes::new(),
-            window_at: 0,
-            torn_bytes: 0,
-        }
-    }
-
-    /// The `length` bytes of the segment from byte `at`, if it is that long.
-    fn bytes(&mut self, at: u64, length: usize) -> Result<Option<Bytes>, Fault> {
-        if at + length as u64 > self.config.segment_bytes {
-            return Ok(None);
-        }
-        let is_inside =
-            self.window_at <= at && at + length as u64 <= self.window_at + self.window.len() as u64;
-        if !is_inside {
-            let rest = self.config.segment_bytes - at;
-            let mut window = vec![0; (length.max(READ_BYTES) as u64).min(rest) as usize];
-            let path = &self.found.path;
-            self.found.file.read_at(&mut window, at).map_err(Fault::io("read", path))?;
-            self.window = window.into();
-            self.window_at = at;
-        }
-        let from = (at - self.window_at) as usize;
-        Ok(Some(self.window.slice(from..from + length)))
-    }
-
-    /// The frame at `self.at`, with what the one after it chains to; `None` if there is none that
-    /// is whole.
-    fn frame(&mut self) -> Result<Option<(FrameHeader, u64, Bytes)>, Fault> {
-        let at = self.at.in_segment(self.config.segment_bytes);
-        let segment = self.at.segment(self.config.segment_bytes);
-        if segment != self.found.header.segment {
-            return Ok(None);
-        }
-        let Some(head) = self.bytes(at, FRAME_HEADER_BYTES)? else { return Ok(None) };
-        let Some((header, next_chain)) = FrameHeader::decode(&head) else { return Ok(None) };
-        let is_next = header.position == self.at
-            && header.incarnation == self.config.incarnation
-            && header.generation == self.found.header.generation
-            && self.chain.is_none_or(|chain| chain == header.chain);
-        if !is_next {
-            return Ok(None);
-        }
-        let Some(frame) = self.bytes(at, header.frame_bytes())? else { return Ok(None) };
-        let body = frame.slice(FRAME_HEADER_BYTES..FRAME_HEADER_BYTES + header.body_len as usize);
-        let is_whole = crc32c(&body) == header.body_crc;
-        Ok(is_whole.then_some((header, next_chain, body)))
-    }
-
-    /// Gives the records of the next frame to `each`; false at the end of the segment's frames.
-    fn next_frame<E: From<Fault>>(
-        &mut self,
-        expected_end: Option<Position>,
-        each: &mut impl FnMut(u8, Position, Bytes) -> Result<(), E>,
-    ) -> Result<bool, E> {
-        if expected_end.is_some_and(|end| self.at >= end) {
-            return Ok(false);
-        }
-        let Some((header, next_chain, body)) = self.frame()? else {
-            if expected_end.is_some() {
-                return Err(self.rot("a frame that was durable is not whole").into());
-            }
-            self.look_behind_the_end()?;
-            return Ok(false);
-        };
-        let body_at = self.at.plus(FRAME_HEADER_BYTES as u64);
-        let mut count = 0;
-        for record in records(&body) {
-            let Some((kind, start, end)) = record else {
-                return Err(self.rot("a record does not end where its frame does").into());
-            };
-            each(kind, body_at.plus(start as u64), body.slice(start..end))?;
-            count += 1;
-        }
-        if count != header.record_count {
-            return Err(self.rot("a frame does not hold as many records as it says").into());
-        }
-        self.chain = Some(next_chain);
-        self.at = self.at.plus(header.frame_bytes() as u64);
-        Ok(true)
-    }
-
-    /// The newest segment's frames end here. If a frame behind says that something here was
-    /// durable, it is rot; else it is a tail that was torn.
-    fn look_behind_the_end(&mut self) -> Result<(), Fault> {
-        let from = self.at.in_segment(self.config.segment_bytes);
-        if self.at.segment(self.config.segment_bytes) != self.found.header.segment {
-            return Ok(());
-        }
-        let (generation, end) = (self.found.header.generation, self.at);
-        let mut torn_end = end;
-        let mut was_durable = false;
-        each_frame(&self.found.file, &self.found.path, self.config, from, |header| {
-            if header.position >= end && header.generation == generation {
-                torn_end = torn_end.max(header.position.plus(header.frame_bytes() as u64));
-                was_durable |= header.durable > end;
-            }
-        })?;
-        if was_durable {
-            return Err(self.rot("a frame that was durable is not whole"));
-        }
-        self.torn_bytes = torn_end.0 - end.0;
-        Ok(())
-    }
-
-    fn rot(&self, what: &'static str) -> Fault {
-        Fault::Rot { path: self.found.path.clone(), position: self.at, what }
-    }
 }

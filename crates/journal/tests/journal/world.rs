@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use sennit_journal::{
-    Disk, Fault, Frame, FrameBuilder, Lane, LaneConfig, Position, PushError, Reader, SlotMaker,
-    recover,
+    Damage, Disk, Fault, Frame, FrameBuilder, Home, Lane, LaneConfig, Pack, PackPushError,
+    PackWriter, Position, PushError, Reader, SlotMaker, Walked, recover,
 };
 
 pub const SEGMENT_BYTES: u64 = 16 << 10;
@@ -138,10 +138,54 @@ impl<D: Disk> World<D> {
     }
 }
 
+/// Makes a pack of records of kind 5 with these bodies, or leaves what it came to.
+pub fn write_pack<D: Disk>(
+    disk: &D,
+    number: u32,
+    bodies: &[Vec<u8>],
+) -> Result<(Pack, Vec<Entry>), Fault> {
+    let mut writer = PackWriter::create(disk, &config(), number, 3)?;
+    let mut entries = Vec::new();
+    for body in bodies {
+        match writer.push(5, &[body]) {
+            Ok(position) => {
+                let body = Bytes::copy_from_slice(body);
+                entries.push(Entry { kind: 5, position, body });
+            }
+            Err(PackPushError::Fault(fault)) => return Err(fault),
+            Err(refused) => panic!("{refused}"),
+        }
+    }
+    Ok((writer.finish()?, entries))
+}
+
+pub fn pack_path(number: u32) -> PathBuf {
+    directory().join(format!("pack-{number:010}.pack"))
+}
+
+/// What a walk comes by: the records, and the damage.
+pub fn walk<D: Disk>(
+    reader: &mut Reader<D>,
+    home: Home,
+) -> Result<(Vec<Entry>, Vec<Damage>), Fault> {
+    let (mut entries, mut damage) = (Vec::new(), Vec::new());
+    reader.walk_past_damage(home, |walked| {
+        match walked {
+            Walked::Record { kind, position, body } => {
+                entries.push(Entry { kind, position, body });
+            }
+            Walked::Damage(found) => damage.push(found),
+        }
+        Ok::<(), Fault>(())
+    })?;
+    Ok((entries, damage))
+}
+
 /// Sorted paths of the slots on a disk.
 pub fn slot_paths(disk: &impl Disk) -> Vec<PathBuf> {
     let names = disk.list(&directory()).unwrap();
-    names.iter().map(|name| Path::new(&directory()).join(name)).collect()
+    let slots = names.iter().filter(|name| name.starts_with("slot-"));
+    slots.map(|name| Path::new(&directory()).join(name)).collect()
 }
 
 /// A body of `length` bytes that no other number gives.

@@ -1,0 +1,50 @@
+//! The files a reader has open: those it used last, and no more of them than a limit.
+
+use std::path::PathBuf;
+
+use crate::walk::Home;
+
+/// How many files a reader has open at most.
+const OPEN_FILES_MAX: usize = 64;
+
+/// Open files by what they hold.
+#[derive(Debug)]
+pub(crate) struct OpenFiles<F> {
+    /// The one used last is the last.
+    files: Vec<OpenFile<F>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct OpenFile<F> {
+    home: Home,
+    pub(crate) path: PathBuf,
+    pub(crate) file: F,
+}
+
+impl<F> OpenFiles<F> {
+    pub(crate) fn new() -> Self {
+        Self { files: Vec::new() }
+    }
+
+    pub(crate) fn get(&mut self, home: Home) -> Option<&OpenFile<F>> {
+        let at = self.files.iter().rposition(|open| open.home == home)?;
+        let open = self.files.remove(at);
+        self.files.push(open);
+        self.files.last()
+    }
+
+    /// Keeps a file open; the one that was not used for longest is closed for it.
+    pub(crate) fn keep(&mut self, home: Home, path: PathBuf, file: F) -> &OpenFile<F> {
+        self.close(home);
+        if self.files.len() == OPEN_FILES_MAX {
+            self.files.remove(0);
+        }
+        let at = self.files.len();
+        self.files.push(OpenFile { home, path, file });
+        &self.files[at]
+    }
+
+    pub(crate) fn close(&mut self, home: Home) {
+        self.files.retain(|open| open.home != home);
+    }
+}

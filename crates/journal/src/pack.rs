@@ -1,0 +1,122 @@
+//! Packs: files that are written once, never changed, and removed whole. They hold records that
+//! were moved out of old segments. Which records, and who refers to them, is not known here.
+
+use std::path::{Path, PathBuf};
+
+use crate::{
+    disk::{Disk, DiskFile},
+    fault::Fault,
+    format::{BLOCK_BYTES, FORMAT_VERSION, FRAME_HEADER_BYTES, FrameHeader, PackHeader},
+    lane_config::LaneConfig,
+    position::Position,
+};
+
+/// The longest a pack can be, in bytes.
+pub const PACK_BYTES_MAX: u64 = 256 << 20;
+
+/// A pack as it lies on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pack {
+    /// Its number, which positions in it hold.
+    pub number: u32,
+    /// How long its file is, in bytes.
+    pub bytes: u64,
+    /// What its writer was told to write into its header; 0 if that cannot be read.
+    pub class: u64,
+    /// Whether it has its header and its last frame, which is written when all before it is
+    /// durable. A pack that is not whole was never referred to, or is damaged.
+    pub is_whole: bool,
+}
+
+/// The packs of a lane, by number. What nobody refers to is rubbish: a crash cut its making or its
+/// removal short.
+///
+/// # Errors
+/// [`Fault::NewerFormat`] or [`Fault::Foreign`] if one is not of this lane, else [`Fault::Io`].
+pub fn packs<D: Disk>(disk: &D, config: &LaneConfig) -> Result<Vec<Pack>, Fault> {
+    let directory = &config.directory;
+    let mut packs = Vec::new();
+    for name in disk.list(directory).map_err(Fault::io("list", directory))? {
+        let Some(number) = pack_number(&name) else { continue };
+        let path = directory.join(name);
+        let file = disk.open_to_read(&path).map_err(Fault::io("open", &path))?;
+        packs.push(look(&file, &path, config, number)?);
+    }
+    Ok(packs)
+}
+
+fn look(
+    file: &impl DiskFile,
+    path: &Path,
+    config: &LaneConfig,
+    number: u32,
+) -> Result<Pack, Fault> {
+    let bytes = file.length().map_err(Fault::io("measure", path))?;
+    let mut pack = Pack { number, bytes, class: 0, is_whole: false };
+    if bytes < BLOCK_BYTES as u64 {
+        return Ok(pack);
+    }
+    let mut block = [0; BLOCK_BYTES];
+    file.read_at(&mut block, 0).map_err(Fault::io("read", path))?;
+    let Some(header) = PackHeader::decode(&block) else { return Ok(pack) };
+    check_header(&header, config, path, number)?;
+    pack.class = header.class;
+    let last = bytes - BLOCK_BYTES as u64;
+    if !last.is_multiple_of(BLOCK_BYTES as u64) {
+        return Ok(pack);
+    }
+    let block = &mut block[..FRAME_HEADER_BYTES];
+    file.read_at(block, last).map_err(Fault::io("read", path))?;
+    let Some((frame, _)) = FrameHeader::decode(block) else { return Ok(pack) };
+    let is_here = u32::try_from(last)
+        .is_ok_and(|last| frame.position == Position::of_pack(number, last))
+        && frame.incarnation == config.incarnation;
+    pack.is_whole = is_here && is_last(&frame);
+    Ok(pack)
+}
+
+/// Whether a frame says that the pack is whole: everything before it was durable when it was
+/// sealed, and it holds nothing itself.
+pub(crate) fn is_last(frame: &FrameHeader) -> bool {
+    frame.durable == frame.position && frame.body_len == 0 && frame.record_count == 0
+}
+
+/// Refuses a pack of another format, lane, directory or number.
+pub(crate) fn check_header(
+    header: &PackHeader,
+    config: &LaneConfig,
+    path: &Path,
+    number: u32,
+) -> Result<(), Fault> {
+    if header.version > FORMAT_VERSION {
+        return Err(Fault::NewerFormat {
+            path: path.to_owned(),
+            found: header.version.into(),
+            known: FORMAT_VERSION.into(),
+        });
+    }
+    for (field, found, expected) in [
+        ("lane", u64::from(header.lane), u64::from(config.lane)),
+        ("incarnation", header.incarnation, config.incarnation),
+        ("pack", header.pack, u64::from(number)),
+    ] {
+        if found != expected {
+            return Err(Fault::Foreign { path: path.to_owned(), field, found, expected });
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn pack_path(config: &LaneConfig, number: u32) -> PathBuf {
+    config.directory.join(pack_name(number))
+}
+
+fn pack_name(number: u32) -> String {
+    format!("pack-{number:010}.pack")
+}
+
+/// The number in a pack's name.
+pub(crate) fn pack_number(name: &str) -> Option<u32> {
+    let number = name.strip_prefix("pack-")?.strip_suffix(".pack")?.parse().ok()?;
+    (number <= Position::PACK_MAX && pack_name(number) == name).then_some(number)
+}

@@ -1,0 +1,73 @@
+//! Removes a pack a piece at a time. To free a long file at once can keep a disk busy for long, and
+//! commits would wait for it.
+
+use std::{io, path::PathBuf};
+
+use crate::{
+    disk::{Disk, DiskFile},
+    fault::Fault,
+    lane_config::LaneConfig,
+    pack::pack_path,
+};
+
+/// Bytes that one step gives back.
+pub const REMOVAL_STEP_BYTES: u64 = 16 << 20;
+
+/// A pack on its way out.
+#[derive(Debug)]
+pub struct PackRemoval<D: Disk> {
+    disk: D,
+    directory: PathBuf,
+    path: PathBuf,
+    /// The file, and how many bytes of it are left; `None` once there is none.
+    file: Option<(D::File, u64)>,
+}
+
+/// Begins to remove a pack to which nothing durable refers; [`PackRemoval::step`] does it. A pack
+/// that is not there, or is not whole, is as good.
+///
+/// # Errors
+/// [`Fault::Io`].
+pub fn remove_pack<D: Disk>(
+    disk: &D,
+    config: &LaneConfig,
+    number: u32,
+) -> Result<PackRemoval<D>, Fault> {
+    let path = pack_path(config, number);
+    let file = match disk.open_to_write(&path) {
+        Ok(file) => {
+            let left = file.length().map_err(Fault::io("measure", &path))?;
+            Some((file, left))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(Fault::io("open", &path)(error)),
+    };
+    Ok(PackRemoval { disk: disk.clone(), directory: config.directory.clone(), path, file })
+}
+
+impl<D: Disk> PackRemoval<D> {
+    /// Cuts up to [`REMOVAL_STEP_BYTES`] off the file's end, or removes what is left of it; true once
+    /// it is gone for good. What is left after a crash is not whole; begin again with it.
+    ///
+    /// # Errors
+    /// [`Fault::Io`]; the step can be tried again.
+    pub fn step(&mut self) -> Result<bool, Fault> {
+        if let Some((file, left)) = &mut self.file {
+            if *left > REMOVAL_STEP_BYTES {
+                let cut = *left - REMOVAL_STEP_BYTES;
+                file.set_length(cut).map_err(Fault::io("cut", &self.path))?;
+                *left = cut;
+                return Ok(false);
+            }
+            match self.disk.remove(&self.path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(Fault::io("remove", &self.path)(error));
+                }
+                _ => self.file = None,
+            }
+        }
+        let directory = &self.directory;
+        self.disk.sync_directory(directory).map_err(Fault::io("sync", directory))?;
+        Ok(true)
+    }
+}

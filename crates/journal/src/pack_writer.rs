@@ -1,0 +1,214 @@
+//! Makes a pack. It must not know whose records it is given.
+
+use std::{io, path::PathBuf};
+
+use crate::{
+    disk::{Disk, DiskFile},
+    fault::Fault,
+    format::{
+        BLOCK_BYTES, FORMAT_VERSION, FRAME_HEADER_BYTES, FrameHeader, PackHeader,
+        RECORD_HEADER_BYTES, record_bytes,
+    },
+    frame::FRAME_TARGET_BYTES,
+    gather::Gather,
+    lane_config::LaneConfig,
+    pack::{PACK_BYTES_MAX, Pack, pack_path},
+    position::Position,
+};
+
+/// Bytes of the last frame.
+const LAST_FRAME_BYTES: u64 = BLOCK_BYTES as u64;
+
+/// Why a pack did not take a record.
+#[derive(Debug, thiserror::Error)]
+pub enum PackPushError {
+    /// It would be longer than [`PACK_BYTES_MAX`]. Nothing was taken: finish it and begin another.
+    #[error("the pack would be longer than {PACK_BYTES_MAX} bytes")]
+    Full,
+    /// No pack can hold it.
+    #[error("a record of {length} bytes does not fit a pack, which takes {limit}")]
+    TooLarge {
+        /// The record's length in bytes.
+        length: usize,
+        /// The longest a pack can take.
+        limit: usize,
+    },
+    /// The disk failed, and the pack is rubbish.
+    #[error(transparent)]
+    Fault(#[from] Fault),
+}
+
+/// Writes one pack: records go into frames, which are written as they fill. Nothing in it may be
+/// referred to before [`PackWriter::finish`] returned. One that is dropped before, or that a crash
+/// stops, leaves a file that is rubbish.
+pub struct PackWriter<D: Disk> {
+    disk: D,
+    config: LaneConfig,
+    path: PathBuf,
+    file: D::File,
+    header: PackHeader,
+    number: u32,
+    gather: Gather,
+    chain: u64,
+    /// Where the next write goes.
+    at: u64,
+    is_broken: bool,
+}
+
+impl<D: Disk> std::fmt::Debug for PackWriter<D> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PackWriter").field("path", &self.path).field("at", &self.at).finish()
+    }
+}
+
+impl<D: Disk> PackWriter<D> {
+    /// Begins the pack of this number, which has no file yet. The number must not have been used
+    /// for another pack that something durable may still refer to. `class` is the caller's; it
+    /// comes back in [`Pack::class`].
+    ///
+    /// # Errors
+    /// [`Fault::StorageFull`] if there is no room, else [`Fault::Io`]: also if there is such a file,
+    /// or if `number` is above [`Position::PACK_MAX`].
+    pub fn create(disk: &D, config: &LaneConfig, number: u32, class: u64) -> Result<Self, Fault> {
+        let path = pack_path(config, number);
+        if number > Position::PACK_MAX {
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "no number of a pack is left");
+            return Err(Fault::Io { action: "create", path, error });
+        }
+        disk.create(&path).map_err(Fault::io("create", &path))?;
+        let file = disk.open_to_write(&path).map_err(Fault::io("open", &path))?;
+        let header = PackHeader {
+            version: FORMAT_VERSION,
+            lane: config.lane,
+            pack: number.into(),
+            class,
+            incarnation: config.incarnation,
+        };
+        let mut writer = Self {
+            disk: disk.clone(),
+            config: config.clone(),
+            path,
+            file,
+            chain: header.chain(),
+            header,
+            number,
+            gather: Gather::new(),
+            at: 0,
+            is_broken: false,
+        };
+        writer.begin();
+        Ok(writer)
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// How long the pack would be if it were finished now, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        if self.gather.record_count() == 0 {
+            // What gathers is the last frame itself.
+            return self.at + self.gather.used().next_multiple_of(BLOCK_BYTES) as u64;
+        }
+        self.length_with(self.gather.used())
+    }
+
+    /// How long the pack would be if the frame that gathers, and what is in front of it, had
+    /// `used` bytes and were the last with records.
+    fn length_with(&self, used: usize) -> u64 {
+        self.at + used.next_multiple_of(BLOCK_BYTES) as u64 + LAST_FRAME_BYTES
+    }
+
+    /// Takes a record whose body is `parts` one after the other, and says where the body will lie.
+    ///
+    /// # Errors
+    /// [`PackPushError::Full`] or [`PackPushError::TooLarge`], and nothing was taken. After a
+    /// [`PackPushError::Fault`] the pack is rubbish and takes no more.
+    pub fn push(&mut self, kind: u8, parts: &[&[u8]]) -> Result<Position, PackPushError> {
+        if self.is_broken {
+            return Err(Fault::BrokenPack { path: self.path.clone() }.into());
+        }
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        let needed = record_bytes(length);
+        let room = PACK_BYTES_MAX - BLOCK_BYTES as u64 - LAST_FRAME_BYTES;
+        let limit = room as usize - FRAME_HEADER_BYTES - RECORD_HEADER_BYTES;
+        let body_len = u32::try_from(length).ok().filter(|_| length <= limit);
+        let Some(body_len) = body_len else {
+            return Err(PackPushError::TooLarge { length, limit });
+        };
+        let turns =
+            self.gather.record_count() > 0 && self.gather.frame_len() + needed > FRAME_TARGET_BYTES;
+        let used = self.gather.used();
+        let used_with = if turns {
+            used.next_multiple_of(BLOCK_BYTES) + FRAME_HEADER_BYTES + needed
+        } else {
+            used + needed
+        };
+        if self.length_with(used_with) > PACK_BYTES_MAX {
+            return Err(PackPushError::Full);
+        }
+        if turns {
+            self.write_frame(Position::of_pack(self.number, 0))?;
+            self.begin();
+        }
+        let start = self.frame_start();
+        Ok(start.plus(self.gather.push(kind, body_len, parts)))
+    }
+
+    /// Writes what is left, makes all of it durable, says so in a last frame, and makes that and
+    /// the file's name durable.
+    ///
+    /// # Errors
+    /// [`Fault::StorageFull`] or [`Fault::Io`]: then the pack is rubbish. [`Fault::BrokenPack`] if it
+    /// was before.
+    pub fn finish(mut self) -> Result<Pack, Fault> {
+        if self.is_broken {
+            return Err(Fault::BrokenPack { path: self.path });
+        }
+        if self.gather.record_count() > 0 {
+            self.write_frame(Position::of_pack(self.number, 0))?;
+            self.file.sync().map_err(Fault::io("sync", &self.path))?;
+            self.begin();
+        }
+        self.write_frame(self.frame_start())?;
+        self.file.sync().map_err(Fault::io("sync", &self.path))?;
+        let directory = &self.config.directory;
+        self.disk.sync_directory(directory).map_err(Fault::io("sync", directory))?;
+        let Self { number, at: bytes, header, .. } = self;
+        Ok(Pack { number, bytes, class: header.class, is_whole: true })
+    }
+
+    /// Begins a frame; the first one has the pack's header in front.
+    fn begin(&mut self) {
+        if self.at == 0 {
+            self.header.encode(self.gather.begin(BLOCK_BYTES));
+        } else {
+            self.gather.begin(0);
+        }
+    }
+
+    /// Where the frame that gathers begins.
+    fn frame_start(&self) -> Position {
+        let byte = self.at + self.gather.front() as u64;
+        Position::of_pack(self.number, u32::try_from(byte).expect("a pack is below 4 GiB"))
+    }
+
+    fn write_frame(&mut self, durable: Position) -> Result<(), Fault> {
+        self.chain = self.gather.seal(FrameHeader {
+            position: self.frame_start(),
+            incarnation: self.config.incarnation,
+            durable,
+            chain: self.chain,
+            ..FrameHeader::default()
+        });
+        let written = self.file.write_at(self.gather.sealed(), self.at);
+        self.is_broken = written.is_err();
+        written.map_err(Fault::io("write", &self.path))?;
+        self.at += self.gather.sealed().len() as u64;
+        self.gather.clear();
+        Ok(())
+    }
+}

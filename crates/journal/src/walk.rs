@@ -1,0 +1,173 @@
+//! Every record of a segment or a pack, in order, in long reads, with every checksum looked at.
+
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+
+use crate::{
+    disk::{Disk, DiskFile},
+    fault::Fault,
+    format::{BLOCK_BYTES, PackHeader},
+    lane_config::LaneConfig,
+    pack::check_header,
+    position::Position,
+    reader::{Reader, segment_in},
+    scan::{Ends, Found, Scan},
+};
+
+/// What records lie in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Home {
+    /// A segment of the lane, by its number.
+    Segment(u64),
+    /// A pack, by its number.
+    Pack(u32),
+}
+
+/// What was durable and is not whole any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// The slot or the pack.
+    pub path: PathBuf,
+    /// Where it begins.
+    pub position: Position,
+    /// How many bytes are not to be read there; 0 if it is the rest of a file that is missing.
+    pub bytes: u64,
+    /// What is wrong there.
+    pub what: &'static str,
+}
+
+impl Damage {
+    /// The first position that may be read again.
+    #[must_use]
+    pub fn end(&self) -> Position {
+        self.position.plus(self.bytes)
+    }
+
+    /// The same as a fault.
+    #[must_use]
+    pub fn into_fault(self) -> Fault {
+        Fault::Rot { path: self.path, position: self.position, what: self.what }
+    }
+}
+
+/// What a walk comes by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Walked {
+    /// A record.
+    Record {
+        /// What the pusher said it is.
+        kind: u8,
+        /// Where its body lies.
+        position: Position,
+        /// The body. It holds on to the whole read it is part of, some MiB: copy what is kept.
+        body: Bytes,
+    },
+    /// Frames that are not whole, and were.
+    Damage(Damage),
+}
+
+impl<D: Disk> Reader<D> {
+    /// Gives every record of a sealed segment in use, or of a finished pack, to `each`, in order:
+    /// its kind, the position of its body, and the body, which holds on to the whole read it is
+    /// part of, some MiB: copy what is kept. Where a segment ends is known from the next one; if
+    /// that is not in use any more, damage to its last frames may be taken for its end.
+    ///
+    /// # Errors
+    /// [`Fault::Rot`] at the first damage, after the records before it; [`Fault::MissingSegment`] or
+    /// [`Fault::MissingPack`]; [`Fault::Foreign`] or [`Fault::NewerFormat`] of a pack;
+    /// [`Fault::Io`]; what `each` returns.
+    pub fn walk<E: From<Fault>>(
+        &mut self,
+        home: Home,
+        mut each: impl FnMut(u8, Position, Bytes) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.walk_past_damage(home, |walked| match walked {
+            Walked::Record { kind, position, body } => each(kind, position, body),
+            Walked::Damage(damage) => Err(damage.into_fault().into()),
+        })
+    }
+
+    /// Like [`Reader::walk`], but says what is damaged and goes on behind it.
+    ///
+    /// # Errors
+    /// As [`Reader::walk`], except for [`Fault::Rot`].
+    pub fn walk_past_damage<E: From<Fault>>(
+        &mut self,
+        home: Home,
+        mut each: impl FnMut(Walked) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let config = self.config().clone();
+        match home {
+            Home::Pack(number) => {
+                let open = self.pack(number)?;
+                let (path, file) = (&open.path, &open.file);
+                let mut scan = pack_scan(file, path, &config, number)?;
+                while give(scan.step()?, path, &mut each)? {}
+            }
+            Home::Segment(segment) => {
+                let next_header = self.segment(segment + 1)?.map(|(_, header)| header);
+                let ends = next_header.map_or(Ends::Unknown, |next| Ends::At(next.previous_end));
+                let Some((open, header)) = self.segment(segment)? else {
+                    return Err(self.missing(segment).into());
+                };
+                let begin = Position(segment * config.segment_bytes);
+                let (path, file) = (&open.path, &open.file);
+                let mut scan = Scan::of_segment(file, path, &config, &header, begin, ends);
+                loop {
+                    let found = scan.step()?;
+                    let is_hole = matches!(found, Found::Hole { .. });
+                    if is_hole && segment_in(file, path)? != Some(header) {
+                        // The slot was given to another segment meanwhile.
+                        return Err(self.missing(segment).into());
+                    }
+                    if !give(found, path, &mut each)? {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Gives what a scan found to `each`; false at the end.
+pub(crate) fn give<E>(
+    found: Found,
+    path: &Path,
+    each: &mut impl FnMut(Walked) -> Result<(), E>,
+) -> Result<bool, E> {
+    match found {
+        Found::Frame(frame) => {
+            for (kind, position, body) in frame.records() {
+                each(Walked::Record { kind, position, body })?;
+            }
+        }
+        Found::Hole { position, end, what } => {
+            let bytes = end.0 - position.0;
+            each(Walked::Damage(Damage { path: path.to_owned(), position, bytes, what }))?;
+        }
+        Found::End { .. } => return Ok(false),
+    }
+    Ok(true)
+}
+
+/// A walk over the pack of this number in `file`.
+pub(crate) fn pack_scan<'a, F: DiskFile>(
+    file: &'a F,
+    path: &'a Path,
+    config: &'a LaneConfig,
+    number: u32,
+) -> Result<Scan<'a, F>, Fault> {
+    let length = file.length().map_err(Fault::io("measure", path))?;
+    let mut header = None;
+    if length >= BLOCK_BYTES as u64 {
+        let mut block = [0; BLOCK_BYTES];
+        file.read_at(&mut block, 0).map_err(Fault::io("read", path))?;
+        header = PackHeader::decode(&block);
+    }
+    if let Some(header) = &header {
+        check_header(header, config, path, number)?;
+    }
+    Ok(Scan::of_pack(file, path, config, number, length, header.as_ref()))
+}

@@ -1,0 +1,125 @@
+//! Every record of a sealed segment, in order, and what is damaged in it.
+
+use bytes::Bytes;
+use sennit_journal::{
+    BLOCK_BYTES, Fault, Home, Position,
+    disk::{FaultPlan, FaultyDisk, MemoryDisk},
+};
+
+use crate::world::{Entry, SEGMENT_BYTES, World, body, slot_paths, walk};
+
+/// A lane of several segments, with what each of them holds.
+fn lane(disk: &FaultyDisk) -> (World<FaultyDisk>, Vec<Vec<Entry>>) {
+    let mut world = World::open(disk).unwrap();
+    let mut segments: Vec<Vec<Entry>> = Vec::new();
+    for number in 0..20 {
+        let entry = world.write(number as u8, &body(number, 300 * number as usize)).unwrap();
+        let segment = (entry.position.0 / SEGMENT_BYTES) as usize;
+        segments.resize(segments.len().max(segment + 1), Vec::new());
+        segments[segment].push(entry);
+    }
+    (world, segments)
+}
+
+#[test]
+fn a_walk_gives_each_record_of_a_segment_in_order() {
+    let disk = FaultyDisk::new(1, FaultPlan::default());
+    let (mut world, segments) = lane(&disk);
+    assert!(segments.len() > 3);
+    for (segment, entries) in segments.into_iter().enumerate().rev() {
+        let found = walk(&mut world.reader, Home::Segment(segment as u64)).unwrap();
+        assert_eq!(found, (entries, vec![]), "segment {segment}");
+    }
+}
+
+#[test]
+fn a_walk_goes_on_behind_a_damaged_frame() {
+    let disk = FaultyDisk::new(1, FaultPlan::default());
+    let (mut world, segments) = lane(&disk);
+    for (index, path) in slot_paths(&disk).iter().enumerate().take(segments.len() - 1) {
+        for entry in &segments[index] {
+            let byte = entry.position.in_segment(SEGMENT_BYTES) as usize;
+            disk.rot(path, byte, 3);
+            let (found, damage) = walk(&mut world.reader, Home::Segment(index as u64)).unwrap();
+            let others: Vec<_> = segments[index].iter().filter(|other| *other != entry).collect();
+            assert_eq!(found.iter().collect::<Vec<_>>(), others);
+            let [damage] = &damage[..] else { panic!("{damage:?}") };
+            assert_eq!(damage.position, Position(entry.position.0 - 72));
+            let length = (72 + entry.body.len()).next_multiple_of(BLOCK_BYTES);
+            assert_eq!((&damage.path, damage.bytes), (path, length as u64));
+            disk.rot(path, byte, 3);
+        }
+    }
+}
+
+#[test]
+fn a_strict_walk_stops_at_damage() {
+    let disk = FaultyDisk::new(1, FaultPlan::default());
+    let (mut world, segments) = lane(&disk);
+    let path = &slot_paths(&disk)[0];
+    disk.rot(path, segments[0][1].position.0 as usize, 3);
+    let mut found = Vec::new();
+    let fault = world
+        .reader
+        .walk(Home::Segment(0), |kind, position, body: Bytes| {
+            found.push(Entry { kind, position, body });
+            Ok::<(), Fault>(())
+        })
+        .unwrap_err();
+    assert_eq!(found, segments[0][..1]);
+    assert!(matches!(&fault, Fault::Rot { path: named, .. } if named == path), "{fault}");
+}
+
+#[test]
+fn what_the_caller_refuses_stops_the_walk() {
+    let disk = FaultyDisk::new(1, FaultPlan::default());
+    let (mut world, _) = lane(&disk);
+    let mut seen = 0;
+    let stopped = world.reader.walk(Home::Segment(0), |_, _, _| {
+        seen += 1;
+        Err(Fault::Fenced)
+    });
+    assert!(matches!(stopped, Err(Fault::Fenced)));
+    assert_eq!(seen, 1);
+}
+
+#[test]
+fn a_walk_of_what_is_not_there_is_a_typed_fault() {
+    let disk = MemoryDisk::default();
+    let mut world = World::open(&disk).unwrap();
+    world.write(1, b"x").unwrap();
+    let fault = walk(&mut world.reader, Home::Segment(5)).unwrap_err();
+    assert!(matches!(fault, Fault::MissingSegment { segment: 5, .. }), "{fault}");
+    let fault = walk(&mut world.reader, Home::Pack(5)).unwrap_err();
+    assert!(matches!(fault, Fault::MissingPack { pack: 5, .. }), "{fault}");
+}
+
+#[test]
+fn a_segment_whose_slot_was_used_again_is_missing_and_the_new_one_is_walked() {
+    let disk = MemoryDisk::default();
+    let mut world = World::open(&disk).unwrap();
+    for number in 0..3 {
+        world.write(1, &body(number, 100)).unwrap();
+    }
+    assert_eq!(walk(&mut world.reader, Home::Segment(0)).unwrap().0.len(), 3);
+    world.begin_replay_here().unwrap();
+    world.builder.turn_segment();
+    let entry = world.write(2, &body(11, 2000)).unwrap();
+    assert_eq!(entry.position.segment(SEGMENT_BYTES), 2);
+    let fault = walk(&mut world.reader, Home::Segment(0)).unwrap_err();
+    assert!(matches!(fault, Fault::MissingSegment { segment: 0, .. }), "{fault}");
+    assert_eq!(walk(&mut world.reader, Home::Segment(2)).unwrap().0, [entry]);
+}
+
+#[test]
+fn a_segment_is_walked_to_where_the_next_says_that_it_ends() {
+    let disk = FaultyDisk::new(3, FaultPlan::default());
+    let mut world = World::open(&disk).unwrap();
+    let kept = world.write(1, b"kept").unwrap();
+    let lost = world.write(1, b"lost").unwrap();
+    // Torn: nobody was told.
+    disk.rot(&slot_paths(&disk)[0], lost.position.0 as usize, 0);
+    let mut next = World::open(&disk).unwrap();
+    next.write(1, b"next").unwrap();
+    assert_eq!(walk(&mut next.reader, Home::Segment(0)).unwrap(), (vec![kept], vec![]));
+}
