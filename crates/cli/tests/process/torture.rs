@@ -47,8 +47,6 @@ struct World {
     topic: TopicName,
     group: GroupName,
     checker: RefCell<Checker>,
-    /// How often the broker was started.
-    generation: Cell<u32>,
     publishing: Cell<bool>,
     consuming: Cell<bool>,
 }
@@ -128,8 +126,7 @@ async fn consume(world: Rc<World>, consumer: u32, mut choices: Choices) {
                 if settled.stale == 0 {
                     places.iter().for_each(|&place| {
                         let attempt = (run.generation().0, run.attempt());
-                        let now = world.generation.get();
-                        world.checker.borrow_mut().ack_confirmed(place, attempt, now);
+                        world.checker.borrow_mut().ack_confirmed(place, attempt);
                     });
                 }
             }
@@ -140,7 +137,7 @@ async fn consume(world: Rc<World>, consumer: u32, mut choices: Choices) {
 }
 
 /// Kills and starts the broker until that is enough; returns how often.
-async fn kill(broker: &mut Broker, world: &World, choices: &mut Choices) -> u32 {
+async fn kill(broker: &mut Broker, choices: &mut Choices) -> u32 {
     let begun = Instant::now();
     let seconds = number("SENNIT_TORTURE_SECONDS").map(Duration::from_secs);
     let cycles = number("SENNIT_TORTURE_CYCLES").unwrap_or(match seconds {
@@ -154,7 +151,6 @@ async fn kill(broker: &mut Broker, world: &World, choices: &mut Choices) -> u32 
         let life_ms = 300 + choices.below(life_ms_max - 300);
         tokio::time::sleep(Duration::from_millis(life_ms)).await;
         broker.kill();
-        world.generation.set(world.generation.get() + 1);
         tokio::time::sleep(Duration::from_millis(choices.below(100))).await;
         broker.start_again();
         cycle += 1;
@@ -168,7 +164,6 @@ async fn torture(broker: &mut Broker, seed: u64) {
         topic: "torture".parse().unwrap(),
         group: GroupName::default_group(),
         checker: RefCell::default(),
-        generation: Cell::new(1),
         publishing: Cell::new(true),
         consuming: Cell::new(true),
     });
@@ -193,7 +188,7 @@ async fn torture(broker: &mut Broker, seed: u64) {
         })
         .collect();
 
-    let cycles = kill(broker, &world, &mut choices(0)).await;
+    let cycles = kill(broker, &mut choices(0)).await;
     world.publishing.set(false);
     for producer in producers {
         producer.await.unwrap();
@@ -214,8 +209,10 @@ async fn torture(broker: &mut Broker, seed: u64) {
     admin.close().await;
     let checker = world.checker.take();
     let (confirmed, acked) = checker.counts();
+    let outlived = checker.outlived();
     eprintln!(
-        "torture: seed {seed}, {cycles} kills, {confirmed} confirmed, {acked} acks confirmed"
+        "torture: seed {seed}, {cycles} kills, {confirmed} confirmed, {acked} acks confirmed, \
+         {outlived} deliveries outlived their broker"
     );
     assert!(confirmed > 100 && acked > 100, "too little happened to say anything");
     let violations = checker.verdict();
