@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use sennit_model::{
-    GroupId, OffsetRange, PartitionId, Timestamp,
+    Generation, GroupId, OffsetRange, PartitionId, Timestamp,
     limits::{CREDIT_BYTES_MAX, CREDIT_MESSAGES_MAX, LEASE_MAX, LEASE_MIN, REASON_BYTES_MAX},
 };
 
@@ -76,7 +76,7 @@ impl Engine {
         let mut valid = Vec::new();
         let mut stale = Vec::new();
         for run in runs {
-            let fits = Standing::of(group, run, self.generation, visible);
+            let fits = Standing::of(group, run, origin.session, (self.generation, visible));
             valid.extend(fits.leased.iter().map(|&(start, end)| (start, end, run.attempt)));
             if is_ack {
                 valid.extend(fits.returned.iter().map(|&(start, end)| (start, end, run.attempt)));
@@ -210,11 +210,11 @@ impl Engine {
 /// What a settled run is to a group, part by part. Parts that are settled already are in none.
 #[derive(Default)]
 struct Standing {
-    /// Held under this very attempt.
+    /// Held under this very attempt, by whoever settles.
     leased: Vec<(u64, u64)>,
     /// Held under this very attempt until the lease ended, and not delivered since.
     returned: Vec<(u64, u64)>,
-    /// Delivered again since, or never delivered.
+    /// Delivered again since, given back, or never delivered.
     stale: Vec<(u64, u64)>,
 }
 
@@ -222,8 +222,8 @@ impl Standing {
     fn of(
         group: &Group,
         run: DeliveryRun,
-        generation: sennit_model::Generation,
-        visible: u64,
+        session: SessionId,
+        (generation, visible): (Generation, u64),
     ) -> Self {
         let mut standing = Self::default();
         let (start, end) = (run.first.0, run.first.0.saturating_add(u64::from(run.count)));
@@ -235,7 +235,8 @@ impl Standing {
             let mut at = start;
             for (from, to, lease) in group.leased_within(start, end) {
                 standing.unleased(group, run, current, at, from);
-                if current && lease.attempt == run.attempt {
+                let fits = current && lease.attempt == run.attempt;
+                if fits && speaks_for(group, session, lease.holder) {
                     standing.leased.push((from, to));
                 } else {
                     standing.stale.push((from, to));
@@ -247,8 +248,9 @@ impl Standing {
         standing
     }
 
-    /// A part that nobody holds. A delivery of an earlier generation is good: nobody has had the
-    /// message since. One of this generation must be the last attempt.
+    /// A part that nobody holds. One of this generation must be the last attempt. One of an earlier
+    /// generation counts, though this generation may have delivered the message too and seen it
+    /// fail or come back: whoever settles has had it, and nobody has it now.
     fn unleased(&mut self, group: &Group, run: DeliveryRun, current: bool, start: u64, end: u64) {
         if start >= end {
             return;
@@ -284,6 +286,13 @@ impl Standing {
             self.stale.push((start, end));
         }
     }
+}
+
+/// Whether a settle from `session` may speak for `holder`. What is given back on purpose goes out
+/// again under the same attempt, so the attempt alone does not say whose delivery is meant. A
+/// holder that has lost its connection settles from whatever session it has now.
+fn speaks_for(group: &Group, session: SessionId, holder: Holder) -> bool {
+    holder.session == session || !group.members.iter().any(|member| member.holder == holder)
 }
 
 fn part_of(run: DeliveryRun, (start, end): (u64, u64)) -> DeliveryRun {

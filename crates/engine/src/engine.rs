@@ -197,7 +197,8 @@ impl Engine {
                 partition.config = *config;
                 partition.dead_letters = *dead_letters;
                 let gone = partition.set_groups(groups, wheel);
-                partition.retain(&mut self.freed, wheel);
+                partition.retain_bytes(&mut self.freed, wheel);
+                partition.free_settled(0, partition.log.end(), &mut self.freed);
                 if let (Some(age), Some(oldest)) = (config.retention.age, partition.log.oldest()) {
                     wheel.set(oldest.appended_at.plus(age), Timer::Age { partition: *id });
                 }
@@ -216,7 +217,7 @@ impl Engine {
                 let Some(partition) = self.partitions.get_mut(id) else { return };
                 let place = place_of(batch.bytes(), position);
                 partition.append(batch, *appended_at, *producer, place, wheel);
-                partition.retain(&mut self.freed, wheel);
+                partition.retain_bytes(&mut self.freed, wheel);
                 self.uncommitted.push_back((position, *id, partition.log.end()));
             }
             Record::Settled { partition: id, group, outcome: _, ranges } => {
@@ -225,7 +226,9 @@ impl Engine {
                 for range in ranges {
                     group.settle(range.start.0, range.end.0, wheel);
                 }
-                partition.retain(&mut self.freed, wheel);
+                for range in ranges {
+                    partition.free_settled(range.start.0, range.end.0, &mut self.freed);
+                }
                 stir(&mut self.stirred, partition);
             }
             Record::Failed { .. } => self.apply_failed(record),
@@ -234,13 +237,13 @@ impl Engine {
                     && let Some(group) = partition.group(*group)
                 {
                     group.settle(offset.0, offset.0 + 1, wheel);
-                    partition.retain(&mut self.freed, wheel);
+                    partition.free_settled(offset.0, offset.0 + 1, &mut self.freed);
                 }
                 let Some(partition) = self.partitions.get_mut(target) else { return };
                 let place = place_of(batch.bytes(), position);
                 let nobody = sennit_model::ProducerStamp::default();
                 partition.append(batch, *appended_at, nobody, place, wheel);
-                partition.retain(&mut self.freed, wheel);
+                partition.retain_bytes(&mut self.freed, wheel);
                 self.uncommitted.push_back((position, *target, partition.log.end()));
             }
             Record::Trimmed { partition: id, start } => {
@@ -293,7 +296,9 @@ impl Engine {
                 }
             }
         }
-        partition.retain(&mut self.freed, wheel);
+        for (range, _) in runs {
+            partition.free_settled(range.start.0, range.end.0, &mut self.freed);
+        }
         stir(&mut self.stirred, partition);
     }
 

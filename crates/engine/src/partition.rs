@@ -81,6 +81,10 @@ impl Partition {
                 StartAt::Offset(offset) => offset.0.clamp(self.log.start(), self.log.end()),
             };
             let mut group = Group::new(self.id, setting, start);
+            for (from, to) in self.log.holes(start, self.log.end()) {
+                // Nobody will get what every group was through with.
+                group.settled.insert(from, to);
+            }
             group.appear(start, self.visible, &self.delays);
             let index = self.groups.partition_point(|held| held.id() < setting.id);
             self.groups.insert(index, group);
@@ -104,7 +108,7 @@ impl Partition {
             self.note_times(batch, first, appended_at, wheel);
         }
         if let Some(age) = self.config.retention.age
-            && self.log.start() == first
+            && self.log.oldest().is_some_and(|oldest| oldest.first == first)
         {
             wheel.set(appended_at.plus(age), Timer::Age { partition: self.id });
         }
@@ -161,50 +165,70 @@ impl Partition {
         }
     }
 
-    /// Drops the oldest batches while `drops` says so, and appends their places to `freed`.
-    /// Groups are through with what is dropped.
-    fn drop_while(
-        &mut self,
-        freed: &mut Vec<Place>,
-        wheel: &mut Wheel<Timer>,
-        drops: impl Fn(&Entry, u64) -> bool,
-    ) {
-        let before = self.log.start();
-        while self.log.oldest().is_some_and(|entry| drops(entry, self.log.bytes())) {
-            freed.extend(self.log.pop().map(|entry| entry.place));
+    /// Frees the batch that begins at `first`, with the times of its messages.
+    fn free(&mut self, first: u64, freed: &mut Vec<Place>) {
+        let Some(entry) = self.log.remove(first) else { return };
+        freed.push(entry.place);
+        if !self.delays.is_empty() {
+            self.delays.remove(entry.first, entry.end());
         }
+        if !self.expiries.is_empty() {
+            self.expiries.remove(entry.first, entry.end());
+        }
+    }
+
+    /// Groups are through with everything before the log's start.
+    fn settle_up_to_start(&mut self, wheel: &mut Wheel<Timer>) {
         let start = self.log.start();
-        if start == before {
-            return;
-        }
         for group in &mut self.groups {
             if group.settled.floor() < start {
                 group.settle(group.settled.floor(), start, wheel);
             }
         }
-        self.delays.remove(before, start);
-        self.expiries.remove(before, start);
     }
 
-    /// Frees what the retention rules that need no clock free: settled by all groups, and too many
-    /// bytes. Runs after every record that may matter to them, so replay frees the same.
-    pub(crate) fn retain(&mut self, freed: &mut Vec<Place>, wheel: &mut Wheel<Timer>) {
-        let retention = self.config.retention;
-        if let Some(limit) = retention.bytes
-            && self.log.bytes() > limit
-        {
-            self.drop_while(freed, wheel, |_, bytes| bytes > limit);
+    /// Frees the oldest batches beyond the bytes that are kept. Runs after every record that may
+    /// matter to it, so replay frees the same.
+    pub(crate) fn retain_bytes(&mut self, freed: &mut Vec<Place>, wheel: &mut Wheel<Timer>) {
+        let Some(limit) = self.config.retention.bytes else { return };
+        if self.log.bytes() <= limit {
+            return;
         }
-        if retention.until_settled {
-            let floor = self.groups.iter().map(|group| group.settled.floor()).min();
-            let floor = floor.unwrap_or(0);
-            self.drop_while(freed, wheel, |entry, _| entry.end() <= floor);
+        while self.log.bytes() > limit
+            && let Some(oldest) = self.log.oldest()
+        {
+            self.free(oldest.first, freed);
+        }
+        self.log.start_with_oldest();
+        self.settle_up_to_start(wheel);
+    }
+
+    /// Frees the batches that touch `start..end` and are settled in every group, wherever they
+    /// lie, if the partition keeps messages until then. O(log n) and a step for each of them.
+    pub(crate) fn free_settled(&mut self, start: u64, end: u64, freed: &mut Vec<Place>) {
+        if !self.config.retention.until_settled || self.groups.is_empty() {
+            return;
+        }
+        let touched = self.log.entries_from(start).take_while(|entry| entry.first < end);
+        let is_settled = |entry: &&Entry| {
+            self.groups.iter().all(|group| group.settled.holds(entry.first, entry.end()))
+        };
+        let settled: Vec<u64> = touched.filter(is_settled).map(|entry| entry.first).collect();
+        for &first in &settled {
+            self.free(first, freed);
+        }
+        if !settled.is_empty() {
+            self.log.start_with_oldest();
         }
     }
 
     /// Frees everything below `start`, which lies between two batches.
     pub(crate) fn trim(&mut self, start: u64, freed: &mut Vec<Place>, wheel: &mut Wheel<Timer>) {
-        self.drop_while(freed, wheel, |entry, _| entry.end() <= start);
+        while let Some(oldest) = self.log.oldest().filter(|entry| entry.end() <= start) {
+            self.free(oldest.first, freed);
+        }
+        self.log.start_with_oldest();
+        self.settle_up_to_start(wheel);
     }
 
     pub(crate) fn describe(&self) -> PartitionDescription {

@@ -175,6 +175,31 @@ impl SettledSet {
     pub(crate) fn gaps(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         self.above.gaps(start.max(self.floor), end)
     }
+
+    /// The parts of `start..end` that are inside.
+    pub(crate) fn within(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let below = (start < end.min(self.floor)).then(|| (start, end.min(self.floor)));
+        let above = self.above.within(start.max(self.floor), end);
+        below.into_iter().chain(above.into_iter().map(|(from, to, ())| (from, to))).collect()
+    }
+
+    /// Whether every offset of `start..end` is inside. O(log runs).
+    pub(crate) fn holds(&self, start: u64, end: u64) -> bool {
+        let start = start.max(self.floor);
+        start >= end || self.above.run_of(start).is_some_and(|(_, to, ())| end <= to)
+    }
+
+    /// Takes every offset of `start..end` out.
+    pub(crate) fn remove(&mut self, start: u64, end: u64) {
+        if start >= end {
+            return;
+        }
+        if start < self.floor {
+            self.above.insert(end.min(self.floor), self.floor, ());
+            self.floor = start;
+        }
+        self.above.remove(start, end);
+    }
 }
 
 #[cfg(test)]
@@ -224,13 +249,21 @@ mod tests {
 
         #[test]
         fn a_settled_set_says_the_same_as_a_plain_set(
-            steps in proptest::collection::vec((0..60u64, 0..20u64), 1..60),
+            steps in proptest::collection::vec((0..60u64, 0..20u64, prop::bool::weighted(0.8)), 1..60),
         ) {
             let mut settled = SettledSet::default();
             let mut twin = std::collections::BTreeSet::new();
-            for (start, length) in steps {
-                settled.insert(start, start + length);
-                twin.extend(start..start + length);
+            for (start, length, inserts) in steps {
+                if inserts {
+                    settled.insert(start, start + length);
+                    twin.extend(start..start + length);
+                } else {
+                    settled.remove(start, start + length);
+                    twin.retain(|offset| !(start..start + length).contains(offset));
+                }
+                prop_assert_eq!(settled.holds(20, 30), (20..30).all(|o| twin.contains(&o)));
+                let inside: Vec<_> = settled.within(5, 70).into_iter().flat_map(|(a, b)| a..b).collect();
+                prop_assert_eq!(inside, twin.range(5..70).copied().collect::<Vec<_>>());
                 let floor = (0..).find(|o| !twin.contains(o)).unwrap();
                 prop_assert_eq!(settled.floor(), floor);
                 prop_assert_eq!(settled.count(), twin.len() as u64);

@@ -102,9 +102,9 @@ fn decode_topic(r: &mut Reader) -> Result<Topic, RecordError> {
 
 fn encode_partition(w: &mut Writer<'_>, partition: &Partition) {
     w.partition(partition.id).topic_config(&partition.config).dead_letters(partition.dead_letters);
-    w.u64(partition.log.start()).count(partition.log.entries().len());
+    w.u64(partition.log.end()).count(partition.log.entries().count());
     for entry in partition.log.entries() {
-        w.u32(entry.count).u64(entry.place.position).u32(entry.place.bytes);
+        w.u64(entry.first).u32(entry.count).u64(entry.place.position).u32(entry.place.bytes);
         w.u64(entry.appended_at.0);
     }
     let producers = partition.producers.sorted();
@@ -128,20 +128,26 @@ fn decode_partition(r: &mut Reader, wheel: &mut Wheel<Timer>) -> Result<Partitio
     let id = r.partition()?;
     let mut partition = Partition::new(id, r.topic_config()?);
     partition.dead_letters = r.dead_letters()?;
-    let mut next = r.u64()?;
-    partition.log = Log::empty_at(next);
+    let end = r.u64()?;
+    partition.log = Log::empty(end, end);
+    let mut next = 0;
     for entry in r.list(|r| {
-        let count = r.u32()?;
+        let (first, count) = (r.u64()?, r.u32()?);
         let place = Place { position: r.u64()?, bytes: r.u32()? };
-        Ok(Entry { first: 0, count, place, appended_at: Timestamp(r.u64()?) })
+        Ok(Entry { first, count, place, appended_at: Timestamp(r.u64()?) })
     })? {
-        let entry = Entry { first: next, ..entry };
-        next = next
+        if entry.first < next || entry.count == 0 {
+            return Err(r.field("offset of a batch", entry.first));
+        }
+        next = entry
+            .first
             .checked_add(u64::from(entry.count))
+            .filter(|next| *next <= end)
             .ok_or_else(|| r.field("count of a batch", entry.count))?;
-        partition.log.push(entry);
+        partition.log.put_back(entry);
     }
-    partition.visible = next;
+    partition.log.start_with_oldest();
+    partition.visible = end;
     for (id, producer) in r.list(decode_producer)? {
         partition.producers.restore(id, producer);
     }

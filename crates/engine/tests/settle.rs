@@ -174,12 +174,17 @@ fn a_consumer_that_is_cut_off_keeps_its_messages_for_the_grace() {
     assert_eq!(texts(&world.delivered()), [(0, 2)]);
 }
 
-#[test]
-fn a_consumer_that_leaves_on_purpose_gives_its_messages_back_untried() {
-    for leave in [
+/// The ways in which Alice may leave on purpose.
+fn leavings() -> [Command; 2] {
+    [
         Command::Unsubscribe { session: ALICE, subscription: 7, partition: ORDERS, group: GROUP },
         Command::EndSession { session: ALICE, grace: Duration::ZERO },
-    ] {
+    ]
+}
+
+#[test]
+fn a_consumer_that_leaves_on_purpose_gives_its_messages_back_untried() {
+    for leave in leavings() {
         let mut world = World::new();
         world.subscribe(ALICE, 9);
         world.publish_texts(&["a"]);
@@ -188,6 +193,72 @@ fn a_consumer_that_leaves_on_purpose_gives_its_messages_back_untried() {
         world.do_now(leave);
         assert_eq!(texts(&world.delivered()), [(0, 1)]);
     }
+}
+
+#[test]
+fn who_has_given_a_message_back_cannot_settle_it_for_the_next_holder() {
+    let verdicts = [
+        Verdict::Ack,
+        Verdict::Retry,
+        Verdict::RetryAfter(Duration::from_secs(1)),
+        Verdict::DeadLetter { reason: "mine no more".into() },
+        Verdict::Extend(Duration::from_secs(600)),
+    ];
+    for leave in leavings() {
+        let mut world = World::new();
+        world.subscribe(ALICE, 9);
+        world.publish_texts(&["a"]);
+        world.delivered();
+        world.subscribe(BOB, 9);
+        world.do_now(leave);
+        // The same offset, attempt and generation as Alice's.
+        assert_eq!(texts(&world.delivered()), [(0, 1)]);
+        for verdict in verdicts.clone() {
+            let settled = world.settle_as(ALICE, verdict, vec![run(0, 1, 1)]);
+            assert_eq!((settled.applied, settled.stale), (0, vec![run(0, 1, 1)]));
+        }
+        assert_eq!(world.group().leased, 1);
+        assert_eq!(world.settle_as(BOB, Verdict::Ack, vec![run(0, 1, 1)]).applied, 1);
+    }
+}
+
+#[test]
+fn who_has_given_a_message_back_cannot_settle_it_while_nobody_has_it() {
+    for leave in leavings() {
+        let mut world = World::new();
+        world.subscribe(ALICE, 9);
+        world.publish_texts(&["a"]);
+        world.settle(Verdict::Retry, vec![run(0, 1, 1)]);
+        assert_eq!(texts(&world.delivered()), [(0, 1), (0, 2)]);
+        world.do_now(leave);
+        assert_eq!(world.ack(run(0, 1, 2)).stale, [run(0, 1, 2)]);
+        assert_eq!(world.group().ready, 1);
+    }
+}
+
+#[test]
+fn a_consumer_that_was_cut_off_settles_from_its_next_session() {
+    let carol = SessionId(3);
+    for verdict in [Verdict::Ack, Verdict::Retry, Verdict::Extend(Duration::from_secs(600))] {
+        let mut world = World::new();
+        world.subscribe(ALICE, 9);
+        world.publish_texts(&["a", "b"]);
+        world.delivered();
+        world.do_now(Command::EndSession { session: ALICE, grace: Duration::from_secs(5) });
+        world.subscribe(carol, 9);
+        let settled = world.settle_as(carol, verdict, vec![run(0, 2, 1)]);
+        assert_eq!((settled.applied, settled.stale), (2, vec![]));
+    }
+}
+
+#[test]
+fn another_subscription_of_the_session_settles_what_its_connection_was_given() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 9);
+    world.publish_texts(&["a"]);
+    world.subscribe(BOB, 9);
+    assert_eq!(world.settle_as(BOB, Verdict::Ack, vec![run(0, 1, 1)]).applied, 0);
+    assert_eq!(world.settle_as(ALICE, Verdict::Ack, vec![run(0, 1, 1)]).applied, 1);
 }
 
 #[test]

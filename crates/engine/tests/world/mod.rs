@@ -130,6 +130,7 @@ impl World {
             self.engine.committed(self.journal.end);
             let mut payloads = self.journal_payloads();
             self.engine.deliver(self.now, &mut self.journal, &mut payloads, &mut out);
+            #[cfg(debug_assertions)]
             self.engine.check();
             if out.now.is_empty() && out.after_commit.is_empty() && !self.engine.is_stirred() {
                 break;
@@ -177,7 +178,16 @@ impl World {
     }
 
     pub fn settle(&mut self, verdict: Verdict, runs: Vec<DeliveryRun>) -> Settled {
-        let origin = self.origin(ALICE);
+        self.settle_as(ALICE, verdict, runs)
+    }
+
+    pub fn settle_as(
+        &mut self,
+        session: SessionId,
+        verdict: Verdict,
+        runs: Vec<DeliveryRun>,
+    ) -> Settled {
+        let origin = self.origin(session);
         let group = GROUP;
         let confirm = true;
         let settle = Settle { origin, partition: ORDERS, group, verdict, runs, confirm };
