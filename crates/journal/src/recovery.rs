@@ -1,8 +1,9 @@
 //! Reading a lane back after a stop, whatever stopped it. A torn tail is discarded, because nobody
-//! was told that it was there; damage to what was durable is a fault, because somebody was.
+//! was told that it was there; damage to what was durable is said, because somebody was.
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    ops::RangeInclusive,
     path::{Path, PathBuf},
 };
 
@@ -13,12 +14,14 @@ use crate::{
     fault::Fault,
     format::{BLOCK_BYTES, FORMAT_VERSION, SegmentHeader},
     frame::FrameBuilder,
+    headless::{last_held, look_at_headless},
     lane::Lane,
     lane_config::LaneConfig,
     position::Position,
     reader::{Reader, segment_in},
-    scan::{Ends, Found, Scan, each_frame},
+    scan::{Ends, Found, Scan},
     slot::{Slot, SlotMaker, slot_number},
+    walk::{Damage, Walked, give},
 };
 
 /// What is needed to go on after recovery, and what was found.
@@ -40,9 +43,21 @@ pub struct RecoveredEnd<D: Disk> {
     pub slots: SlotMaker<D>,
 }
 
+/// What a recovery does about damage to what was durable.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnRot {
+    /// It stops.
+    #[default]
+    Refuse,
+    /// It says what is damaged and goes on behind it. The log never becomes shorter for it.
+    Skip,
+}
+
 /// One segment found on disk.
 struct FoundSegment<F> {
+    /// If it is not whole: what the frames behind it say it was.
     header: SegmentHeader,
+    is_whole: bool,
     path: PathBuf,
     file: F,
 }
@@ -59,6 +74,27 @@ pub fn recover<D: Disk, E: From<Fault>>(
     disk: &D,
     config: LaneConfig,
     mut each: impl FnMut(u8, Position, Bytes) -> Result<(), E>,
+) -> Result<RecoveredEnd<D>, E> {
+    recover_with(disk, config, OnRot::Refuse, |walked| match walked {
+        Walked::Record { kind, position, body } => each(kind, position, body),
+        Walked::Damage(damage) => Err(damage.into_fault().into()),
+    })
+}
+
+/// Like [`recover`], but with [`OnRot::Skip`] it gives [`Walked::Damage`] where frames that were
+/// durable are not whole, in order with the records, and goes on at the next frame that says that
+/// it belongs where it lies. A segment that is not there, or whose header is not whole, is such a
+/// damage too; what frames of it are whole is given, but a [`Reader`] does not find that segment.
+/// The same damage is said at each start, until a replay begins behind it.
+///
+/// # Errors
+/// As [`recover`]. With [`OnRot::Skip`], [`Fault::Rot`] only of headers that are whole and
+/// contradict each other or themselves, and no [`Fault::MissingSegment`].
+pub fn recover_with<D: Disk, E: From<Fault>>(
+    disk: &D,
+    config: LaneConfig,
+    on_rot: OnRot,
+    mut each: impl FnMut(Walked) -> Result<(), E>,
 ) -> Result<RecoveredEnd<D>, E> {
     let directory = &config.directory;
     disk.create_directory(directory).map_err(Fault::io("create", directory))?;
@@ -88,7 +124,8 @@ pub fn recover<D: Disk, E: From<Fault>>(
                     let what = "another slot holds the same segment";
                     return Err(Fault::Rot { path, position, what }.into());
                 }
-                segments.insert(header.segment, FoundSegment { header, path, file });
+                let found = FoundSegment { header, is_whole: true, path, file };
+                segments.insert(header.segment, found);
             }
             None => headless.push((path, file)),
         }
@@ -101,44 +138,72 @@ pub fn recover<D: Disk, E: From<Fault>>(
     }
     let newest = segments.last_key_value().map(|(_, found)| found.header);
     let mut generation = newest.map_or(0, |header| header.generation);
+    let mut highest = newest.map(|header| header.segment);
     for (path, file) in &headless {
-        generation = generation.max(check_headless(file, path, &config, newest.as_ref())?);
+        let headless = look_at_headless(file, path, &config, newest.as_ref())?;
+        generation = generation.max(headless.generation);
+        if let Some(lost) = headless.lost_segment {
+            if on_rot == OnRot::Refuse {
+                let what = "the segment's header is gone, but frames behind it were durable";
+                let next = newest.map_or(0, |newest| newest.segment + 1);
+                let position = Position(next * config.segment_bytes);
+                return Err(Fault::Rot { path: path.clone(), position, what }.into());
+            }
+            highest = highest.max(Some(lost));
+        }
     }
     let replay_from = newest.map_or(Position(0), |header| header.replay_from);
     let mut end = newest.map_or(Position(0), |_| replay_from);
     let mut torn_bytes = 0;
-    if let Some(newest) = newest {
+    if let Some(highest) = highest {
         let first = replay_from.segment(config.segment_bytes);
-        for number in first..=newest.segment {
-            let Some(found) = segments.get(&number) else {
-                let path = directory.clone();
-                return Err(Fault::MissingSegment { path, segment: number }.into());
-            };
-            let next = segments.get(&(number + 1));
+        let held = segments.range(first..=highest).count() as u64;
+        if on_rot == OnRot::Skip && held < highest - first + 1 {
+            salvage(&mut headless, &mut segments, first..=highest, &config)?;
+        }
+        let mut expected = first;
+        for (&number, found) in segments.range(first..=highest) {
+            let FoundSegment { header, is_whole, path, file } = found;
+            let start = Position(number * config.segment_bytes);
+            if number > expected {
+                each(missing(&config, on_rot, expected, end, start)?)?;
+                end = start;
+            }
+            expected = number + 1;
+            let next = segments.get(&expected).filter(|next| next.is_whole);
             let ends = next.map_or(Ends::Unknown, |next| Ends::At(next.header.previous_end));
-            let begin = replay_from.max(Position(number * config.segment_bytes));
-            let FoundSegment { header, path, file } = found;
+            let begin = replay_from.max(start);
             let mut scan = Scan::of_segment(file, path, &config, header, begin, ends);
+            if !is_whole {
+                scan = scan.without_header();
+            }
             loop {
                 match scan.step()? {
-                    Found::Frame(frame) => {
-                        for (kind, position, body) in frame.records() {
-                            each(kind, position, body)?;
-                        }
-                    }
-                    Found::Hole { position, what, .. } => {
-                        return Err(Fault::Rot { path: path.clone(), position, what }.into());
-                    }
                     Found::End { torn_bytes: torn } => {
                         torn_bytes = torn;
                         break;
+                    }
+                    // Only the header could say where the log before it ended.
+                    Found::Hole { position, end: hole_end, what }
+                        if !is_whole && position == start =>
+                    {
+                        let position = end.min(position);
+                        give(Found::Hole { position, end: hole_end, what }, path, &mut each)?;
+                    }
+                    found => {
+                        give(found, path, &mut each)?;
                     }
                 }
             }
             end = scan.position();
         }
+        if expected <= highest {
+            let start = Position((highest + 1) * config.segment_bytes);
+            each(missing(&config, on_rot, expected, end, start)?)?;
+            end = start;
+        }
     }
-    let next_segment = newest.map_or(0, |header| header.segment + 1);
+    let next_segment = highest.map_or(0, |highest| highest + 1);
     let Some(generation) = generation.checked_add(1) else {
         let what = "a header says that the lane was started as often as can be counted";
         return Err(Fault::Rot { path: directory.clone(), position: end, what }.into());
@@ -194,28 +259,56 @@ fn check_header(header: &SegmentHeader, config: &LaneConfig, path: &Path) -> Res
     Ok(())
 }
 
-/// A slot without a header is spare: new, or torn when its segment was opened. Unless a frame in
-/// it proves that the segment's header was durable once. Returns the generation of what was torn:
-/// the next one has to be higher, or its frames could be taken for the torn ones.
-fn check_headless(
-    file: &impl DiskFile,
-    path: &Path,
+/// Segments from `segment` on, which begin at `from` at the earliest and end at `to`, are in no slot.
+fn missing(
     config: &LaneConfig,
-    newest: Option<&SegmentHeader>,
-) -> Result<u32, Fault> {
-    let next = newest.map_or(0, |header| header.segment + 1);
-    let start = Position(next * config.segment_bytes);
-    let mut generation = 0;
-    let mut was_durable = false;
-    each_frame(file, path, config, BLOCK_BYTES as u64, |header| {
-        if header.position >= start {
-            generation = generation.max(header.generation);
-            was_durable |= header.durable > start;
+    on_rot: OnRot,
+    segment: u64,
+    from: Position,
+    to: Position,
+) -> Result<Walked, Fault> {
+    let path = config.directory.clone();
+    match on_rot {
+        OnRot::Refuse => Err(Fault::MissingSegment { path, segment }),
+        OnRot::Skip => {
+            let (bytes, what) = (to.0 - from.0, "a segment is missing");
+            Ok(Walked::Damage(Damage { path, position: from, bytes, what }))
         }
-    })?;
-    if was_durable {
-        let what = "the segment's header is gone, but frames behind it were durable";
-        return Err(Fault::Rot { path: path.to_owned(), position: start, what });
     }
-    Ok(generation)
+}
+
+/// Takes the slots without a header that hold frames of the missing ones among `wanted`.
+fn salvage<F: DiskFile>(
+    headless: &mut Vec<(PathBuf, F)>,
+    segments: &mut BTreeMap<u64, FoundSegment<F>>,
+    wanted: RangeInclusive<u64>,
+    config: &LaneConfig,
+) -> Result<(), Fault> {
+    for (path, file) in std::mem::take(headless) {
+        let last = last_held(&file, &path, config, &wanted)?;
+        let last = last.filter(|(segment, generation)| {
+            let other = segments.get(segment);
+            other.is_none_or(|other| !other.is_whole && other.header.generation < *generation)
+        });
+        let Some((segment, generation)) = last else {
+            headless.push((path, file));
+            continue;
+        };
+        file.sync().map_err(Fault::io("sync", &path))?;
+        let start = Position(segment * config.segment_bytes);
+        let header = SegmentHeader {
+            version: FORMAT_VERSION,
+            lane: config.lane,
+            segment,
+            segment_bytes: config.segment_bytes,
+            incarnation: config.incarnation,
+            generation,
+            previous_end: start,
+            replay_from: start,
+        };
+        let found = FoundSegment { header, is_whole: false, path, file };
+        // What was torn when the segment was first begun is spare.
+        headless.extend(segments.insert(segment, found).map(|torn| (torn.path, torn.file)));
+    }
+    Ok(())
 }

@@ -126,6 +126,15 @@ impl<'a, F: DiskFile> Scan<'a, F> {
         }
     }
 
+    /// The same walk where the segment's header is not whole: it begins with a hole.
+    pub(crate) fn without_header(mut self) -> Self {
+        self.chain = None;
+        if self.at == BLOCK_BYTES as u64 {
+            self.at = 0;
+        }
+        self
+    }
+
     /// A walk over a pack of `length` bytes; without a `header` it begins with a hole.
     pub(crate) fn of_pack(
         file: &'a F,

@@ -17,5 +17,6 @@ mod pack_rot;
 mod packs;
 mod recovery;
 mod rot;
+mod rot_skipped;
 mod walks;
 mod world;

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use sennit_journal::{
-    Damage, Disk, Fault, Frame, FrameBuilder, Home, Lane, LaneConfig, Pack, PackPushError,
-    PackWriter, Position, PushError, Reader, SlotMaker, Walked, recover,
+    Damage, Disk, Fault, Frame, FrameBuilder, Home, Lane, LaneConfig, OnRot, Pack, PackPushError,
+    PackWriter, Position, PushError, Reader, RecoveredEnd, SlotMaker, Walked, recover,
+    recover_with,
 };
 
 pub const SEGMENT_BYTES: u64 = 16 << 10;
@@ -27,6 +28,8 @@ pub struct World<D: Disk> {
     pub slots: SlotMaker<D>,
     /// What the recovery gave, in order.
     pub found: Vec<Entry>,
+    /// The damage that was skipped, each with the number of records that were found before.
+    pub damage: Vec<(usize, Damage)>,
     pub end: Position,
     pub replay_from: Position,
     pub torn_bytes: u64,
@@ -52,7 +55,26 @@ impl<D: Disk> World<D> {
             found.push(Entry { kind, position, body });
             Ok::<(), Fault>(())
         })?;
-        Ok(Self {
+        Ok(Self::of(recovered, found, Vec::new()))
+    }
+
+    /// Opens past damage.
+    pub fn open_past_rot(disk: &D) -> Result<Self, Fault> {
+        let (mut found, mut damage) = (Vec::new(), Vec::new());
+        let recovered = recover_with(disk, config(), OnRot::Skip, |walked| {
+            match walked {
+                Walked::Record { kind, position, body } => {
+                    found.push(Entry { kind, position, body });
+                }
+                Walked::Damage(hole) => damage.push((found.len(), hole)),
+            }
+            Ok::<(), Fault>(())
+        })?;
+        Ok(Self::of(recovered, found, damage))
+    }
+
+    fn of(recovered: RecoveredEnd<D>, found: Vec<Entry>, damage: Vec<(usize, Damage)>) -> Self {
+        Self {
             builder: recovered.builder,
             lane: recovered.lane,
             reader: recovered.reader,
@@ -61,8 +83,9 @@ impl<D: Disk> World<D> {
             end: recovered.end,
             replay_from: recovered.replay_from,
             torn_bytes: recovered.torn_bytes,
+            damage,
             sealed: Vec::new(),
-        })
+        }
     }
 
     /// Appends a record to the frame that gathers, or to the next.
