@@ -25,6 +25,7 @@ mod reader;
 mod recovery;
 mod scan;
 mod slot;
+mod verify;
 mod walk;
 
 pub use directory::{DataDirectory, DirectorySettings};
@@ -41,4 +42,5 @@ pub use position::Position;
 pub use reader::Reader;
 pub use recovery::{OnRot, RecoveredEnd, recover, recover_with};
 pub use slot::{Slot, SlotMaker};
+pub use verify::{Verdict, verify};
 pub use walk::{Damage, Home, Walked};

@@ -223,7 +223,12 @@ pub fn recover_with<D: Disk, E: From<Fault>>(
     })
 }
 
-fn check_header(header: &SegmentHeader, config: &LaneConfig, path: &Path) -> Result<(), Fault> {
+/// Refuses a segment of another format, lane or directory, and one whose numbers cannot be.
+pub(crate) fn check_header(
+    header: &SegmentHeader,
+    config: &LaneConfig,
+    path: &Path,
+) -> Result<(), Fault> {
     if header.version > FORMAT_VERSION {
         return Err(Fault::NewerFormat {
             path: path.to_owned(),

@@ -54,6 +54,15 @@ pub(crate) struct WholeFrame {
 }
 
 impl WholeFrame {
+    pub(crate) fn record_count(&self) -> u32 {
+        self.header.record_count
+    }
+
+    /// Bytes it takes on disk.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.header.frame_bytes() as u64
+    }
+
     /// The records: kind, position of the body, body.
     pub(crate) fn records(&self) -> impl Iterator<Item = (u8, Position, Bytes)> {
         let body_at = self.header.position.plus(FRAME_HEADER_BYTES as u64);

@@ -1,24 +1,33 @@
 //! FORMAT.md holds an example; this reads the page, puts the example on a disk and opens it.
 
-use sennit_journal::{Position, disk::MemoryDisk};
+use sennit_journal::{Home, PackWriter, Position, disk::MemoryDisk, packs};
 
-use crate::world::{Entry, SEGMENT_BYTES, World, directory};
+use crate::world::{Entry, SEGMENT_BYTES, World, config, directory, pack_path, walk};
 
 const PAGE: &str = include_str!("../../FORMAT.md");
 
-/// The slot that the page's `hex` block describes: lines of `offset  bytes  note`, zeros elsewhere.
-fn example() -> Vec<u8> {
-    let block = PAGE.split("```hex\n").nth(1).expect("the page has an example");
+/// The file of `length` bytes that the page's `hex` block of this number, from 1, describes: lines of
+/// `offset  bytes  note`, zeros elsewhere.
+fn file(number: usize, length: usize) -> Vec<u8> {
+    let block = PAGE.split("```hex\n").nth(number).expect("the page has the example");
     let block = block.split("```").next().unwrap_or_default();
-    let mut slot = vec![0; SEGMENT_BYTES as usize];
+    let mut file = vec![0; length];
     for line in block.lines() {
         let mut columns = line.split("  ").filter(|column| !column.is_empty());
         let offset = u64::from_str_radix(columns.next().unwrap(), 16).unwrap() as usize;
         for (at, byte) in columns.next().unwrap().split(' ').enumerate() {
-            slot[offset + at] = u8::from_str_radix(byte, 16).unwrap();
+            file[offset + at] = u8::from_str_radix(byte, 16).unwrap();
         }
     }
-    slot
+    file
+}
+
+fn example() -> Vec<u8> {
+    file(1, SEGMENT_BYTES as usize)
+}
+
+fn pack_example() -> Vec<u8> {
+    file(2, 3 * 4096)
 }
 
 #[test]
@@ -37,4 +46,33 @@ fn the_example_of_the_page_is_what_is_written() {
     World::open(&disk).unwrap().write(7, b"hello").unwrap();
     let written = disk.bytes_of(&directory().join("slot-00000.journal")).unwrap();
     assert!(written == example(), "the page differs from what is written");
+}
+
+#[test]
+fn the_second_example_of_the_page_is_a_pack_with_one_record() {
+    let disk = MemoryDisk::default();
+    disk.put(&pack_path(1), pack_example());
+    let mut reader = World::open(&disk).unwrap().reader;
+    let [pack] = packs(&disk, &config()).unwrap()[..] else { panic!("not one pack") };
+    assert_eq!((pack.number, pack.class, pack.is_whole), (1, 3, true));
+    let body = bytes::Bytes::from_static(b"hello");
+    let entry = Entry { kind: 7, position: Position(1 << 63 | 1 << 32 | 0x1048), body };
+    assert_eq!(reader.read(entry.position, 5).unwrap(), entry.body);
+    assert_eq!(walk(&mut reader, Home::Pack(1)).unwrap(), (vec![entry], vec![]));
+}
+
+#[test]
+fn the_second_example_of_the_page_is_what_is_written() {
+    let disk = MemoryDisk::default();
+    World::open(&disk).unwrap();
+    let mut writer = PackWriter::create(&disk, &config(), 1, 3).unwrap();
+    writer.push(7, &[b"hello"]).unwrap();
+    writer.finish().unwrap();
+    let written = disk.bytes_of(&pack_path(1)).unwrap();
+    if written != pack_example() {
+        let rows = (0..written.len()).step_by(8).filter(|at| written[*at..at + 8] != [0; 8]);
+        let rows: Vec<_> =
+            rows.map(|at| format!("{at:04x} {:02x?}", &written[at..at + 8])).collect();
+        panic!("the page differs from what is written:\n{}", rows.join("\n"));
+    }
 }
