@@ -15,7 +15,9 @@ use sennit_engine::{
     Origin, Outbox, PartitionCommand, Payloads, Place, Publish, Record, SessionId, Settle,
     Subscribe, Verdict,
 };
-use sennit_journal::{Fault, LaneConfig, Position, RecoveredEnd, disk::MemoryDisk, recover};
+use sennit_journal::{
+    Fault, LaneConfig, PackWriter, Position, RecoveredEnd, disk::MemoryDisk, recover,
+};
 use sennit_model::{
     Batch, BatchBuilder, Generation, GroupConfig, GroupId, Header, HeaderKind, Incarnation,
     Message, Offset, PartitionId, PartitionIndex, ProducerId, ProducerStamp, StartAt, Timestamp,
@@ -39,6 +41,7 @@ fn main() {
     }
     wire();
     lanes();
+    packs();
 }
 
 fn messages() -> Vec<Message> {
@@ -253,6 +256,26 @@ fn lanes() {
     let mut next = open().expect("a whole lane");
     append(&mut next, 5, 300, true);
     keep("second-life", 4);
+}
+
+/// Packs without records and with some, behind a byte as for lanes. Frames fill at a megabyte, so
+/// there is one in each; more than 64 KiB the fuzzer does not take.
+fn packs() {
+    let directory = PathBuf::from("lane-0");
+    let config = LaneConfig { directory, lane: 0, segment_bytes: 16 << 10, incarnation: 42 };
+    for (name, lengths) in [("empty", &[][..]), ("one", &[5]), ("several", &[0, 100, 9000, 7])] {
+        let disk = MemoryDisk::default();
+        recover(&disk, config.clone(), |_, _, _| Ok::<(), Fault>(())).expect("a new lane");
+        let mut writer = PackWriter::create(&disk, &config, 1, 3).expect("memory takes it");
+        for length in lengths {
+            writer.push(7, &[&vec![7; *length]]).expect("it fits");
+        }
+        writer.finish().expect("memory takes it");
+        let path = config.directory.join("pack-0000000001.pack");
+        let bytes = disk.bytes_of(&path).expect("it was made");
+        write("pack", name, &[&[0], &bytes[..]].concat());
+        write("pack", &format!("{name}-mended"), &[&[1], &bytes[..]].concat());
+    }
 }
 
 /// Commits two frames with a record each, the second of which says that the first is durable.

@@ -1,5 +1,6 @@
 //! Any bytes as the slots of a lane: refused with a fault, or read the same way twice, in rising
-//! positions, and a lane that goes on: what is appended then is found behind what was there.
+//! positions, and a lane that goes on: what is appended then is found behind what was there. What is
+//! refused for damage is read past it, the same way twice, and goes on as well; what is not, has none.
 //! The first byte says whether checksums are mended first, so that the fuzzer gets behind them.
 //! Knows where checksums lie, and else the journal's rim only.
 #![no_main]
@@ -9,7 +10,10 @@ use std::path::PathBuf;
 use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, checksum};
 use libfuzzer_sys::fuzz_target;
-use sennit_journal::{Fault, LaneConfig, Position, RecoveredEnd, disk::MemoryDisk, recover};
+use sennit_journal::{
+    Disk, Fault, LaneConfig, OnRot, Position, RecoveredEnd, Walked, disk::MemoryDisk, recover,
+    recover_with, verify,
+};
 
 const SEGMENT_BYTES: usize = 16 << 10;
 const BLOCK_BYTES: usize = 4096;
@@ -54,9 +58,75 @@ fn read(disk: &MemoryDisk) -> Result<(Found, RecoveredEnd<MemoryDisk>), Fault> {
     Ok((found, end))
 }
 
+/// Reads past damage.
+fn read_past_rot(disk: &MemoryDisk) -> Result<(Vec<Walked>, RecoveredEnd<MemoryDisk>), Fault> {
+    let mut all = Vec::new();
+    let end = recover_with(disk, config(), OnRot::Skip, |walked| {
+        all.push(walked);
+        Ok::<(), Fault>(())
+    })?;
+    Ok((all, end))
+}
+
+/// A lane that is refused for damage goes on past it.
+fn go_on_past_rot(disk: &MemoryDisk) {
+    let Ok((mut all, mut first)) = read_past_rot(disk) else { return };
+    let mut from = Position(0);
+    for walked in &all {
+        from = match walked {
+            Walked::Record { position, body, .. } => {
+                assert!(*position > from, "records rise, and lie outside of damage");
+                position.plus(body.len() as u64)
+            }
+            Walked::Damage(hole) => {
+                assert!(hole.position >= from && hole.bytes > 0, "damage lies between records");
+                hole.end()
+            }
+        };
+    }
+    assert!(from <= first.end, "all lies before the end");
+    let Some(later) = append(&mut first) else { return };
+    all.push(later);
+    let (again, _) = read_past_rot(disk).expect("a lane that went on is read");
+    assert_eq!(joined(again), joined(all));
+}
+
+/// Damage that lies side by side may be said at once or one after the other.
+fn joined(all: Vec<Walked>) -> Vec<Walked> {
+    let mut joined: Vec<Walked> = Vec::new();
+    for mut walked in all {
+        if let Walked::Damage(next) = &mut walked {
+            if let Some(Walked::Damage(before)) = joined.last_mut()
+                && before.end() == next.position
+            {
+                before.bytes += next.bytes;
+                continue;
+            }
+            (next.path, next.what) = (PathBuf::new(), "");
+        }
+        joined.push(walked);
+    }
+    joined
+}
+
+/// Appends a record in a new segment; `None` if the lane is in its last life.
+fn append(lane: &mut RecoveredEnd<MemoryDisk>) -> Option<Walked> {
+    if lane.builder.generation() == u32::MAX {
+        return None;
+    }
+    let body = Bytes::from_static(b"later");
+    let position = lane.builder.push(7, &[&body]).expect("a short record fits");
+    let frame = lane.builder.seal().expect("a record was pushed");
+    let slot = lane.slots.make().expect("memory has room");
+    lane.lane.add_spare(slot);
+    lane.lane.append(&[frame]).expect("memory takes it");
+    Some(Walked::Record { kind: 7, position, body })
+}
+
 fuzz_target!(|data: &[u8]| {
     let Some((&mends, slots)) = data.split_first() else { return };
     let disk = MemoryDisk::default();
+    disk.create_directory(&config().directory).expect("memory has directories");
     for (number, bytes) in slots.chunks(SEGMENT_BYTES).enumerate() {
         let mut slot = bytes.to_vec();
         slot.resize(SEGMENT_BYTES, 0);
@@ -65,7 +135,11 @@ fuzz_target!(|data: &[u8]| {
         }
         disk.put(&config().directory.join(format!("slot-{number:05}.journal")), slot);
     }
-    let Ok((mut found, first)) = read(&disk) else { return };
+    verify(&disk, &config()).expect("the directory is there");
+    let Ok((mut found, first)) = read(&disk) else { return go_on_past_rot(&disk) };
+    let (past_rot, _) = read_past_rot(&disk).expect("what is read is read past rot too");
+    assert!(past_rot.iter().all(|walked| matches!(walked, Walked::Record { .. })));
+    assert_eq!(past_rot.len(), found.len());
     assert!(found.is_sorted_by(|one, next| one.1 < next.1), "positions rise");
     assert!(found.iter().all(|record| record.1 < first.end), "records lie before the end");
 
@@ -73,17 +147,8 @@ fuzz_target!(|data: &[u8]| {
     assert_eq!(again, found);
     assert_eq!((second.end, second.torn_bytes), (first.end, first.torn_bytes));
 
-    if second.builder.generation() == u32::MAX {
-        // Such a lane is in its last life.
-        return;
-    }
-    let body = Bytes::from_static(b"later");
-    let position = second.builder.push(7, &[&body]).expect("a short record fits");
-    let frame = second.builder.seal().expect("a record was pushed");
-    let slot = second.slots.make().expect("memory has room");
-    second.lane.add_spare(slot);
-    second.lane.append(&[frame]).expect("memory takes it");
-    found.push((7, position, body));
+    let Some(Walked::Record { kind, position, body }) = append(&mut second) else { return };
+    found.push((kind, position, body));
     let (with_later, _) = read(&disk).expect("a lane that went on is read");
     assert_eq!(with_later, found);
 });

@@ -38,9 +38,9 @@ pub enum Fault {
     /// Bytes that were durable are not what they were.
     #[error("{path} is damaged at position {position}: {what}", path = .path.display())]
     Rot {
-        /// The slot.
+        /// The slot or the pack.
         path: PathBuf,
-        /// Where in the log.
+        /// Where in the log or the pack.
         position: Position,
         /// What is wrong there.
         what: &'static str,

@@ -110,6 +110,8 @@ fn what_a_lane_is_made_of_may_move_to_another_thread() {
     may_move::<sennit_journal::Lane<RealDisk>>();
     may_move::<sennit_journal::Reader<RealDisk>>();
     may_move::<sennit_journal::SlotMaker<RealDisk>>();
+    may_move::<sennit_journal::PackWriter<RealDisk>>();
+    may_move::<sennit_journal::PackRemoval<RealDisk>>();
     may_move::<sennit_journal::Frame>();
     may_move::<sennit_journal::FrameBuilder>();
 }

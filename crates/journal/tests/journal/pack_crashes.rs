@@ -20,7 +20,7 @@ struct Known {
 }
 
 fn bodies(number: u32) -> Vec<Vec<u8>> {
-    let long = [700_000, 17 << 20, 9000][number as usize - 1];
+    let long = [700_000, 1_200_000, 9000][number as usize - 1];
     vec![body(number.into(), 400), body(number.into(), long), body(number.into(), 30)]
 }
 
@@ -30,7 +30,7 @@ fn remove(disk: &FaultyDisk, number: u32) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Makes three packs and removes two of them in between; one of these is long enough for two steps.
+/// Makes three packs and removes two of them in between.
 fn course(disk: &FaultyDisk, known: &mut Known) -> Result<(), Fault> {
     World::open(disk)?.write(1, b"the lane")?;
     for (number, removes) in [(1, None), (2, Some(1)), (3, Some(2))] {
@@ -99,13 +99,32 @@ fn course_with_a_failing_call(nth: u64, seed: u64, plan: FaultPlan, pulls_the_pl
 
 #[test]
 fn whichever_call_fails_finished_packs_stay_and_removed_ones_do_not_come_back() {
-    for (pulls_the_plug, crash_keeps) in [(true, 500), (true, 0), (false, 0)] {
+    for (pulls_the_plug, crash_keeps) in [(true, 500), (true, 0), (true, 1000), (false, 0)] {
         let plan = FaultPlan { crash_keeps, crash_tears: 300, ..Default::default() };
         let mut nth = 1;
         while !course_with_a_failing_call(nth, nth, plan, pulls_the_plug) {
             nth += 1;
         }
         assert!(nth > 25, "only {nth} calls");
+    }
+}
+
+#[test]
+fn whichever_call_of_a_removal_in_steps_fails_it_can_be_begun_again() {
+    for (nth, crash_keeps) in (1..=4).flat_map(|nth| [0, 500, 1000].map(|keeps| (nth, keeps))) {
+        let plan = FaultPlan { crash_keeps, ..Default::default() };
+        let disk = FaultyDisk::new(nth, plan);
+        World::open(&disk).unwrap();
+        let mut known = Known::default();
+        known.finished.push((1, write_pack(&disk, 1, &bodies(1)).unwrap().1));
+        write_pack(&disk, 2, &[body(2, 17 << 20)]).unwrap();
+        disk.set_plan(FaultPlan { failing_call: disk.calls() + nth, ..plan });
+        let went = remove(&disk, 2);
+        assert_eq!(went.is_ok(), nth == 4, "a cut, a removal, a sync");
+        known.removed.extend(went.ok().map(|()| 2));
+        disk.crash();
+        disk.set_plan(FaultPlan::default());
+        check(&disk, &known, &format!("call {nth}, keeps {crash_keeps}"));
     }
 }
 
@@ -123,7 +142,7 @@ fn a_removal_that_a_crash_cut_short_can_be_begun_again() {
     let plan = FaultPlan { crash_keeps: 500, ..Default::default() };
     let disk = FaultyDisk::new(5, plan);
     World::open(&disk).unwrap();
-    write_pack(&disk, 2, &bodies(2)).unwrap();
+    write_pack(&disk, 2, &[body(2, 17 << 20)]).unwrap();
     assert!(!remove_pack(&disk, &config(), 2).unwrap().step().unwrap());
     disk.crash();
     remove(&disk, 2).unwrap();
