@@ -1,7 +1,10 @@
 //! What the oracle knows of one group in one partition: who holds what, and what is done with. It
 //! keeps a state for each message, nothing cleverer.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use sennit_engine::{Delivery, DeliveryRun, GroupSetting, SessionId, Settle, Verdict};
 use sennit_model::{Generation, StartAt, Timestamp, limits};
@@ -67,6 +70,8 @@ pub(super) struct GroupModel {
     attempts_least: u32,
     /// It has to get everything from here on.
     pub(super) floor: u64,
+    /// But for these: they may have been freed before it began.
+    pub(super) holes: BTreeSet<u64>,
     /// The turn in which it was made; 0 when that is durable for sure.
     pub(super) made: u64,
     pub(super) states: BTreeMap<u64, State>,
@@ -105,7 +110,12 @@ pub(super) struct Given {
 }
 
 impl GroupModel {
-    pub(super) fn new(setting: GroupSetting, (start, end): (u64, u64), turn: u64) -> Self {
+    pub(super) fn new(
+        setting: GroupSetting,
+        (start, end): (u64, u64),
+        holes: BTreeSet<u64>,
+        turn: u64,
+    ) -> Self {
         let floor = match setting.start {
             StartAt::Earliest => start,
             StartAt::Latest => end,
@@ -116,6 +126,7 @@ impl GroupModel {
             attempts_max: 0,
             attempts_least: u32::MAX,
             floor,
+            holes,
             made: turn,
             states: BTreeMap::new(),
             held: BTreeMap::new(),
@@ -134,6 +145,7 @@ impl GroupModel {
     /// later, the message was acked or buried without word, or its attempts were used up.
     pub(super) fn may_be_through(&self, offset: u64) -> bool {
         offset < self.floor
+            || self.holes.contains(&offset)
             || self.states.get(&offset).is_some_and(|state| {
                 state.done != Done::No
                     || state.dying.is_some()
@@ -282,6 +294,14 @@ impl GroupModel {
                 let Some(held) = self.held.get_mut(&offset) else { continue };
                 let is_sure = held.is_live(now) && state.done == Done::No && clear;
                 if held.attempt != run.attempt || run.generation != generation {
+                    if is_sure {
+                        asked.must_be_stale.push((offset, *run));
+                    }
+                    continue;
+                }
+                // Nobody settles for another who is still there.
+                let is_lost = held.cut_off != Timestamp(u64::MAX);
+                if held.session != settle.origin.session && !is_lost {
                     if is_sure {
                         asked.must_be_stale.push((offset, *run));
                     }

@@ -208,7 +208,7 @@ impl Oracle {
                 let cut_off = (!grace.is_zero()).then(|| now.plus(*grace));
                 self.left(None, (*session, None), cut_off);
             }
-            Command::Partition(origin, id, change) => self.change(origin.request, *id, change),
+            Command::Partition(origin, id, change) => self.change(origin.request, *id, change, now),
             Command::Catalogue(..) => {}
         }
         Ok(())
@@ -257,7 +257,7 @@ impl Oracle {
         self.sent.insert(publish.origin.request, sent);
     }
 
-    fn change(&mut self, request: u64, id: PartitionId, change: &PartitionCommand) {
+    fn change(&mut self, request: u64, id: PartitionId, change: &PartitionCommand, now: Timestamp) {
         let turn = self.turn;
         match change {
             PartitionCommand::Open { config, groups, dead_letters } => {
@@ -266,7 +266,7 @@ impl Oracle {
                 if !partition.is_open() {
                     *partition = fresh();
                 }
-                let changes = partition.open(*config, groups, *dead_letters, turn);
+                let changes = partition.open(*config, groups, *dead_letters, (turn, now));
                 self.changes.insert(request, (id, if changes { turn } else { 0 }));
                 let kept = |held: &Subscription| {
                     held.partition != id || groups.iter().any(|group| group.id == held.group)

@@ -19,7 +19,8 @@ impl Oracle {
                     let entry = partition.entries.get(offset as usize);
                     let expiry = entry.and_then(|entry| entry.expiry);
                     let is_letter = self.letters.contains_key(&(id, group, offset));
-                    if !done && !is_letter && expiry.is_none_or(|expiry| expiry > now) {
+                    let is_hole = model.holes.contains(&offset);
+                    if !done && !is_letter && !is_hole && expiry.is_none_or(|expiry| expiry > now) {
                         owed.push((id, group, offset));
                     }
                 }

@@ -1,7 +1,10 @@
 //! What the oracle knows of one partition: the messages that were handed to it, in order, and its
 //! producers. It is a plain list on purpose; nothing of the engine is used again.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use sennit_engine::{DeadLetters, GroupSetting, Refusal};
 use sennit_model::{
@@ -52,6 +55,9 @@ pub(super) struct PartitionModel {
     /// The oldest offset kept, and the end, as the shard said last.
     pub(super) start: u64,
     pub(super) groups: BTreeMap<GroupId, GroupModel>,
+    /// Offsets that all groups of some time may have been through with: what is not there any more
+    /// is owed to no group that begins later.
+    holes: BTreeSet<u64>,
     /// Groups that were taken away, in which turn; those that are there again all the same have
     /// the last of all turns.
     pub(super) gone: BTreeMap<GroupId, u64>,
@@ -93,6 +99,7 @@ impl PartitionModel {
             entries: Vec::new(),
             start: 0,
             groups: BTreeMap::new(),
+            holes: BTreeSet::new(),
             gone: BTreeMap::new(),
             letters: BTreeMap::new(),
             seen_end: 0,
@@ -115,7 +122,7 @@ impl PartitionModel {
         config: TopicConfig,
         groups: &[GroupSetting],
         dead_letters: DeadLetters,
-        turn: u64,
+        (turn, now): (u64, Timestamp),
     ) -> bool {
         let was = self.groups.values().map(|group| group.setting);
         let changes = self.config != config
@@ -126,6 +133,7 @@ impl PartitionModel {
         self.least_age = [self.least_age, config.retention.age].into_iter().flatten().min();
         self.least_bytes = [self.least_bytes, config.retention.bytes].into_iter().flatten().min();
         self.ever_until_settled |= config.retention.until_settled;
+        self.note_holes(now);
         let gone: Vec<GroupId> = self.groups.keys().copied().collect();
         for group in gone.into_iter().filter(|id| groups.iter().all(|kept| kept.id != *id)) {
             self.groups.remove(&group);
@@ -133,13 +141,13 @@ impl PartitionModel {
         }
         // A group that came back in a crash goes again.
         self.gone.values_mut().filter(|gone| **gone == u64::MAX).for_each(|gone| *gone = turn);
+        self.note_holes(now);
         for setting in groups {
             let end = self.end();
             let start = self.start;
-            let group = self
-                .groups
-                .entry(setting.id)
-                .or_insert_with(|| GroupModel::new(*setting, (start, end), turn));
+            let holes = &self.holes;
+            let made = || GroupModel::new(*setting, (start, end), holes.clone(), turn);
+            let group = self.groups.entry(setting.id).or_insert_with(made);
             group.set(*setting);
         }
         changes
@@ -234,6 +242,15 @@ impl PartitionModel {
         }
         self.start = start.0;
         Ok(())
+    }
+
+    fn note_holes(&mut self, now: Timestamp) {
+        if !self.groups.is_empty() {
+            let gone = (self.start..self.entries.len() as u64)
+                .filter(|&offset| self.may_be_gone(offset, now));
+            let gone: Vec<u64> = gone.collect();
+            self.holes.extend(gone);
+        }
     }
 
     fn may_be_gone(&self, offset: u64, now: Timestamp) -> bool {
