@@ -73,10 +73,13 @@ impl Engine {
             return out.refuse(origin, Refusal::UnknownGroup);
         };
         let is_ack = verdict == Verdict::Ack;
+        let takes_part =
+            self.sessions.get(&origin.session).is_some_and(|held| held.contains(&(id, group_id)));
+        let by = Settler { session: origin.session, takes_part };
         let mut valid = Vec::new();
         let mut stale = Vec::new();
         for run in runs {
-            let fits = Standing::of(group, run, origin.session, (self.generation, visible));
+            let fits = Standing::of(group, run, by, (self.generation, visible));
             valid.extend(fits.leased.iter().map(|&(start, end)| (start, end, run.attempt)));
             if is_ack {
                 valid.extend(fits.returned.iter().map(|&(start, end)| (start, end, run.attempt)));
@@ -222,7 +225,7 @@ impl Standing {
     fn of(
         group: &Group,
         run: DeliveryRun,
-        session: SessionId,
+        by: Settler,
         (generation, visible): (Generation, u64),
     ) -> Self {
         let mut standing = Self::default();
@@ -236,7 +239,7 @@ impl Standing {
             for (from, to, lease) in group.leased_within(start, end) {
                 standing.unleased(group, run, current, at, from);
                 let fits = current && lease.attempt == run.attempt;
-                if fits && speaks_for(group, session, lease.holder) {
+                if fits && by.speaks_for(group, lease.holder) {
                     standing.leased.push((from, to));
                 } else {
                     standing.stale.push((from, to));
@@ -288,11 +291,24 @@ impl Standing {
     }
 }
 
-/// Whether a settle from `session` may speak for `holder`. What is given back on purpose goes out
-/// again under the same attempt, so the attempt alone does not say whose delivery is meant. A
-/// holder that has lost its connection settles from whatever session it has now.
-fn speaks_for(group: &Group, session: SessionId, holder: Holder) -> bool {
-    holder.session == session || !group.members.iter().any(|member| member.holder == holder)
+/// Who settles.
+#[derive(Clone, Copy)]
+struct Settler {
+    session: SessionId,
+    /// Whether it takes part in the group itself, or did.
+    takes_part: bool,
+}
+
+impl Settler {
+    /// Whether it may speak for `holder`. What is given back on purpose goes out again under the
+    /// same attempt, so the attempt alone does not say whose delivery is meant: who takes part
+    /// means its own. A holder that has lost its connection settles from whatever session it has
+    /// now, and a session that takes no part speaks for others.
+    fn speaks_for(self, group: &Group, holder: Holder) -> bool {
+        holder.session == self.session
+            || !self.takes_part
+            || !group.members.iter().any(|member| member.holder == holder)
+    }
 }
 
 fn part_of(run: DeliveryRun, (start, end): (u64, u64)) -> DeliveryRun {
