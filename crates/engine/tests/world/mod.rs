@@ -130,8 +130,7 @@ impl World {
             self.engine.committed(self.journal.end);
             let mut payloads = self.journal_payloads();
             self.engine.deliver(self.now, &mut self.journal, &mut payloads, &mut out);
-            #[cfg(debug_assertions)]
-            self.engine.check();
+            check(&self.engine);
             if out.now.is_empty() && out.after_commit.is_empty() && !self.engine.is_stirred() {
                 break;
             }
@@ -265,6 +264,14 @@ impl World {
         }
         engine
     }
+}
+
+/// Asserts the engine's invariants, which it can do where assertions for debugging are built in.
+pub fn check(engine: &Engine) {
+    #[cfg(debug_assertions)]
+    engine.check();
+    #[cfg(not(debug_assertions))]
+    let _ = engine;
 }
 
 pub fn batch(messages: &[Message]) -> Batch {
