@@ -6,7 +6,10 @@ use std::time::Duration;
 
 use broker::{Broker, Peer, batch, deliver_head, soon, topic};
 use sennit_client::{Client, Consumer, Error, ErrorCode, GroupName, Offset, Settled};
-use sennit_protocol::{Deliver, Reply, Request, Settled as SettledFrame, Verdict, control};
+use sennit_model::limits::{CREDIT_BYTES_MAX, CREDIT_MESSAGES_MAX};
+use sennit_protocol::{
+    Deliver, Reply, Request, SetCredit, Settled as SettledFrame, Verdict, control,
+};
 
 async fn consumer(broker: &Broker) -> (Consumer, u32, Client, Peer) {
     let (client, mut peer) = broker.client().await;
@@ -203,6 +206,47 @@ async fn a_consumer_that_takes_nothing_keeps_what_its_credit_allows() {
     let first = soon(consumer.next()).await.unwrap().unwrap();
     // 50 messages of credit, twice: the oldest leases have long ended.
     assert_eq!(first.offset(), Offset(100));
+}
+
+#[tokio::test]
+async fn a_window_that_is_replaced_is_said_at_once_and_on_every_later_connection() {
+    let broker = Broker::listen().await;
+    let (consumer, subscription, _client, mut peer) = consumer(&broker).await;
+    consumer.set_credit(0, 4096);
+    let paused = SetCredit { subscription, messages: 0, bytes: 4096 };
+    assert_eq!(peer.next().await.1, Request::SetCredit(paused));
+    drop(peer);
+    let mut peer = broker.greeted().await;
+    let again = peer.subscribed().await;
+    assert_eq!((again.credit_messages, again.credit_bytes), (0, 4096));
+    // Not said twice: what comes next is what this test sends next.
+    peer.send(7, Reply::Ping).await;
+    assert_eq!(peer.next().await, (7, Request::Pong));
+}
+
+#[tokio::test]
+async fn a_window_beyond_the_limits_is_cut_to_them() {
+    let broker = Broker::listen().await;
+    let (consumer, subscription, _client, mut peer) = consumer(&broker).await;
+    consumer.set_credit(u32::MAX, u64::MAX);
+    let (messages, bytes) = (CREDIT_MESSAGES_MAX, CREDIT_BYTES_MAX);
+    let widest = SetCredit { subscription, messages, bytes };
+    assert_eq!(peer.next().await.1, Request::SetCredit(widest));
+}
+
+#[tokio::test]
+async fn a_smaller_window_drops_nothing_that_came_under_the_larger_one() {
+    let broker = Broker::listen().await;
+    let (mut consumer, subscription, _client, mut peer) = consumer(&broker).await;
+    consumer.set_credit(1, 1);
+    assert!(matches!(peer.next().await.1, Request::SetCredit(_)));
+    // They were on their way.
+    for first in 0..50 {
+        peer.deliver(subscription, first, &["x"]).await;
+    }
+    for offset in 0..50 {
+        assert_eq!(soon(consumer.next()).await.unwrap().unwrap().offset(), Offset(offset));
+    }
 }
 
 #[tokio::test]

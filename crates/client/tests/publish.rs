@@ -2,10 +2,17 @@
 
 mod broker;
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
-use broker::{Broker, batch, message, payloads, publisher, soon, topic};
-use sennit_client::{Confirm, Durability, Error, ErrorCode, Offset, PartitionIndex, Reconnect};
+use broker::{Broker, Peer, batch, message, payloads, publisher, soon, topic};
+use sennit_client::{
+    Client, Confirm, Durability, Error, ErrorCode, Offset, PartitionIndex, Pending, Publisher,
+    Reconnect,
+};
+use sennit_protocol::Publish;
 
 fn confirmed(offset: u64) -> Confirm {
     Confirm {
@@ -234,6 +241,78 @@ async fn batches_refused_for_want_of_room_are_sent_again_in_order() {
     soon(publisher.flush()).await.unwrap();
 }
 
+/// A publisher that gives up after some time, and the two batches it has sent.
+struct Impatient {
+    publisher: Publisher,
+    _client: Client,
+    peer: Peer,
+    pending: Vec<Pending>,
+    frames: Vec<(u64, Publish)>,
+}
+
+async fn impatient(broker: &Broker, limit: Duration) -> Impatient {
+    let (client, mut peer) = broker.client().await;
+    let name = topic();
+    let opened = client.publisher(&name).give_up_after(limit).open();
+    let publisher = tokio::join!(opened, peer.open_topic(1)).0.expect("it is opened");
+    let (mut pending, mut frames) = (Vec::new(), Vec::new());
+    for payload in ["a", "b"] {
+        pending.push(publisher.publish(message(payload)).await.expect("there is room"));
+        frames.push(peer.publish().await);
+    }
+    Impatient { publisher, _client: client, peer, pending, frames }
+}
+
+#[tokio::test]
+async fn a_batch_without_room_for_too_long_fails_with_the_refusal_and_those_behind_it_go_on() {
+    let broker = Broker::listen().await;
+    let Impatient { publisher, _client, mut peer, mut pending, frames } =
+        impatient(&broker, Duration::ZERO).await;
+    peer.refuse_publish(&frames[0], ErrorCode::StorageFull, None).await;
+    peer.refuse_publish(&frames[1], ErrorCode::SequenceGap, Some(0)).await;
+    // The first refusal begins the time: even without any, it is sent twice.
+    let again = [peer.publish().await, peer.publish().await];
+    assert_eq!((&again[0].1, &again[1].1), (&frames[0].1, &frames[1].1));
+    peer.refuse_publish(&again[0], ErrorCode::StorageFull, None).await;
+    let (second, first) = (pending.pop().unwrap(), pending.pop().unwrap());
+    assert_eq!(soon(first).await.unwrap_err().code(), Some(ErrorCode::StorageFull));
+    assert!(second.try_get().is_none());
+    peer.refuse_publish(&again[1], ErrorCode::SequenceGap, Some(0)).await;
+    let (_, alone) = peer.publish().await;
+    assert_eq!(payloads(&alone), ["b"]);
+    assert_eq!((alone.head.producer.epoch, alone.head.producer.first_sequence), (1, 0));
+    peer.confirm(&alone, 0).await;
+    assert_eq!(soon(second).await.unwrap(), confirmed(0));
+    assert_eq!(soon(publisher.flush()).await.unwrap_err().code(), Some(ErrorCode::StorageFull));
+}
+
+#[tokio::test]
+async fn a_batch_without_room_is_sent_again_until_the_time_is_over() {
+    let broker = Broker::listen().await;
+    let Impatient { publisher, _client, mut peer, frames, .. } =
+        impatient(&broker, Duration::from_secs(3600)).await;
+    let mut sent = frames.clone();
+    for _ in 0..3 {
+        peer.refuse_publish(&sent[0], ErrorCode::StorageFull, None).await;
+        peer.refuse_publish(&sent[1], ErrorCode::SequenceGap, Some(0)).await;
+        sent = vec![peer.publish().await, peer.publish().await];
+        assert_eq!((&sent[0].1, &sent[1].1), (&frames[0].1, &frames[1].1));
+    }
+    peer.confirm(&sent[0].1, 0).await;
+    peer.confirm(&sent[1].1, 1).await;
+    soon(publisher.flush()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_refusal_for_good_is_not_waited_out() {
+    let broker = Broker::listen().await;
+    let Impatient { _client, mut peer, pending, frames, .. } =
+        impatient(&broker, Duration::from_secs(3600)).await;
+    peer.refuse_publish(&frames[0], ErrorCode::BatchInvalid, None).await;
+    let first = pending.into_iter().next().unwrap();
+    assert_eq!(soon(first).await.unwrap_err().code(), Some(ErrorCode::BatchInvalid));
+}
+
 #[tokio::test]
 async fn a_batch_refused_for_good_does_not_hold_up_those_behind_it() {
     let broker = Broker::listen().await;
@@ -314,7 +393,7 @@ async fn a_message_beyond_the_limit_is_refused_before_it_is_sent() {
 #[tokio::test]
 async fn a_client_that_does_not_reconnect_says_that_the_outcome_is_unknown_or_why() {
     let broker = Broker::listen().await;
-    let connect = sennit_client::Client::builder(broker.address()).reconnect(Reconnect::off());
+    let connect = Client::builder(broker.address()).reconnect(Reconnect::off());
     let (client, mut peer) = tokio::join!(connect.connect(), broker.greeted());
     let client = client.unwrap();
     let name = topic();
