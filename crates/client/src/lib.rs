@@ -46,3 +46,8 @@ pub use sennit_model::{
     Retention, StartAt, Timestamp, TopicConfig, TopicId, TopicKind, TopicName,
 };
 pub use sennit_protocol::{DEFAULT_PORT, Durability, ErrorCode};
+
+/// The README's example, which is compiled with the documentation's tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;
