@@ -128,6 +128,28 @@ fn whichever_call_of_a_removal_in_steps_fails_it_can_be_begun_again() {
     }
 }
 
+/// Wherever the power goes between frame, sync, last frame, sync and sync of the directory.
+#[test]
+fn a_last_frame_that_a_crash_kept_says_the_truth() {
+    let mut whole = 0;
+    for (seed, nth) in (0..100).flat_map(|seed| (1..=5).map(move |nth| (seed, nth))) {
+        let plan = FaultPlan { crash_keeps: 700, ..Default::default() };
+        let disk = FaultyDisk::new(seed, plan);
+        World::open(&disk).unwrap();
+        disk.set_plan(FaultPlan { failing_call: disk.calls() + nth, ..plan });
+        write_pack(&disk, 1, &[body(1, 3000)]).unwrap_err();
+        disk.crash();
+        disk.set_plan(FaultPlan::default());
+        let mut reader = World::open(&disk).unwrap().reader;
+        if packs(&disk, &config()).unwrap().first().is_some_and(|pack| pack.is_whole) {
+            let (found, damage) = walk(&mut reader, Home::Pack(1)).unwrap();
+            assert_eq!((found.len(), damage), (1, vec![]), "seed {seed}, call {nth}");
+            whole += 1;
+        }
+    }
+    assert!(whole > 50, "{whole} of 500");
+}
+
 #[test]
 fn a_pack_that_was_finished_survives_whatever_is_not_synced() {
     let disk = FaultyDisk::new(1, FaultPlan::default());

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use sennit_journal::{BLOCK_BYTES, Damage, Disk, Fault, Home, Position, disk::MemoryDisk, packs};
 
-use crate::world::{Entry, World, body, config, pack_path, walk, write_pack};
+use crate::world::{Entry, World, body, config, pack_path, slot_paths, walk, write_pack};
 
 /// A pack of three frames with records, in blocks 1 to 2, 3 and 4 to 6, and the last in block 7.
 fn pack() -> (MemoryDisk, Vec<Entry>) {
@@ -185,4 +185,19 @@ proptest! {
         prop_assert!(seen.len() == entries.len() || !damage.is_empty());
         prop_assert!(!is_same || damage.is_empty());
     }
+}
+
+#[test]
+fn a_frame_of_a_pack_that_lies_in_a_slot_is_none_of_the_lane() {
+    let (disk, _) = pack();
+    let mut world = World::open(&disk).unwrap();
+    let entry = world.write(1, b"the lane").unwrap();
+    let spare = world.slots.make().unwrap();
+    drop((world, spare));
+    let frame = disk.bytes_of(&pack_path(1)).unwrap()[BLOCK_BYTES..2 * BLOCK_BYTES].to_vec();
+    let path = &slot_paths(&disk)[1];
+    let mut slot = disk.bytes_of(path).unwrap();
+    slot[BLOCK_BYTES..2 * BLOCK_BYTES].copy_from_slice(&frame);
+    disk.put(path, slot);
+    assert_eq!(World::open(&disk).unwrap().found, [entry]);
 }
