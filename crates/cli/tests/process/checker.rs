@@ -23,6 +23,8 @@ pub enum Violation {
     Twice(Name, Place, Place),
     /// Delivered after its ack was confirmed: the attempt that was acked, and the one that came.
     AckedDeliveredAgain(Name, Place, Attempt, Attempt),
+    /// One delivery, by generation and attempt, that came twice.
+    ToldTwice(Name, Place, Attempt),
     /// A first attempt at an offset at or before one that this consumer had already been given.
     DeliveredOutOfOrder(Place, u64),
     /// A producer's messages lie in another order than it published them.
@@ -35,11 +37,10 @@ pub struct Checker {
     names: HashMap<Place, Name>,
     places: HashMap<Name, Place>,
     confirmed: HashSet<Name>,
-    delivered: HashSet<Place>,
-    /// By place the newest attempt whose ack was confirmed.
-    acked: HashMap<Place, Attempt>,
-    /// Deliveries of brokers that had died before the delivery was made that was acked: they lay
-    /// with a client meanwhile.
+    delivered: HashMap<Place, Vec<Attempt>>,
+    /// By place the first attempt whose ack was confirmed, and the broker's generation then.
+    acked: HashMap<Place, (Attempt, u32)>,
+    /// Deliveries taken up after an ack of another broker's delivery: they lay with a client.
     outlived: u64,
     /// The last first attempt by consumer, partition and generation.
     last: HashMap<(u32, u32, u32), u64>,
@@ -56,14 +57,23 @@ impl Checker {
     /// `consumer` was given `name` from `place`.
     pub fn delivered(&mut self, consumer: u32, name: Name, place: Place, attempt: Attempt) {
         self.lies(name, place);
+        let told = self.delivered.entry(place).or_default();
+        let is_told = told.contains(&attempt);
+        told.push(attempt);
         match self.acked.get(&place) {
-            Some(&acked) if attempt.0 < acked.0 => self.outlived += 1,
-            Some(&acked) => {
+            // A broker that had died when the ack was confirmed may have handed it out before the
+            // ack was committed. Within one broker's life nobody else has what is acked.
+            Some(&(acked, since)) if attempt.0 != acked.0 && attempt.0 < since => {
+                self.outlived += 1;
+            }
+            Some(&(acked, _)) => {
                 self.violations.push(Violation::AckedDeliveredAgain(name, place, acked, attempt));
             }
             None => {}
         }
-        self.delivered.insert(place);
+        if is_told {
+            self.violations.push(Violation::ToldTwice(name, place, attempt));
+        }
         let (generation, count) = attempt;
         if count == 1 {
             let (partition, offset) = place;
@@ -75,10 +85,10 @@ impl Checker {
         }
     }
 
-    /// A consumer was told that its ack of `attempt` at `place` is committed.
-    pub fn ack_confirmed(&mut self, place: Place, attempt: Attempt) {
-        let acked = self.acked.entry(place).or_insert(attempt);
-        *acked = attempt.max(*acked);
+    /// A consumer was told by the `generation`th broker, or one before it, that its ack of `attempt`
+    /// at `place` is committed.
+    pub fn ack_confirmed(&mut self, place: Place, attempt: Attempt, generation: u32) {
+        self.acked.entry(place).or_insert((attempt, generation));
     }
 
     fn lies(&mut self, name: Name, place: Place) {
@@ -97,8 +107,7 @@ impl Checker {
         (self.confirmed.len(), self.acked.len())
     }
 
-    /// How many deliveries came late, from a broker that had died before the message was delivered
-    /// to the one who acked it.
+    /// How many deliveries came late: their broker was dead, and another one's was acked.
     pub fn outlived(&self) -> u64 {
         self.outlived
     }
@@ -107,7 +116,7 @@ impl Checker {
     pub fn verdict(mut self) -> Vec<Violation> {
         for name in &self.confirmed {
             let place = self.places[name];
-            if !self.delivered.contains(&place) {
+            if !self.delivered.contains_key(&place) {
                 self.violations.push(Violation::Missing(*name, place));
             }
         }
@@ -139,7 +148,7 @@ mod tests {
         }
         for n in 0..10 {
             checker.delivered(0, (1, n), (0, n), (1, 1));
-            checker.ack_confirmed((0, n), (1, 1));
+            checker.ack_confirmed((0, n), (1, 1), 1);
         }
         checker
     }
@@ -187,10 +196,32 @@ mod tests {
         let mut checker = clean();
         checker.confirmed((1, 10), (0, 10));
         checker.delivered(1, (1, 10), (0, 10), (2, 1));
-        checker.ack_confirmed((0, 10), (2, 1));
+        checker.ack_confirmed((0, 10), (2, 1), 2);
         checker.delivered(0, (1, 10), (0, 10), (1, 1));
         assert_eq!(checker.outlived(), 1);
         assert_eq!(checker.verdict(), []);
+    }
+
+    #[test]
+    fn a_delivery_that_lay_with_a_client_while_an_ack_went_on_to_the_next_broker_is_none() {
+        // The second broker delivers anew and dies before it hears the ack of the first one's.
+        for (again, outlived, violations) in [((2, 1), 1, 0), ((3, 1), 0, 1), ((1, 2), 0, 1)] {
+            let mut checker = clean();
+            checker.confirmed((1, 10), (0, 10));
+            checker.delivered(0, (1, 10), (0, 10), (1, 1));
+            checker.ack_confirmed((0, 10), (1, 1), 3);
+            checker.delivered(1, (1, 10), (0, 10), again);
+            assert_eq!(checker.outlived(), outlived, "{again:?}");
+            assert_eq!(checker.verdict().len(), violations, "{again:?}");
+        }
+    }
+
+    #[test]
+    fn one_delivery_that_comes_twice_is_found_though_nobody_acked_it() {
+        let mut checker = Checker::default();
+        checker.delivered(0, (1, 4), (0, 4), (1, 2));
+        checker.delivered(1, (1, 4), (0, 4), (1, 2));
+        assert_eq!(checker.verdict(), [Violation::ToldTwice((1, 4), (0, 4), (1, 2))]);
     }
 
     #[test]

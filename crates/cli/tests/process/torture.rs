@@ -47,6 +47,8 @@ struct World {
     topic: TopicName,
     group: GroupName,
     checker: RefCell<Checker>,
+    /// How often the broker was started.
+    generation: Cell<u32>,
     publishing: Cell<bool>,
     consuming: Cell<bool>,
 }
@@ -126,7 +128,8 @@ async fn consume(world: Rc<World>, consumer: u32, mut choices: Choices) {
                 if settled.stale == 0 {
                     places.iter().for_each(|&place| {
                         let attempt = (run.generation().0, run.attempt());
-                        world.checker.borrow_mut().ack_confirmed(place, attempt);
+                        let now = world.generation.get();
+                        world.checker.borrow_mut().ack_confirmed(place, attempt, now);
                     });
                 }
             }
@@ -137,7 +140,7 @@ async fn consume(world: Rc<World>, consumer: u32, mut choices: Choices) {
 }
 
 /// Kills and starts the broker until that is enough; returns how often.
-async fn kill(broker: &mut Broker, choices: &mut Choices) -> u32 {
+async fn kill(broker: &mut Broker, world: &World, choices: &mut Choices) -> u32 {
     let begun = Instant::now();
     let seconds = number("SENNIT_TORTURE_SECONDS").map(Duration::from_secs);
     let cycles = number("SENNIT_TORTURE_CYCLES").unwrap_or(match seconds {
@@ -151,6 +154,7 @@ async fn kill(broker: &mut Broker, choices: &mut Choices) -> u32 {
         let life_ms = 300 + choices.below(life_ms_max - 300);
         tokio::time::sleep(Duration::from_millis(life_ms)).await;
         broker.kill();
+        world.generation.set(world.generation.get() + 1);
         tokio::time::sleep(Duration::from_millis(choices.below(100))).await;
         broker.start_again();
         cycle += 1;
@@ -164,6 +168,7 @@ async fn torture(broker: &mut Broker, seed: u64) {
         topic: "torture".parse().unwrap(),
         group: GroupName::default_group(),
         checker: RefCell::default(),
+        generation: Cell::new(1),
         publishing: Cell::new(true),
         consuming: Cell::new(true),
     });
@@ -188,7 +193,7 @@ async fn torture(broker: &mut Broker, seed: u64) {
         })
         .collect();
 
-    let cycles = kill(broker, &mut choices(0)).await;
+    let cycles = kill(broker, &world, &mut choices(0)).await;
     world.publishing.set(false);
     for producer in producers {
         producer.await.unwrap();
