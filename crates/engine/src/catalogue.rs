@@ -112,12 +112,19 @@ impl Catalogue {
         (self.next_topic, self.next_group)
     }
 
-    pub(crate) fn restore(&mut self, topics: Vec<Topic>, next_ids: (u32, u32)) {
+    pub(crate) fn set_next_ids(&mut self, next_ids: (u32, u32)) {
         (self.next_topic, self.next_group) = next_ids;
-        for topic in topics {
-            self.by_name.insert(topic.created.name.clone(), topic.id());
-            self.topics.insert(topic.id(), topic);
-        }
+    }
+
+    /// The topics from number `from` on.
+    pub(crate) fn topics_from(&self, from: TopicId) -> impl Iterator<Item = &Topic> {
+        self.topics.range(from..).map(|(_, topic)| topic)
+    }
+
+    /// Has a topic as a checkpoint says it is.
+    pub(crate) fn put_back(&mut self, topic: Topic) {
+        self.by_name.insert(topic.created.name.clone(), topic.id());
+        self.topics.insert(topic.id(), topic);
     }
 
     fn existing(&self, id: TopicId) -> Result<&Topic, Refusal> {

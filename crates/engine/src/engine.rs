@@ -15,6 +15,7 @@ use crate::{
     group::Group,
     log::Place,
     partition::Partition,
+    partitions::Partitions,
     record::{Outcome, Record},
     refusal::Refusal,
     timer::Timer,
@@ -53,8 +54,6 @@ impl Outbox {
 /// Most runs of messages in one record, so that it fits the shortest segment. More go into several.
 pub(crate) const RUNS_PER_RECORD_MAX: usize = 256;
 
-pub(crate) type Partitions = HashMap<PartitionId, Partition, foldhash::fast::FixedState>;
-
 /// The state of one shard.
 #[derive(Debug)]
 pub struct Engine {
@@ -81,7 +80,7 @@ impl Engine {
         Self {
             generation,
             catalogue: Catalogue::default(),
-            partitions: HashMap::default(),
+            partitions: Partitions::default(),
             sessions: HashMap::default(),
             wheel: Wheel::new(now),
             fired: Vec::new(),
@@ -102,9 +101,9 @@ impl Engine {
         &self.catalogue
     }
 
-    /// The partitions that live here, in no order.
+    /// The partitions that live here, in order.
     pub fn partition_ids(&self) -> impl Iterator<Item = PartitionId> {
-        self.partitions.keys().copied()
+        self.partitions.ids()
     }
 
     /// The places of all batches that are kept.
@@ -192,16 +191,13 @@ impl Engine {
         let wheel = &mut self.wheel;
         match record {
             Record::PartitionOpened { partition: id, config, dead_letters, groups } => {
-                let partition =
-                    self.partitions.entry(*id).or_insert_with(|| Partition::new(*id, *config));
+                let partition = self.partitions.get_or_insert(*id, || Partition::new(*id, *config));
                 partition.config = *config;
                 partition.dead_letters = *dead_letters;
                 let gone = partition.set_groups(groups, wheel);
                 partition.retain_bytes(&mut self.freed, wheel);
                 partition.free_settled(0, partition.log.end(), &mut self.freed);
-                if let (Some(age), Some(oldest)) = (config.retention.age, partition.log.oldest()) {
-                    wheel.set(oldest.appended_at.plus(age), Timer::Age { partition: *id });
-                }
+                partition.watch_age(wheel);
                 stir(&mut self.stirred, partition);
                 forget_members(&mut self.sessions, *id, &gone);
             }
@@ -254,7 +250,10 @@ impl Engine {
             | Record::TopicAltered { .. }
             | Record::TopicDeleted { .. }
             | Record::GroupCreated { .. }
-            | Record::GroupDeleted { .. } => {}
+            | Record::GroupDeleted { .. }
+            | Record::CheckpointBegan { .. }
+            | Record::CheckpointPart { .. }
+            | Record::CheckpointEnded { .. } => {}
         }
     }
 
@@ -310,7 +309,7 @@ impl Engine {
         journal: &mut impl Journal,
         out: &mut Outbox,
     ) {
-        let created = !self.partitions.contains_key(&id);
+        let created = self.partitions.get(&id).is_none();
         let record = match command {
             PartitionCommand::Open { config, groups, dead_letters } => {
                 let is_so = self.partitions.get(&id).is_some_and(|held| {

@@ -3,9 +3,11 @@
 //!
 //! In reading order: a [`Command`] is decided (`decide`, `catalogue`), what is decided is a
 //! [`Record`], records are applied (`engine`) to partitions and groups (`partition`, `group`), and
-//! what is to be done in the world leaves as an [`Effect`] (`deliver`, `timers`).
+//! what is to be done in the world leaves as an [`Effect`] (`deliver`, `timers`). A [`Checkpoint`] writes the
+//! state piece by piece, and a [`Replay`] comes back to it.
 
 mod catalogue;
+mod checkpoint;
 mod codec;
 mod command;
 mod dead_letter;
@@ -14,12 +16,15 @@ mod deliver;
 mod effect;
 mod engine;
 mod group;
+mod kept;
 mod log;
 mod partition;
+mod partitions;
 mod producer;
 mod record;
 mod record_error;
 mod refusal;
+mod replay;
 mod runs;
 mod snapshot;
 mod timer;
@@ -27,6 +32,7 @@ mod timers;
 mod wheel;
 
 pub use catalogue::{Catalogue, CatalogueGroup, Topic};
+pub use checkpoint::Checkpoint;
 pub use command::{
     CatalogueCommand, Command, Credit, DeadLetters, DeliveryRun, GroupSetting, Origin,
     PartitionCommand, Publish, SessionId, Settle, Subscribe, Verdict,
@@ -41,3 +47,4 @@ pub use log::Place;
 pub use record::{Outcome, RECORD_KIND_END, Record, TopicCreated};
 pub use record_error::RecordError;
 pub use refusal::Refusal;
+pub use replay::{Replay, Replayed};

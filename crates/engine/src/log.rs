@@ -232,14 +232,6 @@ impl Log {
         }
     }
 
-    /// Drops the oldest batch; the log starts with the next one.
-    pub(crate) fn pop(&mut self) -> Option<Entry> {
-        let first = self.oldest()?.first;
-        let entry = self.remove(first);
-        self.start_with_oldest();
-        entry
-    }
-
     /// Drops the batch that begins at `first`. Its start stays: see [`Log::start_with_oldest`].
     pub(crate) fn remove(&mut self, first: u64) -> Option<Entry> {
         let removed = match &mut self.kept {
@@ -341,7 +333,6 @@ mod tests {
     #[derive(Clone, Debug)]
     enum Step {
         Push(u32),
-        Pop,
         Remove(prop::sample::Index),
         PutBack(prop::sample::Index),
         Move(prop::sample::Index),
@@ -350,7 +341,6 @@ mod tests {
     fn any_step() -> impl Strategy<Value = Step> {
         prop_oneof![
             6 => (1..5u32).prop_map(Step::Push),
-            1 => Just(Step::Pop),
             5 => any::<prop::sample::Index>().prop_map(Step::Remove),
             2 => any::<prop::sample::Index>().prop_map(Step::PutBack),
             1 => any::<prop::sample::Index>().prop_map(Step::Move),
@@ -385,9 +375,6 @@ mod tests {
                         let new = entry(log.end(), count, log.end());
                         twin.insert(new.first, new);
                         log.push(new);
-                    }
-                    Step::Pop => {
-                        prop_assert_eq!(log.pop(), twin.pop_first().map(|(_, entry)| entry));
                     }
                     Step::Remove(index) => if let Some(first) = nth(&twin, index) {
                         prop_assert_eq!(log.remove(first), twin.remove(&first));

@@ -33,6 +33,8 @@ pub(crate) struct Partition {
     pub(crate) expiries: Runs<Timestamp>,
     /// Whether the dead-letter topic has been asked for since the start.
     pub(crate) dead_letter_topic_asked: bool,
+    /// Whether not all of it is put back yet; see `replay`.
+    pub(crate) is_loading: bool,
     /// Whether it is in the engine's list of partitions that may have something to deliver.
     pub(crate) stirred: bool,
 }
@@ -50,6 +52,7 @@ impl Partition {
             delays: Runs::default(),
             expiries: Runs::default(),
             dead_letter_topic_asked: false,
+            is_loading: false,
             stirred: false,
         }
     }
@@ -191,7 +194,8 @@ impl Partition {
     /// matter to it, so replay frees the same.
     pub(crate) fn retain_bytes(&mut self, freed: &mut Vec<Place>, wheel: &mut Wheel<Timer>) {
         let Some(limit) = self.config.retention.bytes else { return };
-        if self.log.bytes() <= limit {
+        // What is not put back yet cannot be weighed; its slice says what it came to.
+        if self.log.bytes() <= limit || self.is_loading {
             return;
         }
         while self.log.bytes() > limit
@@ -217,7 +221,7 @@ impl Partition {
         for &first in &settled {
             self.free(first, freed);
         }
-        if !settled.is_empty() {
+        if !settled.is_empty() && !self.is_loading {
             self.log.start_with_oldest();
         }
     }
@@ -227,8 +231,19 @@ impl Partition {
         while let Some(oldest) = self.log.oldest().filter(|entry| entry.end() <= start) {
             self.free(oldest.first, freed);
         }
-        self.log.start_with_oldest();
+        if self.is_loading {
+            self.log.start_from(start);
+        } else {
+            self.log.start_with_oldest();
+        }
         self.settle_up_to_start(wheel);
+    }
+
+    /// Has the wheel say when the oldest batch is too old.
+    pub(crate) fn watch_age(&self, wheel: &mut Wheel<Timer>) {
+        if let (Some(age), Some(oldest)) = (self.config.retention.age, self.log.oldest()) {
+            wheel.set(oldest.appended_at.plus(age), Timer::Age { partition: self.id });
+        }
     }
 
     pub(crate) fn describe(&self) -> PartitionDescription {

@@ -101,17 +101,39 @@ impl Producers {
         }
     }
 
-    /// Every producer, by id, for a snapshot.
-    pub(crate) fn sorted(&self) -> Vec<(ProducerId, &Producer)> {
-        let mut all: Vec<_> = self.known.iter().map(|(&id, producer)| (id, producer)).collect();
-        all.sort_unstable_by_key(|(id, _)| *id);
-        all
+    /// Every producer's id, in descending order.
+    pub(crate) fn ids(&self) -> Vec<ProducerId> {
+        let mut ids: Vec<_> = self.known.keys().copied().collect();
+        ids.sort_unstable_by_key(|id| std::cmp::Reverse(id.0));
+        ids
     }
 
-    /// Puts back a producer out of a snapshot.
-    pub(crate) fn restore(&mut self, id: ProducerId, producer: Producer) {
+    pub(crate) fn get(&self, id: ProducerId) -> Option<&Producer> {
+        self.known.get(&id)
+    }
+
+    /// The end of the latest batch of whoever was silent longest.
+    pub(crate) fn silent_before(&self) -> u64 {
+        self.by_last_end.first_key_value().map_or(0, |(&end, _)| end)
+    }
+
+    /// Has a producer as a checkpoint says it is.
+    pub(crate) fn put_back(&mut self, id: ProducerId, producer: Producer) {
         self.by_last_end.insert(producer.last_end, id);
-        self.known.insert(id, producer);
+        if let Some(before) = self.known.insert(id, producer)
+            && self.by_last_end.get(&before.last_end) == Some(&id)
+            && self.known[&id].last_end != before.last_end
+        {
+            self.by_last_end.remove(&before.last_end);
+        }
+    }
+
+    /// Forgets everyone whose latest batch ended before `offset`.
+    pub(crate) fn forget_silent_before(&mut self, offset: u64) {
+        let kept = self.by_last_end.split_off(&offset);
+        for (_, silent) in std::mem::replace(&mut self.by_last_end, kept) {
+            self.known.remove(&silent);
+        }
     }
 }
 

@@ -130,6 +130,25 @@ pub enum Record {
         /// The oldest offset kept.
         start: Offset,
     },
+    /// A checkpoint begins: a replay may begin here once its end is written.
+    CheckpointBegan {
+        /// The number of the next topic.
+        next_topic: u32,
+        /// The number of the next group.
+        next_group: u32,
+    },
+    /// Part of a piece of a checkpoint. The parts of a piece follow each other.
+    CheckpointPart {
+        /// Whether it is the piece's last.
+        ends: bool,
+        /// Its bytes; a whole piece is a list of items.
+        bytes: Bytes,
+    },
+    /// The checkpoint that began last is whole.
+    CheckpointEnded {
+        /// How long its pieces are.
+        bytes: u64,
+    },
 }
 
 /// A topic as the catalogue has it from the start.
@@ -169,6 +188,9 @@ const SETTLED: u8 = 19;
 const FAILED: u8 = 20;
 const BURIED: u8 = 21;
 const TRIMMED: u8 = 22;
+const CHECKPOINT_BEGAN: u8 = 32;
+pub(crate) const CHECKPOINT_PART: u8 = 33;
+const CHECKPOINT_ENDED: u8 = 34;
 
 /// The engine's records have kinds below this; the rest are the shard's own.
 pub const RECORD_KIND_END: u8 = 128;
@@ -190,6 +212,9 @@ impl Record {
             Self::Failed { .. } => FAILED,
             Self::Buried { .. } => BURIED,
             Self::Trimmed { .. } => TRIMMED,
+            Self::CheckpointBegan { .. } => CHECKPOINT_BEGAN,
+            Self::CheckpointPart { .. } => CHECKPOINT_PART,
+            Self::CheckpointEnded { .. } => CHECKPOINT_ENDED,
         }
     }
 
@@ -260,6 +285,15 @@ impl Record {
             }
             Self::Trimmed { partition, start } => {
                 w.partition(*partition).u64(start.0);
+            }
+            Self::CheckpointBegan { next_topic, next_group } => {
+                w.u32(*next_topic).u32(*next_group);
+            }
+            Self::CheckpointPart { ends, bytes } => {
+                w.u8(u8::from(*ends)).0.extend_from_slice(bytes);
+            }
+            Self::CheckpointEnded { bytes } => {
+                w.u64(*bytes);
             }
         }
     }
@@ -338,6 +372,14 @@ impl Record {
                 ));
             }
             TRIMMED => Self::Trimmed { partition: r.partition()?, start: Offset(r.u64()?) },
+            CHECKPOINT_BEGAN => {
+                Self::CheckpointBegan { next_topic: r.u32()?, next_group: r.u32()? }
+            }
+            CHECKPOINT_PART => {
+                let ends = r.flag("last part of a piece")?;
+                Self::CheckpointPart { ends, bytes: std::mem::take(&mut r.rest) }
+            }
+            CHECKPOINT_ENDED => Self::CheckpointEnded { bytes: r.u64()? },
             kind => return Err(RecordError::Kind { kind }),
         };
         if r.rest.has_remaining() {
@@ -435,6 +477,8 @@ mod tests {
                 batch,
             },
             Record::Trimmed { partition, start: Offset(6) },
+            Record::CheckpointBegan { next_topic: 3, next_group: 4 },
+            Record::CheckpointEnded { bytes: 5 },
         ]
     }
 
@@ -444,6 +488,13 @@ mod tests {
             let (bytes, head_len) = body(&record);
             assert_eq!(Record::decode(record.kind(), bytes), Ok((record, head_len)));
         }
+    }
+
+    #[test]
+    fn a_part_of_a_checkpoint_comes_back_as_it_was_written() {
+        let record = Record::CheckpointPart { ends: true, bytes: Bytes::from_static(b"some") };
+        let (bytes, head_len) = body(&record);
+        assert_eq!(Record::decode(record.kind(), bytes), Ok((record, head_len)));
     }
 
     #[test]

@@ -1,16 +1,27 @@
-//! Replay comes to the same state as live traffic, and so does a snapshot: random commands, with
-//! the state's invariants checked after each.
+//! Replay comes to the same state as live traffic, from the first record or from a checkpoint
+//! whose pieces lie between the records, and so does a snapshot: random commands, with the state's
+//! invariants checked after each.
 
 mod world;
 
 use std::time::Duration;
 
 use proptest::prelude::*;
-use sennit_engine::{Command, Credit, Engine, SessionId, Verdict};
-use sennit_model::{
-    Generation, GroupConfig, Message, ProducerId, ProducerStamp, Retention, TopicConfig,
+use sennit_engine::{
+    CatalogueCommand, Checkpoint, Command, Credit, DeadLetters, Engine, GroupSetting, Origin,
+    PartitionCommand, Publish, Record, Replay, Replayed, SessionId, Settle, Verdict,
 };
-use world::{DEAD, GROUP, ORDERS, World, queue, run};
+use sennit_model::{
+    Generation, GroupConfig, GroupId, Incarnation, Message, PartitionId, PartitionIndex,
+    ProducerId, ProducerStamp, Retention, StartAt, TopicConfig, TopicId,
+};
+use world::{DEAD, GROUP, ORDERS, World, batch, queue, run};
+
+/// Partitions beside the two that a world begins with, before and behind them.
+const OTHERS: [PartitionId; 2] = [
+    PartitionId { topic: TopicId(0), index: PartitionIndex(0) },
+    PartitionId { topic: TopicId(3), index: PartitionIndex(1) },
+];
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -21,6 +32,11 @@ enum Step {
     Leave { session: u8, grace: Option<u16> },
     Settle { verdict: u8, first: u8, count: u8, attempt: u8 },
     Pass { ms: u16 },
+    PublishTo { other: u8, count: u8 },
+    Open { which: u8, groups: u8, retention: u8 },
+    Drop { which: u8 },
+    Topic { name: u8, change: u8 },
+    Checkpoint { steps: u8, piece_bytes: u8 },
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
@@ -38,6 +54,13 @@ fn any_step() -> impl Strategy<Value = Step> {
             Step::Settle { verdict, first, count, attempt }
         }),
         3 => (0..1_500u16).prop_map(|ms| Step::Pass { ms }),
+        2 => (0..2u8, 1..4u8).prop_map(|(other, count)| Step::PublishTo { other, count }),
+        1 => (0..3u8, 0..8u8, 0..4u8)
+            .prop_map(|(which, groups, retention)| Step::Open { which, groups, retention }),
+        1 => (0..12u8).prop_map(|which| Step::Drop { which }),
+        1 => (0..4u8, 0..4u8).prop_map(|(name, change)| Step::Topic { name, change }),
+        8 => (1..5u8, 1..255u8)
+            .prop_map(|(steps, piece_bytes)| Step::Checkpoint { steps, piece_bytes }),
     ]
 }
 
@@ -80,17 +103,123 @@ fn take(world: &mut World, step: Step) {
                 _ if attempt == 1 => Verdict::DeadLetter { reason: "a reason".into() },
                 _ => Verdict::Extend(millis(900)),
             };
-            world.settle(verdict, vec![run(first.into(), count.into(), attempt.into())]);
+            let runs = vec![run(first.into(), count.into(), attempt.into())];
+            let (origin, partition, group) = (world.origin(SessionId(1)), ORDERS, GROUP);
+            let settle = Settle { origin, partition, group, verdict, runs, confirm: true };
+            world.do_now(Command::Settle(settle));
         }
         Step::Pass { ms } => world.pass(millis(ms)),
+        Step::PublishTo { other, count } => {
+            let batch = batch(&vec![Message::new("elsewhere"); count.into()]);
+            let partition = OTHERS[usize::from(other)];
+            let producer = ProducerStamp::default();
+            let publish = Publish { origin: Origin::default(), partition, producer, batch };
+            world.do_now(Command::Publish(publish));
+        }
+        Step::Open { which, groups, retention } => {
+            let starts = [StartAt::Earliest, StartAt::Earliest, StartAt::Latest];
+            let settings = (0..).zip(starts).filter(|(id, _)| groups & (1 << id) != 0);
+            let config = GroupConfig { attempts_max: 3, ..GroupConfig::default() };
+            let settings =
+                settings.map(|(id, start)| GroupSetting { id: GroupId(id), config, start });
+            let retention = match retention {
+                0 | 1 => Retention::UNTIL_SETTLED,
+                2 => Retention { bytes: Some(300), ..Retention::UNTIL_SETTLED },
+                _ => Retention { age: Some(millis(2_000)), ..Retention::FOREVER },
+            };
+            let config = TopicConfig { retention, ..queue() };
+            let (partition, dead_letters) = match which {
+                2 => (ORDERS, DeadLetters::To(DEAD.topic)),
+                other => (OTHERS[usize::from(other)], DeadLetters::NotYet),
+            };
+            world.open(partition, config, settings.collect(), dead_letters);
+        }
+        Step::Drop { which } => {
+            let partition = match which {
+                0 => ORDERS,
+                1 => DEAD,
+                other => OTHERS[usize::from(other % 2)],
+            };
+            let drop = Command::Partition(Origin::default(), partition, PartitionCommand::Drop);
+            world.do_now(drop);
+        }
+        Step::Topic { name, change } => {
+            let topic_name = format!("topic-{name}").parse().expect("a good name");
+            let topic = TopicId(u32::from(name));
+            let incarnation = Incarnation(9);
+            let command = match change {
+                0 | 1 => {
+                    CatalogueCommand::CreateTopic { name: topic_name, config: queue(), incarnation }
+                }
+                2 => CatalogueCommand::CreateGroup {
+                    topic,
+                    name: "late".parse().expect("a good name"),
+                    config: GroupConfig::default(),
+                    start: StartAt::Latest,
+                },
+                _ => CatalogueCommand::DeleteTopic { topic },
+            };
+            world.do_now(Command::Catalogue(Origin::default(), command));
+        }
+        Step::Checkpoint { .. } => {}
     }
     world.effects.clear();
+}
+
+/// Checkpoints as they are written: at most one is under way.
+#[derive(Default)]
+struct Checkpoints {
+    under_way: Option<(Checkpoint, usize)>,
+    /// The record with which the last whole one begins.
+    newest: Option<usize>,
+}
+
+impl Checkpoints {
+    fn step(&mut self, world: &mut World, steps: u8, piece_bytes: usize) {
+        for _ in 0..steps {
+            let begin = world.journal.records.len();
+            let begun = || (world.engine.begin_checkpoint(piece_bytes), begin);
+            let (checkpoint, begin) = self.under_way.get_or_insert_with(begun);
+            if world.engine.checkpoint_step(checkpoint, &mut world.journal) {
+                self.newest = Some(*begin);
+                self.under_way = None;
+            }
+        }
+    }
+}
+
+/// Goes through the records from one on, as they lie in the journal.
+fn replay_from(world: &World, first: usize) -> Engine {
+    let mut replay = Replay::new(world.now);
+    for (record, position) in &world.journal.records[first..] {
+        let mut body = Vec::new();
+        record.encode_head(&mut body);
+        let begin = position - body.len() as u64;
+        body.extend(record.batch().iter().flat_map(|batch| batch.bytes().iter()));
+        let replayed = replay.record(record.kind(), begin, body.into()).unwrap();
+        assert_eq!(
+            replayed == Replayed::CheckpointEnded,
+            matches!(record, Record::CheckpointEnded { .. })
+        );
+    }
+    replay.finish(Generation(2)).expect("the checkpoint is whole")
+}
+
+/// A snapshot as it reads, so that a difference can be seen.
+fn dump(engine: &Engine) -> String {
+    String::from_utf8_lossy(&snapshot(engine)).escape_debug().to_string()
 }
 
 fn snapshot(engine: &Engine) -> Vec<u8> {
     let mut bytes = Vec::new();
     engine.encode_snapshot(&mut bytes);
     bytes
+}
+
+fn places(engine: &Engine) -> Vec<sennit_engine::Place> {
+    let mut places: Vec<_> = engine.places().collect();
+    places.sort_unstable();
+    places
 }
 
 fn settings() -> impl Strategy<Value = (TopicConfig, GroupConfig)> {
@@ -113,29 +242,71 @@ proptest! {
     #[test]
     fn replay_and_snapshot_come_to_the_state_of_live_traffic(
         (config, group) in settings(),
-        steps in proptest::collection::vec(any_step(), 1..60),
+        steps in proptest::collection::vec(any_step(), 1..80),
     ) {
         let mut world = World::with(config, group);
+        let mut checkpoints = Checkpoints::default();
         for step in steps {
-            take(&mut world, step);
+            match step {
+                Step::Checkpoint { steps, piece_bytes } => {
+                    checkpoints.step(&mut world, steps, piece_bytes.into());
+                }
+                step => take(&mut world, step),
+            }
         }
         world.pass(Duration::from_millis(0));
         let live = snapshot(&world.engine);
-        // Time that has passed is not in the records: both sides are brought to the same time.
-        let mut replayed = world.replayed();
+        // Time that has passed is not in the records: all sides are brought to the same time.
+        let from_first = replay_from(&world, 0);
+        let from_newest = checkpoints.newest.map(|newest| replay_from(&world, newest));
         let records = world.journal.records.len();
-        replayed.advance(world.now.plus(Duration::from_millis(1)), &mut world.journal);
-        world.now = world.now.plus(Duration::from_millis(1));
-        world.engine.advance(world.now, &mut world.journal);
-        replayed.check();
+        let later = world.now.plus(Duration::from_millis(1));
+        world.engine.advance(later, &mut world.journal);
         let live_later = snapshot(&world.engine);
-        if world.journal.records.len() == records {
-            prop_assert_eq!(&snapshot(&replayed), &live_later);
+        for mut replayed in [from_first].into_iter().chain(from_newest) {
+            let mut journal = world::Memory::default();
+            replayed.advance(later, &mut journal);
+            replayed.check();
+            // What expires or fails just then does not expire where a consumer holds it.
+            if world.journal.records.len() == records && journal.records.is_empty() {
+                prop_assert_eq!(&dump(&replayed), &dump(&world.engine));
+                prop_assert_eq!(&snapshot(&replayed), &live_later);
+            }
         }
         let restored =
             Engine::from_snapshot(live.clone().into(), Generation(2), world.now).unwrap();
         restored.check();
         prop_assert_eq!(snapshot(&restored), live);
+    }
+
+    #[test]
+    fn an_engine_that_comes_out_of_a_checkpoint_goes_on_as_if_nothing_had_been(
+        (config, group) in settings(),
+        lives in proptest::collection::vec(proptest::collection::vec(any_step(), 1..30), 2..4),
+    ) {
+        let mut world = World::with(config, group);
+        for steps in lives {
+            let mut checkpoints = Checkpoints::default();
+            checkpoints.step(&mut world, 1, 100);
+            for step in steps {
+                match step {
+                    Step::Checkpoint { steps, piece_bytes } => {
+                        checkpoints.step(&mut world, steps, piece_bytes.into());
+                    }
+                    step => take(&mut world, step),
+                }
+            }
+            // A crash here; one that has ended a checkpoint begins with it.
+            let first = checkpoints.newest.unwrap_or(0);
+            world.engine = replay_from(&world, first);
+            world.pass(Duration::from_millis(1));
+            let whole = replay_from(&world, 0);
+            whole.check();
+            prop_assert_eq!(places(&whole), places(&world.engine));
+        }
+        // Everything that is left comes out.
+        world.subscribe(SessionId(9), 10_000);
+        world.pass(Duration::from_secs(3600));
     }
 
     #[test]

@@ -3,11 +3,11 @@
 //! releases the effects that waited for it. Nothing here waits: whoever owns the shard carries
 //! frames and reads between it and the disk.
 
+mod checkpoint;
 mod read_cache;
 mod recover;
 mod segments;
 mod shard;
-mod snapshot;
 mod tail_cache;
 mod writer;
 

@@ -1,15 +1,12 @@
 //! From the journal on disk to a shard that goes on where the last one stopped.
 
 use bytes::Bytes;
-use sennit_engine::{Engine, Record, RecordError};
+use sennit_engine::{RecordError, Replay, Replayed};
 use sennit_journal::{BLOCK_BYTES, Disk, Fault, Lane, LaneConfig, Position, Reader, SlotMaker};
 use sennit_model::{Generation, Timestamp};
 
 use crate::{
-    segments::Segments,
-    shard::Shard,
-    snapshot::{SNAPSHOT_BEGAN, SNAPSHOT_ENDED, SNAPSHOT_PART, Snapshots},
-    tail_cache::TailCache,
+    checkpoint::Checkpoints, segments::Segments, shard::Shard, tail_cache::TailCache,
     writer::Writer,
 };
 
@@ -47,9 +44,9 @@ pub enum RecoverError {
         /// What is wrong.
         error: RecordError,
     },
-    /// The journal begins with a snapshot that is not whole.
-    #[error("the snapshot at position {position} is not whole", position = .position.0)]
-    Snapshot {
+    /// The journal begins with a checkpoint that is not whole.
+    #[error("the checkpoint at position {position} is not whole", position = .position.0)]
+    Checkpoint {
         /// Where the replay began.
         position: Position,
     },
@@ -88,14 +85,15 @@ pub fn recover<D: Disk>(
     now: Timestamp,
 ) -> Result<Recovered<D>, RecoverError> {
     let segment_bytes = config.segment_bytes;
-    let mut replay = Replay::default();
+    let mut reading = Reading::new(now);
     let recovered = sennit_journal::recover(disk, config, |kind, position, body| {
-        replay.record(kind, position, body, now)
+        reading.record(kind, position, body)
     })?;
     let generation = Generation(recovered.builder.generation());
     let replay_from = recovered.replay_from;
-    let newest_snapshot = replay.newest_snapshot;
-    let engine = replay.finish(generation, replay_from, now)?;
+    let Reading { replay, newest_checkpoint, records, bytes, .. } = reading;
+    let engine =
+        replay.finish(generation).ok_or(RecoverError::Checkpoint { position: replay_from })?;
     let mut lane = recovered.lane;
     let mut segments = Segments::new(segment_bytes, replay_from);
     for segment in lane.segments() {
@@ -115,90 +113,51 @@ pub fn recover<D: Disk>(
     for segment in released {
         lane.release(segment);
     }
-    let report = RecoveryReport {
-        records: replay.records,
-        bytes: replay.bytes,
-        torn_bytes: recovered.torn_bytes,
-        generation,
-    };
+    let report = RecoveryReport { records, bytes, torn_bytes: recovered.torn_bytes, generation };
     let mut writer = Writer::new(recovered.builder, segments, replay_from);
-    if let Some(begin) = newest_snapshot {
+    if let Some(begin) = newest_checkpoint {
         // The last life may have ended before a segment's header said so: this life's first does.
         writer.replay_from(begin);
     }
     let cache = TailCache::new(settings.cache_bytes);
-    let shard = Shard::new(engine, writer, cache, Snapshots::new(segment_bytes), now);
+    let shard = Shard::new(engine, writer, cache, Checkpoints::new(segment_bytes), now);
     Ok(Recovered { shard, lane, reader: recovered.reader, slots: recovered.slots, report })
 }
 
-/// The state a replay has come to.
-#[derive(Default)]
-struct Replay {
-    engine: Option<Engine>,
-    /// The snapshot that the replay begins with, while its parts come in.
-    snapshot: Option<Vec<u8>>,
-    /// Where the frame lies in which the newest snapshot begins that is whole, after the first.
-    newest_snapshot: Option<Position>,
+/// The journal as it is read: the state it comes to, and what else the next life has to know.
+struct Reading {
+    replay: Replay,
+    /// Where the frame lies in which the newest checkpoint begins that is whole, after the one
+    /// with which the replay began.
+    newest_checkpoint: Option<Position>,
     /// The same, of the one whose end is not read yet.
-    begun_snapshot: Option<Position>,
+    begun_checkpoint: Option<Position>,
     records: u64,
     bytes: u64,
 }
 
-impl Replay {
-    fn record(
-        &mut self,
-        kind: u8,
-        position: Position,
-        body: Bytes,
-        now: Timestamp,
-    ) -> Result<(), RecoverError> {
+impl Reading {
+    fn new(now: Timestamp) -> Self {
+        let (newest_checkpoint, begun_checkpoint) = (None, None);
+        let replay = Replay::new(now);
+        Self { replay, newest_checkpoint, begun_checkpoint, records: 0, bytes: 0 }
+    }
+
+    fn record(&mut self, kind: u8, position: Position, body: Bytes) -> Result<(), RecoverError> {
         self.records += 1;
         self.bytes += body.len() as u64;
-        let wrong = |error| RecoverError::Record { position, error };
-        match (kind, &mut self.engine, &mut self.snapshot) {
-            (SNAPSHOT_BEGAN, None, snapshot) => *snapshot = Some(Vec::new()),
-            (SNAPSHOT_PART, None, Some(snapshot)) => snapshot.extend_from_slice(&body),
-            (SNAPSHOT_ENDED, None, Some(snapshot)) => {
-                let snapshot = std::mem::take(snapshot);
-                let engine = Engine::from_snapshot(snapshot.into(), Generation(0), now);
-                self.engine = Some(engine.map_err(wrong)?);
-                self.snapshot = None;
-            }
-            // A later snapshot says what the records between have said already.
-            (SNAPSHOT_BEGAN, _, _) => {
+        let replayed = self.replay.record(kind, position.0, body);
+        match replayed.map_err(|error| RecoverError::Record { position, error })? {
+            Replayed::Applied => {}
+            Replayed::LaterCheckpointBegan => {
                 // It is the first record of its frame, and frames begin with a block.
                 let in_block = position.0 % BLOCK_BYTES as u64;
-                self.begun_snapshot = Some(Position(position.0 - in_block));
+                self.begun_checkpoint = Some(Position(position.0 - in_block));
             }
-            (SNAPSHOT_ENDED, _, _) => {
-                self.newest_snapshot = self.begun_snapshot.take().or(self.newest_snapshot);
-            }
-            (SNAPSHOT_PART, _, _) => {}
-            (_, None, Some(_)) => return Err(RecoverError::Snapshot { position }),
-            (kind, engine, _) => {
-                let (record, head) = Record::decode(kind, body).map_err(wrong)?;
-                let engine = engine.get_or_insert_with(|| Engine::new(Generation(0), now));
-                engine.apply(&record, position.plus(head as u64).0);
-                engine.committed(u64::MAX);
-                // What a replay frees is not counted: the live batches are, at the end.
-                engine.take_freed();
+            Replayed::CheckpointEnded => {
+                self.newest_checkpoint = self.begun_checkpoint.take().or(self.newest_checkpoint);
             }
         }
         Ok(())
-    }
-
-    fn finish(
-        &mut self,
-        generation: Generation,
-        replay_from: Position,
-        now: Timestamp,
-    ) -> Result<Engine, RecoverError> {
-        if self.snapshot.is_some() {
-            return Err(RecoverError::Snapshot { position: replay_from });
-        }
-        let mut engine = self.engine.take().unwrap_or_else(|| Engine::new(generation, now));
-        engine.set_generation(generation);
-        Ok(engine)
     }
 }

@@ -9,8 +9,8 @@ use sennit_journal::{Frame, Position};
 use sennit_model::{PartitionId, Timestamp};
 
 use crate::{
+    checkpoint::Checkpoints,
     read_cache::{Fetch, Found, ReadCache},
-    snapshot::Snapshots,
     tail_cache::TailCache,
     writer::Writer,
 };
@@ -39,7 +39,7 @@ pub struct Counters {
     pub commits: u64,
     /// Batches that were read back damaged. Their groups deliver nothing beyond them.
     pub damaged_batches: u64,
-    /// Snapshots written.
+    /// Checkpoints written: snapshots of the state, in pieces.
     pub snapshots: u64,
 }
 
@@ -50,7 +50,7 @@ pub struct Shard {
     writer: Writer,
     cache: TailCache,
     reads: ReadCache,
-    snapshots: Snapshots,
+    checkpoints: Checkpoints,
     /// Everything before this was taken by the lane.
     taken: Position,
     /// Everything before this is committed.
@@ -79,7 +79,7 @@ impl Shard {
         engine: Engine,
         mut writer: Writer,
         cache: TailCache,
-        snapshots: Snapshots,
+        checkpoints: Checkpoints,
         now: Timestamp,
     ) -> Self {
         let committed = writer.end();
@@ -89,7 +89,7 @@ impl Shard {
             writer,
             cache,
             reads: ReadCache::default(),
-            snapshots,
+            checkpoints,
             taken: committed,
             committed,
             committed_at: now,
@@ -230,7 +230,7 @@ impl Shard {
     /// Whether the lane has something to write.
     #[must_use]
     pub fn has_frames(&self) -> bool {
-        !self.fenced && self.writer.has_gathered()
+        !self.fenced && (self.writer.has_gathered() || self.checkpoints.is_under_way())
     }
 
     /// Seals what has gathered and appends it to `out`: the lane is to write these next, in order.
@@ -238,8 +238,11 @@ impl Shard {
         if self.fenced {
             return;
         }
-        if self.snapshots.is_due(self.writer.since_snapshot()) {
-            self.write_snapshot();
+        // A piece a turn: nobody waits for more of it than that.
+        if self.checkpoints.is_under_way()
+            || self.checkpoints.is_due(self.writer.since_checkpoint())
+        {
+            self.write_piece();
         }
         for frame in self.writer.take_sealed() {
             self.cache.push(frame.clone());
@@ -248,9 +251,11 @@ impl Shard {
         self.taken = self.writer.end();
     }
 
-    fn write_snapshot(&mut self) {
-        self.snapshots.write(&self.engine, &mut self.writer);
-        self.counters.snapshots += 1;
+    /// Writes a piece of a checkpoint; says whether it is whole now.
+    fn write_piece(&mut self) -> bool {
+        let is_whole = self.checkpoints.step(&self.engine, &mut self.writer);
+        self.counters.snapshots += u64::from(is_whole);
+        is_whole
     }
 
     /// The lane has synced everything before `end`: what waited for it goes out.
@@ -263,7 +268,7 @@ impl Shard {
         self.committed_at = now;
         self.counters.commits += 1;
         self.writer.committed(end);
-        if let Some(begin) = self.snapshots.committed(end) {
+        if let Some(begin) = self.checkpoints.committed(end) {
             self.writer.replay_from(begin);
             if self.storage_full {
                 // The next segment's header makes the dead ones free.
@@ -271,10 +276,11 @@ impl Shard {
                 self.writer.seal_mark();
             }
         } else if self.storage_full
-            && !self.snapshots.is_pending()
+            && !self.checkpoints.is_pending()
             && self.writer.segments.dead_count() >= RECLAIM_SEGMENTS
         {
-            self.write_snapshot();
+            // Nobody publishes now, and everyone waits for the room: all of it at once.
+            while !self.write_piece() {}
         }
         while let Some(&(position, count)) = self.waits.front()
             && position <= end

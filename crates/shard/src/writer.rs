@@ -20,8 +20,8 @@ pub(crate) struct Writer {
     begun_replay_from: Position,
     /// Segments that say so once they are committed: `(end of their first frame, where)`.
     stated: VecDeque<(Position, Position)>,
-    /// Where the last snapshot ended, or a replay began.
-    snapshot_end: Position,
+    /// Where the last checkpoint ended, or a replay began.
+    checkpoint_end: Position,
     /// Records appended since the start.
     pub(crate) record_count: u64,
     head: Vec<u8>,
@@ -36,7 +36,7 @@ impl Writer {
             replay_from,
             begun_replay_from: replay_from,
             stated: VecDeque::new(),
-            snapshot_end: replay_from,
+            checkpoint_end: replay_from,
             record_count: 0,
             head: Vec::new(),
         }
@@ -67,15 +67,15 @@ impl Writer {
         }
     }
 
-    /// How much of the journal was used since the last snapshot, in bytes: what a replay would walk
+    /// How much of the journal was used since the last checkpoint, in bytes: what a replay would walk
     /// over, the unused ends of blocks and segments with it.
-    pub(crate) fn since_snapshot(&self) -> u64 {
-        self.end().0 - self.snapshot_end.0
+    pub(crate) fn since_checkpoint(&self) -> u64 {
+        self.end().0 - self.checkpoint_end.0
     }
 
-    /// A snapshot ends here.
-    pub(crate) fn snapshot_ended(&mut self) {
-        self.snapshot_end = self.end();
+    /// A checkpoint ends here.
+    pub(crate) fn checkpoint_ended(&mut self) {
+        self.checkpoint_end = self.end();
     }
 
     /// Ends the frame that gathers, if it holds anything.
@@ -133,7 +133,7 @@ impl Writer {
     /// A replay may begin here: the next segment will say so.
     pub(crate) fn replay_from(&mut self, position: Position) {
         self.replay_from = position;
-        self.snapshot_end = self.snapshot_end.max(position);
+        self.checkpoint_end = self.checkpoint_end.max(position);
         self.builder.replay_from(position);
     }
 

@@ -30,6 +30,8 @@ struct Broker<D: Disk> {
     delivered: Vec<(u64, String)>,
     runs: Vec<DeliveryRun>,
     confirmed: u64,
+    /// The most bytes that the lane was given at once.
+    longest_turn: usize,
 }
 
 impl<D: Disk> Broker<D> {
@@ -43,7 +45,7 @@ impl<D: Disk> Broker<D> {
         let now = Timestamp(1_000);
         let parts = recover(disk, config, Settings { cache_bytes }, now).unwrap();
         let (delivered, runs) = (Vec::new(), Vec::new());
-        Self { parts, now, delivered, runs, confirmed: 0 }
+        Self { parts, now, delivered, runs, confirmed: 0, longest_turn: 0 }
     }
 
     fn tell(&mut self, command: Command) {
@@ -76,6 +78,8 @@ impl<D: Disk> Broker<D> {
             shard.take_released(&mut released);
             released.into_iter().for_each(|segment| lane.release(segment));
             shard.take_frames(&mut frames);
+            let taken = frames.iter().map(|frame| frame.bytes.len()).sum();
+            self.longest_turn = self.longest_turn.max(taken);
             shard.take_fetches(&mut fetches);
             if frames.is_empty() && fetches.is_empty() {
                 break;
@@ -277,6 +281,28 @@ fn many_short_lives_do_not_use_a_segment_each() {
     }
     let slots = disk.list(std::path::Path::new("data/lane-0")).unwrap().len();
     assert!(slots <= 8, "{slots} slots for an empty topic");
+}
+
+#[test]
+fn a_checkpoint_is_written_a_piece_a_turn_and_goes_on_while_nobody_asks() {
+    let disk = MemoryDisk::default();
+    let mut broker = Broker::open(&disk, 1 << 20);
+    broker.create();
+    // The state grows by an entry for each batch, far beyond what a turn may write.
+    for round in 0..8000 {
+        broker.publish(&texts(round..round + 1));
+    }
+    assert!(broker.parts.shard.counters().snapshots > 1);
+    assert!(!broker.parts.shard.has_frames(), "the last checkpoint is whole");
+    let longest = broker.longest_turn as u64;
+    assert!(longest <= SEGMENT_BYTES / 2, "a turn wrote {longest} bytes");
+    let mut state = Vec::new();
+    broker.parts.shard.engine().encode_snapshot(&mut state);
+    assert!(state.len() as u64 > 2 * SEGMENT_BYTES);
+    let broker = Broker::open(&disk, 1 << 20);
+    let mut replayed = Vec::new();
+    broker.parts.shard.engine().encode_snapshot(&mut replayed);
+    assert!(state == replayed);
 }
 
 #[test]

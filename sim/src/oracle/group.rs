@@ -299,15 +299,10 @@ impl GroupModel {
                     }
                     continue;
                 }
-                // Nobody settles for another who is still there.
+                // Whether a session may settle for another that is still there depends on whether
+                // it takes part itself: either is fine.
                 let is_lost = held.cut_off != Timestamp(u64::MAX);
-                if held.session != settle.origin.session && !is_lost {
-                    if is_sure {
-                        asked.must_be_stale.push((offset, *run));
-                    }
-                    continue;
-                }
-                if is_sure {
+                if is_sure && (held.session == settle.origin.session || is_lost) {
                     asked.must_apply.push((offset, *run));
                 }
                 held.doubts += 1;

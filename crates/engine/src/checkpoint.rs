@@ -1,0 +1,155 @@
+//! The state written piece by piece between other records, so that replay is short and no turn is
+//! long. Each piece says what is true where it stands; what happens to it later, later records say.
+//! `kept` has the layout of the pieces, `replay` reads them back.
+
+use bytes::Bytes;
+use sennit_model::{PartitionId, ProducerId, TopicId};
+
+use crate::{
+    engine::{Engine, Journal},
+    kept::{self, SliceLimit},
+    record::Record,
+};
+
+/// Longest record of a piece, in bytes: some fit the shortest segment.
+const PART_BYTES: usize = 4 << 10;
+
+/// Most producers in one piece: each remembers some dozen batches.
+const PRODUCERS_PER_ITEM: usize = 16;
+
+/// A checkpoint that is under way. Leave it to be dropped, and what was written of it is nothing.
+#[derive(Debug)]
+pub struct Checkpoint {
+    piece_bytes: usize,
+    bytes: u64,
+    next: Next,
+    scratch: Vec<u8>,
+}
+
+/// What is to be written next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// The record that says that a checkpoint begins.
+    Beginning,
+    /// The topics from this number on.
+    Topics(TopicId),
+    /// The partitions after this one.
+    Partitions(Option<PartitionId>),
+    /// More of one partition.
+    Inside(Inside),
+    /// Nothing.
+    Nothing,
+}
+
+/// A partition whose head is written.
+#[derive(Debug)]
+pub(crate) struct Inside {
+    id: PartitionId,
+    producers: Vec<ProducerId>,
+    /// Everything before this offset is written.
+    cursor: u64,
+    /// Everything from here on was appended later: its records say it.
+    end: u64,
+}
+
+impl Checkpoint {
+    /// How many bytes of the state are written so far.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl Engine {
+    /// A checkpoint, of which nothing is written yet. Its steps write about `piece_bytes` each; one
+    /// batch of messages in many different states is the least that a step takes.
+    #[must_use]
+    pub fn begin_checkpoint(&self, piece_bytes: usize) -> Checkpoint {
+        Checkpoint { piece_bytes, bytes: 0, next: Next::Beginning, scratch: Vec::new() }
+    }
+
+    /// Writes the next piece, and says whether the checkpoint is whole. The first step only says
+    /// that it begins: a replay may begin with that record, once the last is committed.
+    pub fn checkpoint_step(&self, step: &mut Checkpoint, journal: &mut impl Journal) -> bool {
+        if let Next::Beginning = step.next {
+            let (next_topic, next_group) = self.catalogue.next_ids();
+            journal.append(&Record::CheckpointBegan { next_topic, next_group });
+            step.next = Next::Topics(TopicId(0));
+            return false;
+        }
+        step.scratch.clear();
+        let limit = step.piece_bytes;
+        while step.scratch.len() < limit && !matches!(step.next, Next::Nothing) {
+            self.keep_next(&mut step.next, limit, &mut step.scratch);
+        }
+        step.bytes += step.scratch.len() as u64;
+        let mut parts = step.scratch.chunks(PART_BYTES).peekable();
+        while let Some(part) = parts.next() {
+            let (ends, bytes) = (parts.peek().is_none(), Bytes::copy_from_slice(part));
+            journal.append(&Record::CheckpointPart { ends, bytes });
+        }
+        let is_whole = matches!(step.next, Next::Nothing);
+        if is_whole {
+            journal.append(&Record::CheckpointEnded { bytes: step.bytes });
+        }
+        is_whole
+    }
+
+    /// Appends the next item of the state to `out`.
+    pub(crate) fn keep_next(&self, next: &mut Next, piece_bytes: usize, out: &mut Vec<u8>) {
+        *next = match next {
+            Next::Beginning | Next::Nothing => return,
+            Next::Topics(from) => match self.catalogue.topics_from(*from).next() {
+                Some(topic) => {
+                    kept::encode_topic(out, topic);
+                    Next::Topics(TopicId(topic.id().0 + 1))
+                }
+                None => Next::Partitions(None),
+            },
+            Next::Partitions(after) => match self.partitions.next_after(*after) {
+                Some(id) => self.keep_head(id, out),
+                None => Next::Nothing,
+            },
+            Next::Inside(inside) => {
+                if !self.keep_more(inside, piece_bytes, out) {
+                    return;
+                }
+                Next::Partitions(Some(inside.id))
+            }
+        };
+    }
+
+    fn keep_head(&self, id: PartitionId, out: &mut Vec<u8>) -> Next {
+        let Some(partition) = self.partitions.get(&id) else { return Next::Partitions(Some(id)) };
+        kept::encode_head(out, partition);
+        let producers = partition.producers.ids();
+        let (cursor, end) = (partition.log.start(), partition.log.end());
+        if producers.is_empty() && cursor == end {
+            return Next::Partitions(Some(id));
+        }
+        Next::Inside(Inside { id, producers, cursor, end })
+    }
+
+    /// Appends more of a partition; says whether that was the last of it.
+    fn keep_more(&self, inside: &mut Inside, piece_bytes: usize, out: &mut Vec<u8>) -> bool {
+        // One that is gone needs no more words. One that was made anew meanwhile is told by its
+        // records, and what is said of it here is passed over by whoever reads it.
+        let Some(partition) = self.partitions.get(&inside.id) else { return true };
+        if partition.log.end() < inside.end {
+            return true;
+        }
+        if !inside.producers.is_empty() {
+            let rest = inside.producers.len().saturating_sub(PRODUCERS_PER_ITEM);
+            let some = inside.producers.split_off(rest);
+            kept::encode_producers(out, partition, &some, rest == 0);
+        } else if inside.cursor < inside.end {
+            let limit = SliceLimit {
+                batches: (piece_bytes / 128).max(1),
+                messages: (piece_bytes / 32).max(1) as u64,
+            };
+            let from = inside.cursor;
+            inside.cursor = kept::encode_slice(out, partition, (from, inside.end), limit);
+        }
+        inside.producers.is_empty() && inside.cursor >= inside.end
+    }
+}

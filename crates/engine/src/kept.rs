@@ -1,0 +1,325 @@
+//! What is kept of the state in checkpoints and snapshots, item by item: how each is laid out, and
+//! how it is put back. Leases are not kept, only the attempts made before them.
+//!
+//! An item of a partition is its head (settings and offsets), some of its producers, or a slice:
+//! everything that is so in a range of offsets.
+
+use bytes::Buf;
+use sennit_model::{
+    GroupId, GroupName, Incarnation, Offset, OffsetRange, PartitionId, ProducerId, Timestamp,
+    TopicConfig, TopicId, TopicName,
+};
+
+use crate::{
+    catalogue::{CatalogueGroup, Topic},
+    codec::{Reader, Writer},
+    command::{DeadLetters, GroupSetting},
+    group::{Dying, Group, Waiting, range},
+    log::{Entry, Place},
+    partition::Partition,
+    producer::{AppendedBatch, Producer},
+    record::TopicCreated,
+    record_error::RecordError,
+    runs::Runs,
+};
+
+const TOPIC: u8 = 1;
+const HEAD: u8 = 2;
+const PRODUCERS: u8 = 3;
+const SLICE: u8 = 4;
+
+/// One item of the state.
+#[derive(Debug)]
+pub(crate) enum Item {
+    Topic(Topic),
+    Head(Head),
+    Producers(SomeProducers),
+    Slice(Slice),
+}
+
+/// A partition: its settings, and which offsets it has.
+#[derive(Debug)]
+pub(crate) struct Head {
+    pub(crate) id: PartitionId,
+    pub(crate) config: TopicConfig,
+    pub(crate) dead_letters: DeadLetters,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) groups: Vec<GroupSetting>,
+}
+
+/// Some of a partition's producers.
+#[derive(Debug)]
+pub(crate) struct SomeProducers {
+    pub(crate) id: PartitionId,
+    /// With the last of them: whoever was silent before this offset is forgotten.
+    pub(crate) silent_before: Option<u64>,
+    pub(crate) producers: Vec<(ProducerId, Producer)>,
+}
+
+/// All that is so in `range` of a partition.
+#[derive(Debug)]
+pub(crate) struct Slice {
+    pub(crate) id: PartitionId,
+    pub(crate) range: OffsetRange,
+    /// Where the log starts now.
+    pub(crate) start: u64,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) delays: Vec<(OffsetRange, Timestamp)>,
+    pub(crate) expiries: Vec<(OffsetRange, Timestamp)>,
+    pub(crate) groups: Vec<GroupSlice>,
+}
+
+/// The part of a slice that is one group's. What is in none of the lists is ready and untried.
+#[derive(Debug)]
+pub(crate) struct GroupSlice {
+    pub(crate) id: GroupId,
+    pub(crate) settled: Vec<OffsetRange>,
+    pub(crate) tried: Vec<(OffsetRange, u32)>,
+    pub(crate) waiting: Vec<(OffsetRange, Waiting)>,
+    pub(crate) dying: Vec<(OffsetRange, Dying)>,
+}
+
+/// How much goes into one slice: so many batches or messages, whichever is reached first.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SliceLimit {
+    pub(crate) batches: usize,
+    pub(crate) messages: u64,
+}
+
+pub(crate) fn encode_topic(out: &mut Vec<u8>, topic: &Topic) {
+    let mut w = Writer(out);
+    let created = &topic.created;
+    w.u8(TOPIC).u32(created.topic.0).text(created.name.as_str()).u64(created.incarnation.0);
+    w.topic_config(&created.config).u32(created.home.0);
+    w.u8(u8::from(topic.dead_letter.is_some())).u32(topic.dead_letter.map_or(0, |id| id.0));
+    w.count(topic.groups.len());
+    for group in &topic.groups {
+        w.text(group.name.as_str()).group_setting(&group.setting);
+    }
+}
+
+pub(crate) fn encode_head(out: &mut Vec<u8>, partition: &Partition) {
+    let mut w = Writer(out);
+    w.u8(HEAD).partition(partition.id).topic_config(&partition.config);
+    w.dead_letters(partition.dead_letters).u64(partition.log.start()).u64(partition.log.end());
+    w.count(partition.groups.len());
+    for group in &partition.groups {
+        w.group_setting(&group.setting);
+    }
+}
+
+/// Those of `some` that are still known; `ends` says that no others follow.
+pub(crate) fn encode_producers(
+    out: &mut Vec<u8>,
+    partition: &Partition,
+    some: &[ProducerId],
+    ends: bool,
+) {
+    let mut w = Writer(out);
+    let silent_before = partition.producers.silent_before();
+    w.u8(PRODUCERS).partition(partition.id).u8(u8::from(ends)).u64(silent_before);
+    let known: Vec<_> =
+        some.iter().filter_map(|&id| Some((id, partition.producers.get(id)?))).collect();
+    w.count(known.len());
+    for (id, producer) in known {
+        w.u64(id.0).u32(producer.epoch).u64(producer.next_sequence).u64(producer.last_end);
+        w.count(producer.recent.len());
+        for batch in &producer.recent {
+            w.u64(batch.first_sequence).u32(batch.count).u64(batch.first.0);
+        }
+    }
+}
+
+/// What is so from `from` on, where no batch lies across, and not beyond `end`; returns where the
+/// slice ends, between two batches.
+pub(crate) fn encode_slice(
+    out: &mut Vec<u8>,
+    partition: &Partition,
+    (from, end): (u64, u64),
+    limit: SliceLimit,
+) -> u64 {
+    let (mut entries, mut messages) = (Vec::new(), 0);
+    let mut to = end;
+    for entry in partition.log.entries_from(from).take_while(|entry| entry.end() <= end) {
+        if entries.len() >= limit.batches || messages >= limit.messages {
+            to = entry.first;
+            break;
+        }
+        messages += u64::from(entry.count);
+        entries.push(*entry);
+    }
+    let mut w = Writer(out);
+    w.u8(SLICE).partition(partition.id).range(range(from, to)).u64(partition.log.start());
+    w.count(entries.len());
+    for entry in entries {
+        w.u64(entry.first).u32(entry.count).u64(entry.place.position).u32(entry.place.bytes);
+        w.u64(entry.appended_at.0);
+    }
+    encode_times(&mut w, &partition.delays, (from, to));
+    encode_times(&mut w, &partition.expiries, (from, to));
+    w.count(partition.groups.len());
+    for group in &partition.groups {
+        encode_group(&mut w, group, (from, to));
+    }
+    to
+}
+
+fn encode_times(w: &mut Writer<'_>, times: &Runs<Timestamp>, (from, to): (u64, u64)) {
+    let times = times.within(from, to);
+    w.count(times.len());
+    for (start, end, due) in times {
+        w.range(range(start, end)).u64(due.0);
+    }
+}
+
+fn encode_group(w: &mut Writer<'_>, group: &Group, (from, to): (u64, u64)) {
+    let settled = group.settled.within(from, to);
+    w.u32(group.id().0).count(settled.len());
+    for (start, end) in settled {
+        w.range(range(start, end));
+    }
+    let mut tried = Runs::default();
+    for (start, end, attempts) in group.ready.within(from, to) {
+        if attempts > 0 {
+            tried.insert(start, end, attempts);
+        }
+    }
+    for (start, end, lease) in group.leased_within(from, to) {
+        if lease.attempt > 1 {
+            tried.insert(start, end, lease.attempt - 1);
+        }
+    }
+    w.count(tried.iter().count());
+    for (start, end, &attempts) in tried.iter() {
+        w.range(range(start, end)).u32(attempts);
+    }
+    let waiting = group.waiting.within(from, to);
+    w.count(waiting.len());
+    for (start, end, held) in waiting {
+        w.range(range(start, end)).u32(held.attempts).u64(held.due.0);
+    }
+    let dying = group.dying.within(from, to);
+    w.count(dying.len());
+    for (start, end, held) in dying {
+        w.range(range(start, end)).u32(held.attempts).u64(held.failed_at.0).text(&held.reason);
+    }
+}
+
+impl Item {
+    /// Takes the next item off the front; `None` at the end.
+    pub(crate) fn decode(r: &mut Reader) -> Result<Option<Self>, RecordError> {
+        if !r.rest.has_remaining() {
+            return Ok(None);
+        }
+        Ok(Some(match r.u8()? {
+            TOPIC => Self::Topic(decode_topic(r)?),
+            HEAD => Self::Head(decode_head(r)?),
+            PRODUCERS => Self::Producers(decode_producers(r)?),
+            SLICE => Self::Slice(decode_slice(r)?),
+            tag => return Err(r.field("item of a checkpoint", tag)),
+        }))
+    }
+}
+
+fn decode_topic(r: &mut Reader) -> Result<Topic, RecordError> {
+    let topic = TopicId(r.u32()?);
+    let name: TopicName = r.topic_name()?;
+    let incarnation = Incarnation(r.u64()?);
+    let config: TopicConfig = r.topic_config()?;
+    let home = TopicId(r.u32()?);
+    let has_dead_letter = r.flag("has dead-letter topic")?;
+    let dead_letter = Some(TopicId(r.u32()?)).filter(|_| has_dead_letter);
+    let groups = r.list(|r| {
+        let name: GroupName = r.group_name()?;
+        Ok(CatalogueGroup { name, setting: r.group_setting()? })
+    })?;
+    let created = TopicCreated { topic, name, incarnation, config, home };
+    Ok(Topic { created, dead_letter, groups })
+}
+
+fn decode_head(r: &mut Reader) -> Result<Head, RecordError> {
+    let (id, config, dead_letters) = (r.partition()?, r.topic_config()?, r.dead_letters()?);
+    let (start, end) = (r.u64()?, r.u64()?);
+    if start > end {
+        return Err(r.field("start of a log", start));
+    }
+    let groups = r.list(Reader::group_setting)?;
+    if !groups.is_sorted_by(|a, b| a.id < b.id) {
+        return Err(r.field("groups of a partition", groups.len() as u64));
+    }
+    Ok(Head { id, config, dead_letters, start, end, groups })
+}
+
+fn decode_producers(r: &mut Reader) -> Result<SomeProducers, RecordError> {
+    let id = r.partition()?;
+    let ends = r.flag("last of the producers")?;
+    let silent_before = Some(r.u64()?).filter(|_| ends);
+    let producers = r.list(|r| {
+        let id = ProducerId(r.u64()?);
+        let (epoch, next_sequence, last_end) = (r.u32()?, r.u64()?, r.u64()?);
+        let recent = r.list(|r| {
+            let (first_sequence, count) = (r.u64()?, r.u32()?);
+            Ok(AppendedBatch { first_sequence, count, first: Offset(r.u64()?) })
+        })?;
+        Ok((id, Producer { epoch, next_sequence, last_end, recent: recent.into() }))
+    })?;
+    Ok(SomeProducers { id, silent_before, producers })
+}
+
+fn decode_slice(r: &mut Reader) -> Result<Slice, RecordError> {
+    let (id, whole, start) = (r.partition()?, r.range()?, r.u64()?);
+    let entries = r.list(|r| {
+        let (first, count) = (r.u64()?, r.u32()?);
+        let place = Place { position: r.u64()?, bytes: r.u32()? };
+        Ok(Entry { first, count, place, appended_at: Timestamp(r.u64()?) })
+    })?;
+    let mut least = whole.start.0;
+    for entry in &entries {
+        let end = entry.first.checked_add(u64::from(entry.count));
+        let end = end.filter(|end| *end <= whole.end.0 && entry.count > 0);
+        least = end
+            .filter(|_| entry.first >= least)
+            .ok_or_else(|| r.field("offset of a batch", entry.first))?;
+    }
+    let time = |r: &mut Reader| Ok((r.range()?, Timestamp(r.u64()?)));
+    let delays = inside(r, whole, time, |held| held.0)?;
+    let expiries = inside(r, whole, time, |held| held.0)?;
+    let groups = r.list(|r| decode_group(r, whole))?;
+    Ok(Slice { id, range: whole, start, entries, delays, expiries, groups })
+}
+
+fn decode_group(r: &mut Reader, whole: OffsetRange) -> Result<GroupSlice, RecordError> {
+    let id = GroupId(r.u32()?);
+    let settled = inside(r, whole, Reader::range, |range| *range)?;
+    let tried = inside(r, whole, |r| Ok((r.range()?, r.u32()?)), |held| held.0)?;
+    let waiting =
+        |r: &mut Reader| Ok((r.range()?, Waiting { attempts: r.u32()?, due: Timestamp(r.u64()?) }));
+    let waiting = inside(r, whole, waiting, |held| held.0)?;
+    let dying = |r: &mut Reader| {
+        let held = r.range()?;
+        let (attempts, failed_at) = (r.u32()?, Timestamp(r.u64()?));
+        Ok((held, Dying { attempts, failed_at, reason: r.text()?.into() }))
+    };
+    let dying = inside(r, whole, dying, |held| held.0)?;
+    Ok(GroupSlice { id, settled, tried, waiting, dying })
+}
+
+/// A list of what is so in ranges of a slice: in order, and not beyond it.
+fn inside<T>(
+    r: &mut Reader,
+    whole: OffsetRange,
+    item: impl FnMut(&mut Reader) -> Result<T, RecordError>,
+    range: impl Fn(&T) -> OffsetRange,
+) -> Result<Vec<T>, RecordError> {
+    let items = r.list(item)?;
+    let mut least = whole.start.0;
+    for item in &items {
+        let range = range(item);
+        if range.start.0 < least || range.end.0 > whole.end.0 {
+            return Err(r.field("range in a slice", range.end.0));
+        }
+        least = range.end.0;
+    }
+    Ok(items)
+}
