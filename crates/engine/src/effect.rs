@@ -133,6 +133,11 @@ pub struct PartitionDescription {
     pub end: Offset,
     /// Bytes of the batches kept.
     pub bytes: u64,
+    /// Of those, bytes of messages that some group is not through with; without a group, all.
+    /// Batches of which a part is settled are shared out by count.
+    pub live_bytes: u64,
+    /// The rest: kept, though every group is through with it.
+    pub dead_bytes: u64,
     /// When the oldest message kept was appended.
     pub oldest_appended_at: Option<Timestamp>,
     /// Its groups.

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use sennit_model::{Generation, GroupId, OffsetRange, PartitionId, Timestamp};
+use sennit_model::{Generation, GroupId, Offset, OffsetRange, PartitionId, Timestamp};
 
 use crate::{
     catalogue::Catalogue,
@@ -114,6 +114,27 @@ impl Engine {
     /// Takes the places of the batches that were freed since the last call.
     pub fn take_freed(&mut self) -> std::vec::Drain<'_, Place> {
         self.freed.drain(..)
+    }
+
+    /// Whether the batch that begins at `first` is kept, and at this place. O(log n).
+    #[must_use]
+    pub fn is_live(&self, partition: PartitionId, first: Offset, place: Place) -> bool {
+        let partition = self.partitions.get(&partition);
+        let entry = partition.and_then(|partition| partition.log.find(first.0));
+        entry.is_some_and(|entry| entry.first == first.0 && entry.place == place)
+    }
+
+    /// Has batches lie at other places from now on: they were copied there, and what was written
+    /// there is durable. The old places are freed; of a batch that is wanted no more, the new one.
+    pub fn move_batches(
+        &mut self,
+        partition: PartitionId,
+        moves: &[(Offset, Place)],
+        journal: &mut impl Journal,
+    ) {
+        for moves in moves.chunks(RUNS_PER_RECORD_MAX) {
+            self.commit(&Record::Moved { partition, moves: moves.to_vec() }, journal);
+        }
     }
 
     /// When [`Engine::advance`] has something to do next, if nothing else happens.
@@ -245,6 +266,15 @@ impl Engine {
             Record::Trimmed { partition: id, start } => {
                 let Some(partition) = self.partitions.get_mut(id) else { return };
                 partition.trim(start.0, &mut self.freed, wheel);
+            }
+            Record::Moved { partition: id, moves } => {
+                let mut partition = self.partitions.get_mut(id);
+                for &(first, place) in moves {
+                    let log = partition.as_mut().map(|partition| &mut partition.log);
+                    // What is wanted no more is not wanted at its new place either.
+                    let old = log.and_then(|log| log.move_to(first.0, place)).unwrap_or(place);
+                    self.freed.push(old);
+                }
             }
             Record::TopicCreated(_)
             | Record::TopicAltered { .. }

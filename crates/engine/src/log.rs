@@ -68,7 +68,7 @@ enum Kept {
     #[default]
     Nothing,
     One(Entry),
-    Many(Box<VecDeque<Chunk>>),
+    Many(VecDeque<Chunk>),
 }
 
 impl Log {
@@ -221,10 +221,10 @@ impl Log {
     fn many(&mut self) -> &mut VecDeque<Chunk> {
         if let Kept::One(entry) = self.kept {
             let (entries, bytes) = (VecDeque::from([entry]), entry.bytes());
-            self.kept = Kept::Many(Box::new(VecDeque::from([Chunk { entries, bytes }])));
+            self.kept = Kept::Many(VecDeque::from([Chunk { entries, bytes }]));
         }
         if let Kept::Nothing = self.kept {
-            self.kept = Kept::Many(Box::default());
+            self.kept = Kept::Many(VecDeque::new());
         }
         match &mut self.kept {
             Kept::Many(chunks) => chunks,

@@ -246,8 +246,26 @@ impl Partition {
         }
     }
 
+    /// Bytes of kept messages that some group is not through with, or all without a group. Costs a
+    /// step for each run of such messages, and for each few hundred batches.
+    fn live_bytes(&self) -> u64 {
+        if self.groups.is_empty() {
+            return self.log.bytes();
+        }
+        let mut wanted = Runs::default();
+        for group in &self.groups {
+            for (start, end) in group.settled.gaps(self.log.start(), self.log.end()) {
+                wanted.insert(start, end, ());
+            }
+        }
+        wanted.iter().map(|(start, end, ())| self.log.bytes_within(start, end)).sum()
+    }
+
     pub(crate) fn describe(&self) -> PartitionDescription {
+        let live_bytes = self.live_bytes();
         PartitionDescription {
+            live_bytes,
+            dead_bytes: self.log.bytes() - live_bytes,
             start: Offset(self.log.start()),
             end: Offset(self.log.end()),
             bytes: self.log.bytes(),

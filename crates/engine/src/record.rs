@@ -13,6 +13,7 @@ use sennit_model::{
 use crate::{
     codec::{Reader, Writer},
     command::{DeadLetters, GroupSetting},
+    log::Place,
     record_error::RecordError,
 };
 
@@ -130,6 +131,13 @@ pub enum Record {
         /// The oldest offset kept.
         start: Offset,
     },
+    /// Batches lie elsewhere now.
+    Moved {
+        /// Of which partition.
+        partition: PartitionId,
+        /// The first offset of each, and its place.
+        moves: Vec<(Offset, Place)>,
+    },
     /// A checkpoint begins: a replay may begin here once its end is written.
     CheckpointBegan {
         /// The number of the next topic.
@@ -188,6 +196,7 @@ const SETTLED: u8 = 19;
 const FAILED: u8 = 20;
 const BURIED: u8 = 21;
 const TRIMMED: u8 = 22;
+const MOVED: u8 = 23;
 const CHECKPOINT_BEGAN: u8 = 32;
 pub(crate) const CHECKPOINT_PART: u8 = 33;
 const CHECKPOINT_ENDED: u8 = 34;
@@ -212,6 +221,7 @@ impl Record {
             Self::Failed { .. } => FAILED,
             Self::Buried { .. } => BURIED,
             Self::Trimmed { .. } => TRIMMED,
+            Self::Moved { .. } => MOVED,
             Self::CheckpointBegan { .. } => CHECKPOINT_BEGAN,
             Self::CheckpointPart { .. } => CHECKPOINT_PART,
             Self::CheckpointEnded { .. } => CHECKPOINT_ENDED,
@@ -285,6 +295,12 @@ impl Record {
             }
             Self::Trimmed { partition, start } => {
                 w.partition(*partition).u64(start.0);
+            }
+            Self::Moved { partition, moves } => {
+                w.partition(*partition).count(moves.len());
+                for (first, place) in moves {
+                    w.u64(first.0).u64(place.position).u32(place.bytes);
+                }
             }
             Self::CheckpointBegan { next_topic, next_group } => {
                 w.u32(*next_topic).u32(*next_group);
@@ -372,6 +388,13 @@ impl Record {
                 ));
             }
             TRIMMED => Self::Trimmed { partition: r.partition()?, start: Offset(r.u64()?) },
+            MOVED => Self::Moved {
+                partition: r.partition()?,
+                moves: r.list(|r| {
+                    let first = Offset(r.u64()?);
+                    Ok((first, Place { position: r.u64()?, bytes: r.u32()? }))
+                })?,
+            },
             CHECKPOINT_BEGAN => {
                 Self::CheckpointBegan { next_topic: r.u32()?, next_group: r.u32()? }
             }
@@ -477,6 +500,10 @@ mod tests {
                 batch,
             },
             Record::Trimmed { partition, start: Offset(6) },
+            Record::Moved {
+                partition,
+                moves: vec![(Offset(4), Place { position: 1 << 63 | 7, bytes: 99 })],
+            },
             Record::CheckpointBegan { next_topic: 3, next_group: 4 },
             Record::CheckpointEnded { bytes: 5 },
         ]

@@ -4,7 +4,7 @@ mod world;
 
 use sennit_engine::{
     Command, DeadLetters, DeliveryRun, Engine, GroupSetting, Journal, Origin, Outbox,
-    PartitionCommand, Publish, Record, Settle, Verdict,
+    PartitionCommand, Place, Publish, Record, Settle, Verdict,
 };
 use sennit_model::{
     Generation, GroupConfig, GroupId, Message, Offset, PartitionId, ProducerStamp, StartAt,
@@ -124,4 +124,56 @@ fn what_only_one_of_two_groups_has_settled_stays_until_the_other_is_gone() {
     world.open(ORDERS, queue(), both[..1].to_vec(), DeadLetters::NotYet);
     assert_eq!(world.engine.places().count(), 2);
     assert_eq!(world.describe(PartitionId { ..ORDERS }).start.0, 0);
+}
+
+#[test]
+fn a_batch_that_was_moved_is_read_where_it_lies_now() {
+    let mut world = World::new();
+    world.publish_texts(&["a", "b"]);
+    let old = world.engine.places().next().unwrap();
+    let new = Place { position: 1 << 63 | 4096, ..old };
+    assert!(world.engine.is_live(ORDERS, Offset(0), old));
+    world.engine.move_batches(ORDERS, &[(Offset(0), new)], &mut world.journal);
+    assert!(!world.engine.is_live(ORDERS, Offset(0), old));
+    assert!(world.engine.is_live(ORDERS, Offset(0), new));
+    assert_eq!(world.engine.take_freed().collect::<Vec<_>>(), [old]);
+    let bytes = world.journal.batches.remove(&old.position).unwrap();
+    world.journal.batches.insert(new.position, bytes);
+    world.subscribe(ALICE, 10);
+    assert_eq!(world.delivered().len(), 2);
+    assert_eq!(world.replayed().places().collect::<Vec<_>>(), [new]);
+}
+
+#[test]
+fn a_batch_that_is_gone_when_it_has_been_moved_frees_its_new_place() {
+    let mut world = World::new();
+    world.publish_texts(&["a"]);
+    let old = world.engine.places().next().unwrap();
+    world.subscribe(ALICE, 10);
+    world.ack(run(0, 1, 1));
+    let new = Place { position: 1 << 63, ..old };
+    world.engine.move_batches(ORDERS, &[(Offset(0), new)], &mut world.journal);
+    assert_eq!(world.engine.take_freed().collect::<Vec<_>>(), [old, new]);
+}
+
+#[test]
+fn bytes_are_dead_that_every_group_is_through_with() {
+    let mut world = World::new();
+    let both = [GROUP, GroupId(5)].map(|id| GroupSetting {
+        id,
+        config: GroupConfig::default(),
+        start: StartAt::Earliest,
+    });
+    world.open(ORDERS, queue(), both.to_vec(), DeadLetters::NotYet);
+    world.publish_texts(&["a", "b", "c", "d"]);
+    world.publish_texts(&["e"]);
+    let told = world.describe(ORDERS);
+    assert_eq!((told.live_bytes, told.dead_bytes), (told.bytes, 0));
+    world.subscribe(ALICE, 10);
+    world.settle(Verdict::Ack, vec![run(1, 2, 1)]);
+    assert_eq!(world.describe(ORDERS).dead_bytes, 0);
+    world.open(ORDERS, queue(), both[..1].to_vec(), DeadLetters::NotYet);
+    let told = world.describe(ORDERS);
+    assert_eq!(told.dead_bytes, told.bytes * 2 / 5);
+    assert_eq!(told.live_bytes + told.dead_bytes, told.bytes);
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use sennit_engine::{
     CatalogueCommand, Checkpoint, Command, Credit, DeadLetters, Engine, GroupSetting, Origin,
-    PartitionCommand, Publish, Record, Replay, Replayed, SessionId, Settle, Verdict,
+    PartitionCommand, Place, Publish, Record, Replay, Replayed, SessionId, Settle, Verdict,
 };
 use sennit_model::{
     Generation, GroupConfig, GroupId, Incarnation, Message, PartitionId, PartitionIndex,
@@ -36,6 +36,7 @@ enum Step {
     Open { which: u8, groups: u8, retention: u8 },
     Drop { which: u8 },
     Topic { name: u8, change: u8 },
+    Move { nth: u8, count: u8 },
     Checkpoint { steps: u8, piece_bytes: u8 },
 }
 
@@ -59,6 +60,7 @@ fn any_step() -> impl Strategy<Value = Step> {
             .prop_map(|(which, groups, retention)| Step::Open { which, groups, retention }),
         1 => (0..12u8).prop_map(|which| Step::Drop { which }),
         1 => (0..4u8, 0..4u8).prop_map(|(name, change)| Step::Topic { name, change }),
+        2 => (0..40u8, 1..4u8).prop_map(|(nth, count)| Step::Move { nth, count }),
         8 => (1..5u8, 1..255u8)
             .prop_map(|(steps, piece_bytes)| Step::Checkpoint { steps, piece_bytes }),
     ]
@@ -161,6 +163,24 @@ fn take(world: &mut World, step: Step) {
             };
             world.do_now(Command::Catalogue(Origin::default(), command));
         }
+        Step::Move { nth, count } => {
+            let appended = world.journal.records.iter().filter_map(|(record, _)| match record {
+                Record::Appended { partition: ORDERS, first, batch, .. } => Some((*first, batch)),
+                _ => None,
+            });
+            let some = appended.skip(nth.into()).take(count.into());
+            let moves: Vec<_> = some
+                .map(|(first, batch)| {
+                    world.journal.pack += 1;
+                    let position = 1 << 63 | world.journal.pack;
+                    let bytes = batch.bytes().clone();
+                    let place = Place { position, bytes: bytes.len() as u32 };
+                    world.journal.batches.insert(position, bytes);
+                    (first, place)
+                })
+                .collect();
+            world.engine.move_batches(ORDERS, &moves, &mut world.journal);
+        }
         Step::Checkpoint { .. } => {}
     }
     world.effects.clear();
@@ -196,7 +216,7 @@ fn replay_from(world: &World, first: usize) -> Engine {
         record.encode_head(&mut body);
         let begin = position - body.len() as u64;
         body.extend(record.batch().iter().flat_map(|batch| batch.bytes().iter()));
-        let replayed = replay.record(record.kind(), begin, body.into()).unwrap();
+        let replayed = replay.record(record.kind(), begin, body.into()).expect("it was written");
         assert_eq!(
             replayed == Replayed::CheckpointEnded,
             matches!(record, Record::CheckpointEnded { .. })
@@ -216,7 +236,7 @@ fn snapshot(engine: &Engine) -> Vec<u8> {
     bytes
 }
 
-fn places(engine: &Engine) -> Vec<sennit_engine::Place> {
+fn places(engine: &Engine) -> Vec<Place> {
     let mut places: Vec<_> = engine.places().collect();
     places.sort_unstable();
     places

@@ -101,6 +101,9 @@ pub fn recover<D: Disk>(
     }
     for place in engine.places() {
         let position = Position(place.position);
+        if position.pack().is_some() {
+            continue;
+        }
         let segment = segments.of(position);
         if !lane.holds(segment) {
             return Err(RecoverError::LostSegment { segment });

@@ -408,8 +408,14 @@ impl Payloads for Batches<'_> {
         if let Some(bytes) = self.cache.read(position, length) {
             return Some(bytes);
         }
-        let segment_end = (place.position / self.segment_bytes + 1) * self.segment_bytes;
-        let limit = self.committed.min(Position(segment_end));
+        let limit = match position.pack() {
+            // How long a pack is, is not known here: the batch is, and is durable.
+            Some(_) => position.plus(u64::from(place.bytes)),
+            None => {
+                let segment_end = (place.position / self.segment_bytes + 1) * self.segment_bytes;
+                self.committed.min(Position(segment_end))
+            }
+        };
         match self.reads.read(partition, position, length, limit) {
             Found::Batch(bytes) => Some(bytes),
             Found::Pending => None,

@@ -27,6 +27,8 @@ pub struct Memory {
     pub records: Vec<(Record, u64)>,
     pub batches: BTreeMap<u64, Bytes>,
     pub end: u64,
+    /// Batches that were moved, each to a place of its own.
+    pub pack: u64,
     /// Batches that have to be fetched first.
     pub absent: bool,
     pub asked: Vec<Place>,
