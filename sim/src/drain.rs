@@ -19,7 +19,9 @@ impl Run {
     pub(crate) fn end(&mut self) -> Result<(), Violation> {
         self.world.trace.step(format_args!("drain"));
         self.plan(false);
-        if self.world.disk.is_off() || self.world.is_fenced {
+        // What could not be read is passed over by this life; the next one finds it again.
+        let has_damage = self.world.parts.shard.counters().damaged_batches > 0;
+        if self.world.disk.is_off() || self.world.is_fenced || has_damage {
             self.restart(false)?;
             self.plan(false);
         }

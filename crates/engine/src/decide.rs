@@ -147,8 +147,13 @@ impl Engine {
         if !held.contains(&place) {
             held.push(place);
         }
-        stir(&mut self.stirred, partition);
         out.now.push(Effect::Subscribed { origin, subscription, partition: id });
+        let session = origin.session;
+        out.now.extend(group.damaged.iter().map(|(start, end, _)| {
+            let range = range(start, end);
+            Effect::Gap { session, subscription, partition: id, range }
+        }));
+        stir(&mut self.stirred, partition);
     }
 
     pub(crate) fn set_credit(
@@ -265,9 +270,11 @@ impl Standing {
         let ready = group.ready.within(start, end).into_iter();
         let waiting = group.waiting.within(start, end).into_iter();
         let dying = group.dying.within(start, end).into_iter();
+        let damaged = group.damaged.within(start, end).into_iter();
         let mut tried: Vec<_> = ready
             .chain(waiting.map(|(from, to, held)| (from, to, held.attempts)))
             .chain(dying.map(|(from, to, held)| (from, to, held.attempts)))
+            .chain(damaged.map(|(from, to, held)| (from, to, held.attempts())))
             .collect();
         tried.sort_unstable();
         let mut at = start;

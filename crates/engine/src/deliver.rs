@@ -6,9 +6,9 @@ use sennit_model::{Generation, GroupId, Messages, Offset, OffsetRange, Partition
 use crate::{
     command::DeadLetters,
     effect::{Delivery, Effect},
-    engine::{Engine, Journal, Outbox, Payloads},
+    engine::{Engine, Journal, Outbox, Payloads, stir},
     group::{Group, range},
-    log::{Entry, Log},
+    log::{Entry, Log, Place},
     runs::Runs,
     timer::Timer,
     wheel::Wheel,
@@ -66,6 +66,26 @@ impl Engine {
     #[must_use]
     pub fn is_stirred(&self) -> bool {
         !self.stirred.is_empty()
+    }
+
+    /// The batch at `place` cannot be read: no group waits for its messages any more. They are kept
+    /// and counted, and the consumers of each group that would get them are told; what is asked
+    /// for again later (a retry, a new group, a restart) is found again by reading.
+    pub fn damaged(&mut self, partition: PartitionId, place: Place, out: &mut Outbox) {
+        let id = partition;
+        let Some(partition) = self.partitions.get_mut(&id) else { return };
+        let Some(entry) = partition.batch_at(place) else { return };
+        for group in &mut partition.groups {
+            for (start, end) in group.damage(entry.first, entry.end()) {
+                out.now.extend(group.members.iter().map(|member| Effect::Gap {
+                    session: member.holder.session,
+                    subscription: member.holder.subscription,
+                    partition: id,
+                    range: range(start, end),
+                }));
+            }
+        }
+        stir(&mut self.stirred, partition);
     }
 
     fn bury(

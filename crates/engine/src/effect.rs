@@ -2,7 +2,9 @@
 //! for the commit of the records they stand on; the shard holds them back.
 
 use bytes::Bytes;
-use sennit_model::{Generation, GroupId, Offset, PartitionId, ProducerId, Timestamp, TopicId};
+use sennit_model::{
+    Generation, GroupId, Offset, OffsetRange, PartitionId, ProducerId, Timestamp, TopicId,
+};
 
 use crate::{
     command::{DeliveryRun, Origin, SessionId},
@@ -35,6 +37,17 @@ pub enum Effect {
         subscription: u32,
         /// Of which partition.
         partition: PartitionId,
+    },
+    /// Tell a consumer that messages cannot be read, and are passed over.
+    Gap {
+        /// Whose.
+        session: SessionId,
+        /// Which subscription.
+        subscription: u32,
+        /// Of which partition.
+        partition: PartitionId,
+        /// Which messages.
+        range: OffsetRange,
     },
     /// Tell the asker that its change is committed. `topic` and `group` say what it was about.
     Done {
@@ -138,6 +151,8 @@ pub struct PartitionDescription {
     pub live_bytes: u64,
     /// The rest: kept, though every group is through with it.
     pub dead_bytes: u64,
+    /// Messages that some group has found to be unreadable.
+    pub damaged: u64,
     /// When the oldest message kept was appended.
     pub oldest_appended_at: Option<Timestamp>,
     /// Its groups.
@@ -157,6 +172,8 @@ pub struct GroupDescription {
     pub delayed: u64,
     /// On their way to the dead-letter topic.
     pub dying: u64,
+    /// Found to be unreadable, and passed over.
+    pub damaged: u64,
     /// All offsets before this one are settled.
     pub settled_before: Offset,
     /// How many subscriptions take part.

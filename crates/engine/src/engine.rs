@@ -32,7 +32,7 @@ pub trait Journal {
 pub trait Payloads {
     /// The batch at `place`, in the layout of [`sennit_model::Batch`]; `None` if it has to be
     /// fetched first. Whoever answers `None` calls [`Engine::fetched`] for that partition once the
-    /// batch is there.
+    /// batch is there, or [`Engine::damaged`] if it never will be.
     fn batch(&mut self, partition: PartitionId, place: Place) -> Option<Bytes>;
 }
 

@@ -1,4 +1,5 @@
-//! A group in one partition: which of its messages are ready, leased, waiting, dying or settled.
+//! A group in one partition: which of its messages are ready, leased, waiting, dying, damaged
+//! or settled.
 //! Every visible offset is in exactly one of these states, or delayed by its publisher.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -49,6 +50,24 @@ pub(crate) struct Dying {
     pub(crate) reason: Arc<str>,
 }
 
+/// A run of messages that cannot be read, and what they were before that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Damaged {
+    /// Ready, with the attempts made at them.
+    Ready(u32),
+    /// On their way to the dead-letter topic.
+    Dying(Dying),
+}
+
+impl Damaged {
+    pub(crate) fn attempts(&self) -> u32 {
+        match self {
+            Self::Ready(attempts) => *attempts,
+            Self::Dying(dying) => dying.attempts,
+        }
+    }
+}
+
 /// A subscription that takes part.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
@@ -79,6 +98,8 @@ pub(crate) struct Group {
     pub(crate) ready: Runs<u32>,
     pub(crate) waiting: Runs<Waiting>,
     pub(crate) dying: Runs<Dying>,
+    /// In memory only: after a restart they are found again by reading.
+    pub(crate) damaged: Runs<Damaged>,
     pub(crate) leases: BTreeMap<u64, Lease>,
     leased_count: u64,
     pub(crate) members: Vec<Member>,
@@ -98,6 +119,7 @@ impl Group {
             ready: Runs::default(),
             waiting: Runs::default(),
             dying: Runs::default(),
+            damaged: Runs::default(),
             leases: BTreeMap::new(),
             leased_count: 0,
             members: Vec::new(),
@@ -242,6 +264,25 @@ impl Group {
         if !self.dying.is_empty() {
             self.dying.remove(start, end);
         }
+        if !self.damaged.is_empty() {
+            self.damaged.remove(start, end);
+        }
+    }
+
+    /// The messages of `start..end` cannot be read: what is ready or dying of them is passed over
+    /// from now on. Returns those parts.
+    pub(crate) fn damage(&mut self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let mut parts = Vec::new();
+        for (from, to, attempts) in self.ready.remove(start, end) {
+            self.damaged.insert(from, to, Damaged::Ready(attempts));
+            parts.push((from, to));
+        }
+        for (from, to, dying) in self.dying.remove(start, end) {
+            self.damaged.insert(from, to, Damaged::Dying(dying));
+            parts.push((from, to));
+        }
+        parts.sort_unstable();
+        parts
     }
 
     /// Takes the unsettled parts of `start..end` out of whatever state they are in.
@@ -330,6 +371,7 @@ impl Group {
     pub(crate) fn describe(&self, visible: u64, delays: &Runs<Timestamp>) -> GroupDescription {
         let unsettled = visible.saturating_sub(self.settled.count());
         let held = self.leased_count + self.waiting.count() + self.dying.count();
+        let held = held + self.damaged.count();
         let elsewhere = held + delays.count();
         GroupDescription {
             group: self.id(),
@@ -337,6 +379,7 @@ impl Group {
             leased: self.leased_count,
             delayed: self.waiting.count() + delays.count(),
             dying: self.dying.count(),
+            damaged: self.damaged.count(),
             settled_before: Offset(self.settled.floor()),
             consumers: u32::try_from(self.members.len()).unwrap_or(u32::MAX),
         }
@@ -354,6 +397,7 @@ impl Group {
             .chain(self.ready.iter().map(|(start, end, _)| (start, end)))
             .chain(self.waiting.iter().map(|(start, end, _)| (start, end)))
             .chain(self.dying.iter().map(|(start, end, _)| (start, end)))
+            .chain(self.damaged.iter().map(|(start, end, _)| (start, end)))
             .chain(leased)
             .collect();
         for (start, end, _) in delays.iter() {

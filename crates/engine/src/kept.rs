@@ -14,7 +14,7 @@ use crate::{
     catalogue::{CatalogueGroup, Topic},
     codec::{Reader, Writer},
     command::{DeadLetters, GroupSetting},
-    group::{Dying, Group, Waiting, range},
+    group::{Damaged, Dying, Group, Waiting, range},
     log::{Entry, Place},
     partition::Partition,
     producer::{AppendedBatch, Producer},
@@ -190,6 +190,16 @@ fn encode_group(w: &mut Writer<'_>, group: &Group, (from, to): (u64, u64)) {
             tried.insert(start, end, lease.attempt - 1);
         }
     }
+    let damaged = group.damaged.within(from, to);
+    let mut dying = group.dying.within(from, to);
+    for (start, end, damaged) in damaged {
+        match damaged {
+            Damaged::Ready(0) => {}
+            Damaged::Ready(attempts) => tried.insert(start, end, attempts),
+            Damaged::Dying(held) => dying.push((start, end, held)),
+        }
+    }
+    dying.sort_unstable_by_key(|(start, _, _)| *start);
     w.count(tried.iter().count());
     for (start, end, &attempts) in tried.iter() {
         w.range(range(start, end)).u32(attempts);
@@ -199,7 +209,6 @@ fn encode_group(w: &mut Writer<'_>, group: &Group, (from, to): (u64, u64)) {
     for (start, end, held) in waiting {
         w.range(range(start, end)).u32(held.attempts).u64(held.due.0);
     }
-    let dying = group.dying.within(from, to);
     w.count(dying.len());
     for (start, end, held) in dying {
         w.range(range(start, end)).u32(held.attempts).u64(held.failed_at.0).text(&held.reason);

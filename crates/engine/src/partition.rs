@@ -261,10 +261,30 @@ impl Partition {
         wanted.iter().map(|(start, end, ())| self.log.bytes_within(start, end)).sum()
     }
 
+    /// How many messages some group has found to be unreadable.
+    fn damaged(&self) -> u64 {
+        let mut damaged = Runs::default();
+        for (start, end, _) in self.groups.iter().flat_map(|group| group.damaged.iter()) {
+            damaged.insert(start, end, ());
+        }
+        damaged.count()
+    }
+
+    /// The batch that lies at `place`. As a rule some group waits for it.
+    pub(crate) fn batch_at(&self, place: Place) -> Option<Entry> {
+        let first = |group: &Group| {
+            let (ready, dying) = (group.ready.first(), group.dying.first());
+            ready.map(|run| run.0).into_iter().chain(dying.map(|run| run.0))
+        };
+        let wanted = self.groups.iter().flat_map(first).filter_map(|offset| self.log.find(offset));
+        wanted.chain(self.log.entries()).find(|entry| entry.place == place).copied()
+    }
+
     pub(crate) fn describe(&self) -> PartitionDescription {
         let live_bytes = self.live_bytes();
         PartitionDescription {
             live_bytes,
+            damaged: self.damaged(),
             dead_bytes: self.log.bytes() - live_bytes,
             start: Offset(self.log.start()),
             end: Offset(self.log.end()),

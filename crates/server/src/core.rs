@@ -410,7 +410,7 @@ impl Core {
             Effect::Confirmed(confirmed) => (confirmed.origin.session, confirmed.origin.request),
             Effect::Deliver(delivery) => (delivery.session, 0),
             Effect::Settled(settled) => (settled.origin.session, settled.origin.request),
-            Effect::SubscriptionEnded { session, .. } => (*session, 0),
+            Effect::SubscriptionEnded { session, .. } | Effect::Gap { session, .. } => (*session, 0),
             Effect::Subscribed { origin, .. }
             | Effect::Done { origin, .. }
             | Effect::Described { origin, .. }
@@ -447,6 +447,8 @@ impl Core {
             Effect::Refused { refusal, .. } => {
                 outbox.refused(request, refusal_reply::reply(&refusal));
             }
+            // Told once the protocol has a frame for it.
+            Effect::Gap { .. } => {}
             Effect::Subscribed { .. }
             | Effect::Done { .. }
             | Effect::Described { .. }

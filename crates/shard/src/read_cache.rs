@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use sennit_engine::Place;
 use sennit_journal::Position;
 use sennit_model::{Batch, PartitionId};
 
@@ -34,12 +35,37 @@ pub(crate) enum Found {
     Damaged,
 }
 
+/// A read under way, and for which batches.
+#[derive(Debug)]
+struct UnderWay {
+    fetch: Fetch,
+    wants: Vec<(PartitionId, Place)>,
+    /// Whether it is made because another one failed.
+    is_second: bool,
+}
+
+impl UnderWay {
+    fn covers(&self, place: Place) -> bool {
+        let (from, length) = (self.fetch.position.0, self.fetch.length as u64);
+        from <= place.position && place.position + u64::from(place.bytes) <= from + length
+    }
+}
+
+/// What a read that is done comes to.
+#[derive(Debug, Default)]
+pub(crate) struct Done {
+    /// The partitions that may go on.
+    pub(crate) partitions: Vec<PartitionId>,
+    /// The batches that cannot be read, though it was tried twice.
+    pub(crate) unreadable: Vec<(PartitionId, Place)>,
+}
+
 /// Chunks of the journal and the reads under way.
 #[derive(Debug, Default)]
 pub(crate) struct ReadCache {
     chunks: VecDeque<(Position, Bytes)>,
     bytes: usize,
-    under_way: Vec<Fetch>,
+    under_way: Vec<UnderWay>,
     wanted: Vec<Fetch>,
     hungry: Vec<PartitionId>,
 }
@@ -66,14 +92,16 @@ impl ReadCache {
         if !self.hungry.contains(&partition) {
             self.hungry.push(partition);
         }
-        let covers = |fetch: &Fetch| {
-            fetch.position <= position && end <= fetch.position.0 + fetch.length as u64
-        };
-        if !self.under_way.iter().any(covers) && self.under_way.len() < FETCHES_MAX {
+        let bytes = u32::try_from(length).expect("a batch is limited far below 4 GiB");
+        let want = (partition, Place { position: position.0, bytes });
+        if let Some(held) = self.under_way.iter_mut().find(|held| held.covers(want.1)) {
+            if !held.wants.contains(&want) {
+                held.wants.push(want);
+            }
+        } else if self.under_way.len() < FETCHES_MAX {
             let room = (limit.0 - position.0) as usize;
             let fetch = Fetch { position, length: length.max(CHUNK_BYTES).min(room) };
-            self.under_way.push(fetch);
-            self.wanted.push(fetch);
+            self.begin(fetch, vec![want], false);
         }
         Found::Pending
     }
@@ -83,12 +111,32 @@ impl ReadCache {
         out.append(&mut self.wanted);
     }
 
-    /// A read is done; without bytes it failed. Returns the partitions that may go on.
-    pub(crate) fn fetched(&mut self, fetch: Fetch, bytes: Option<Bytes>) -> Vec<PartitionId> {
-        self.under_way.retain(|held| *held != fetch);
-        if let Some(bytes) = bytes {
-            self.bytes += bytes.len();
-            self.chunks.push_back((fetch.position, bytes));
+    fn begin(&mut self, fetch: Fetch, wants: Vec<(PartitionId, Place)>, is_second: bool) {
+        self.under_way.push(UnderWay { fetch, wants, is_second });
+        self.wanted.push(fetch);
+    }
+
+    /// A read is done; without bytes it failed, and is made once more, of the very batches that
+    /// were wanted.
+    pub(crate) fn fetched(&mut self, fetch: Fetch, bytes: Option<Bytes>) -> Done {
+        let mut done = Done::default();
+        let held = self.under_way.iter().position(|held| held.fetch == fetch);
+        let held = held.map(|index| self.under_way.swap_remove(index));
+        match (bytes, held) {
+            (Some(bytes), _) => {
+                self.bytes += bytes.len();
+                self.chunks.push_back((fetch.position, bytes));
+            }
+            (None, Some(UnderWay { wants, is_second: false, .. })) => {
+                for (partition, place) in wants {
+                    let position = Position(place.position);
+                    let fetch = Fetch { position, length: place.bytes as usize };
+                    self.begin(fetch, vec![(partition, place)], true);
+                }
+                return done;
+            }
+            (None, Some(UnderWay { wants, .. })) => done.unreadable = wants,
+            (None, None) => {}
         }
         while self.bytes > BUDGET_BYTES
             && self.chunks.len() > FETCHES_MAX
@@ -96,7 +144,8 @@ impl ReadCache {
         {
             self.bytes -= oldest.len();
         }
-        std::mem::take(&mut self.hungry)
+        done.partitions = std::mem::take(&mut self.hungry);
+        done
     }
 
     /// Forgets chunks of `start..end`: the slot will hold another segment.

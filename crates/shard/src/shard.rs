@@ -37,7 +37,7 @@ pub struct Counters {
     pub refusals: u64,
     /// Commits of the lane.
     pub commits: u64,
-    /// Batches that were read back damaged. Their groups deliver nothing beyond them.
+    /// Batches that were read back damaged, or not at all. They are passed over.
     pub damaged_batches: u64,
     /// Checkpoints written: snapshots of the state, in pieces.
     pub snapshots: u64,
@@ -178,9 +178,18 @@ impl Shard {
                 reads: &mut self.reads,
                 segment_bytes: self.writer.segments.segment_bytes(),
                 committed: self.committed,
-                damaged: &mut self.counters.damaged_batches,
+                damaged: Vec::new(),
             };
-            self.engine.deliver(now, &mut self.writer, &mut batches, &mut self.outbox);
+            loop {
+                self.engine.deliver(now, &mut self.writer, &mut batches, &mut self.outbox);
+                if batches.damaged.is_empty() {
+                    break;
+                }
+                for (partition, place) in batches.damaged.drain(..) {
+                    self.counters.damaged_batches += 1;
+                    self.engine.damaged(partition, place, &mut self.outbox);
+                }
+            }
         }
         let end = self.writer.end();
         self.freed.extend(self.engine.take_freed().map(|place| (end, place)));
@@ -319,16 +328,16 @@ impl Shard {
         self.reads.take_wanted(out);
     }
 
-    /// A read is done; `None` if it failed, and then it is asked for again when it is wanted again.
+    /// A read is done; `None` if it failed. One that fails is made once more, and then what was
+    /// wanted of it counts as damaged.
     pub fn fetched(&mut self, fetch: Fetch, bytes: Option<Bytes>, now: Timestamp) {
-        if bytes.is_none() {
+        let done = self.reads.fetched(fetch, bytes);
+        for (partition, place) in done.unreadable {
             self.counters.damaged_batches += 1;
+            self.engine.damaged(partition, place, &mut self.outbox);
         }
-        let is_there = bytes.is_some();
-        for partition in self.reads.fetched(fetch, bytes) {
-            if is_there {
-                self.engine.fetched(partition);
-            }
+        for partition in done.partitions {
+            self.engine.fetched(partition);
         }
         self.finish_turn(now);
     }
@@ -399,7 +408,7 @@ struct Batches<'a> {
     segment_bytes: u64,
     /// Nothing at or after this may be read: it is not written yet, or not to be relied on.
     committed: Position,
-    damaged: &'a mut u64,
+    damaged: Vec<(PartitionId, Place)>,
 }
 
 impl Payloads for Batches<'_> {
@@ -420,7 +429,7 @@ impl Payloads for Batches<'_> {
             Found::Batch(bytes) => Some(bytes),
             Found::Pending => None,
             Found::Damaged => {
-                *self.damaged += 1;
+                self.damaged.push((partition, place));
                 None
             }
         }

@@ -32,6 +32,9 @@ struct Broker<D: Disk> {
     confirmed: u64,
     /// The most bytes that the lane was given at once.
     longest_turn: usize,
+    gaps: Vec<(u64, u64)>,
+    /// Reads of this byte fail.
+    fails_at: Option<u64>,
 }
 
 impl<D: Disk> Broker<D> {
@@ -45,7 +48,16 @@ impl<D: Disk> Broker<D> {
         let now = Timestamp(1_000);
         let parts = recover(disk, config, Settings { cache_bytes }, now).unwrap();
         let (delivered, runs) = (Vec::new(), Vec::new());
-        Self { parts, now, delivered, runs, confirmed: 0, longest_turn: 0 }
+        Self {
+            parts,
+            now,
+            delivered,
+            runs,
+            confirmed: 0,
+            longest_turn: 0,
+            gaps: Vec::new(),
+            fails_at: None,
+        }
     }
 
     fn tell(&mut self, command: Command) {
@@ -70,6 +82,7 @@ impl<D: Disk> Broker<D> {
                         });
                     }
                     Effect::Confirmed(confirmed) => self.confirmed += u64::from(confirmed.count),
+                    Effect::Gap { range, .. } => self.gaps.push((range.start.0, range.end.0)),
                     Effect::Refused { refusal, .. } => panic!("{refusal}"),
                     _ => {}
                 }
@@ -92,8 +105,11 @@ impl<D: Disk> Broker<D> {
                 shard.committed(end, self.now);
             }
             for fetch in fetches {
-                let bytes = reader.read(fetch.position, fetch.length).unwrap();
-                shard.fetched(fetch, Some(bytes), self.now);
+                let fails = self.fails_at.is_some_and(|bad| {
+                    fetch.position.0 <= bad && bad < fetch.position.0 + fetch.length as u64
+                });
+                let bytes = reader.read(fetch.position, fetch.length).ok().filter(|_| !fails);
+                shard.fetched(fetch, bytes, self.now);
             }
         }
     }
@@ -196,6 +212,24 @@ fn a_backlog_beyond_the_cache_is_read_back_in_order() {
         let expected: Vec<_> = (0u64..).zip(texts(0..2000)).collect();
         assert_eq!(broker.delivered, expected);
     }
+}
+
+#[test]
+fn a_batch_that_cannot_be_read_is_passed_over_alone() {
+    let disk = MemoryDisk::default();
+    let mut broker = Broker::open(&disk, 0);
+    broker.create();
+    for round in 0..10 {
+        broker.publish(&texts(round..round + 1));
+    }
+    let place = broker.parts.shard.engine().places().nth(4).unwrap();
+    let mut broker = Broker::open(&disk, 0);
+    broker.fails_at = Some(place.position + 3);
+    broker.subscribe(100);
+    let offsets: Vec<u64> = broker.delivered.iter().map(|(offset, _)| *offset).collect();
+    assert_eq!(offsets, [0, 1, 2, 3, 5, 6, 7, 8, 9]);
+    assert_eq!(broker.gaps, [(4, 5)]);
+    assert_eq!(broker.parts.shard.counters().damaged_batches, 1);
 }
 
 #[test]

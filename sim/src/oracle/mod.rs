@@ -309,6 +309,12 @@ impl Oracle {
             Effect::Settled(settled) => self.settled(settled),
             Effect::Deliver(delivery) => self.delivered(delivery, now),
             Effect::Done { origin, .. } => self.done(origin.request),
+            Effect::Gap { partition, range, .. } => {
+                if let Some(partition) = self.partitions.get_mut(partition) {
+                    partition.gaps.extend(range.start.0..range.end.0);
+                }
+                Ok(())
+            }
             Effect::Described { .. }
             | Effect::Subscribed { .. }
             | Effect::SubscriptionEnded { .. }

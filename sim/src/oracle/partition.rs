@@ -58,6 +58,9 @@ pub(super) struct PartitionModel {
     /// Offsets that all groups of some time may have been through with: what is not there any more
     /// is owed to no group that begins later.
     holes: BTreeSet<u64>,
+    /// Offsets that could not be read in this life or an earlier one: they come out of turn, once
+    /// they can be.
+    pub(super) gaps: BTreeSet<u64>,
     /// Groups that were taken away, in which turn; those that are there again all the same have
     /// the last of all turns.
     pub(super) gone: BTreeMap<GroupId, u64>,
@@ -100,6 +103,7 @@ impl PartitionModel {
             start: 0,
             groups: BTreeMap::new(),
             holes: BTreeSet::new(),
+            gaps: BTreeSet::new(),
             gone: BTreeMap::new(),
             letters: BTreeMap::new(),
             seen_end: 0,

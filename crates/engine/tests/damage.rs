@@ -1,0 +1,114 @@
+//! A batch that cannot be read holds up nobody: its messages are passed over, counted and told of.
+
+mod world;
+
+use std::time::Duration;
+
+use sennit_engine::{DeadLetters, Effect, Engine, Outbox, Place, Verdict};
+use sennit_model::{GroupConfig, OffsetRange};
+use world::{ALICE, BOB, DEAD, ORDERS, World, queue, run, setting};
+
+/// Three batches of a message each.
+fn three() -> (World, Place) {
+    let mut world = World::new();
+    for text in ["a", "b", "c"] {
+        world.publish_texts(&[text]);
+    }
+    let second = world.engine.places().nth(1).expect("three are kept");
+    (world, second)
+}
+
+fn damage(world: &mut World, place: Place) {
+    let mut out = Outbox::default();
+    world.engine.damaged(ORDERS, place, &mut out);
+    world.finish(out);
+}
+
+fn gaps(world: &mut World) -> Vec<(u64, OffsetRange)> {
+    let gap = |effect: &Effect| match effect {
+        Effect::Gap { session, subscription: 7, partition: ORDERS, range } => {
+            Some((session.0, *range))
+        }
+        _ => None,
+    };
+    let gaps = world.effects.iter().filter_map(gap).collect();
+    world.effects.retain(|effect| gap(effect).is_none());
+    gaps
+}
+
+fn snapshot(engine: &Engine) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    engine.encode_snapshot(&mut bytes);
+    bytes
+}
+
+fn range(start: u64, end: u64) -> OffsetRange {
+    OffsetRange::new(sennit_model::Offset(start), end - start)
+}
+
+#[test]
+fn what_lies_behind_a_damaged_batch_is_delivered() {
+    let (mut world, second) = three();
+    world.subscribe(ALICE, 1);
+    assert_eq!(world.delivered().len(), 1);
+    damage(&mut world, second);
+    assert_eq!(gaps(&mut world), [(1, range(1, 2))]);
+    world.ack(run(0, 1, 1));
+    let delivered: Vec<_> = world.delivered().iter().map(|(offset, ..)| *offset).collect();
+    assert_eq!(delivered, [2]);
+    world.ack(run(2, 1, 1));
+    let told = world.describe(ORDERS);
+    assert_eq!((told.damaged, told.groups[0].damaged, told.groups[0].ready), (1, 1, 0));
+    assert_eq!((told.start.0, told.bytes), (1, u64::from(second.bytes)));
+}
+
+#[test]
+fn who_comes_later_is_told_of_the_gap() {
+    let (mut world, second) = three();
+    damage(&mut world, second);
+    assert_eq!(gaps(&mut world), []);
+    world.subscribe(BOB, 5);
+    assert_eq!(gaps(&mut world), [(2, range(1, 2))]);
+    assert_eq!(world.delivered().len(), 2);
+}
+
+#[test]
+fn damage_is_no_part_of_the_state_that_is_kept() {
+    let (mut world, second) = three();
+    world.subscribe(ALICE, 2);
+    world.settle(Verdict::RetryAfter(Duration::from_secs(1)), vec![run(1, 1, 1)]);
+    let before = snapshot(&world.engine);
+    damage(&mut world, second);
+    assert_eq!(snapshot(&world.engine), before);
+}
+
+#[test]
+fn a_dead_letter_that_cannot_be_read_is_moved_by_a_life_that_can() {
+    let group = GroupConfig { attempts_max: 1, ..GroupConfig::default() };
+    let mut world = World::with(queue(), group);
+    world.open(ORDERS, queue(), vec![setting(group)], DeadLetters::NotYet);
+    world.publish_texts(&["a"]);
+    world.publish_texts(&["b"]);
+    world.subscribe(ALICE, 5);
+    world.settle(Verdict::Retry, vec![run(0, 2, 1)]);
+    let first = world.engine.places().next().expect("both are kept");
+    damage(&mut world, first);
+    world.open(ORDERS, queue(), vec![setting(group)], DeadLetters::To(DEAD.topic));
+    assert_eq!(world.describe(DEAD).end.0, 1);
+    let told = world.describe(ORDERS);
+    assert_eq!((told.groups[0].dying, told.groups[0].damaged), (0, 1));
+    world.engine = world.replayed();
+    world.pass(Duration::from_secs(1));
+    assert_eq!(world.describe(DEAD).end.0, 2);
+    assert_eq!(world.describe(ORDERS).bytes, 0);
+}
+
+#[test]
+fn a_damaged_message_that_is_acked_is_damaged_no_more() {
+    let (mut world, second) = three();
+    damage(&mut world, second);
+    let before = sennit_model::Generation(0x77);
+    world.ack(sennit_engine::DeliveryRun { generation: before, ..run(1, 1, 1) });
+    assert_eq!(world.describe(ORDERS).damaged, 0);
+    assert_eq!(world.engine.places().count(), 2);
+}
