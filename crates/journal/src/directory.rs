@@ -76,6 +76,19 @@ impl DataDirectory {
         Ok(Self { path: path.to_owned(), settings, _lock: lock })
     }
 
+    /// Opens a data directory that is there.
+    ///
+    /// # Errors
+    /// As [`DataDirectory::open`]; [`Fault::NotADataDirectory`] if nothing is there.
+    pub fn existing(path: &Path) -> Result<Self, Fault> {
+        if !path.join("FORMAT").exists() {
+            let reason = "it has no FORMAT file".to_owned();
+            return Err(Fault::NotADataDirectory { path: path.to_owned(), reason });
+        }
+        // It has settings of its own, which stand.
+        Self::open(path, DirectorySettings { shards: 1, segment_bytes: 0, incarnation: 0 })
+    }
+
     /// What the directory was made with.
     #[must_use]
     pub fn settings(&self) -> &DirectorySettings {

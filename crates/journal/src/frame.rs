@@ -10,14 +10,10 @@ use crate::{
         BLOCK_BYTES, FORMAT_VERSION, FRAME_HEADER_BYTES, FrameHeader, RECORD_HEADER_BYTES,
         SegmentHeader, record_bytes,
     },
-    gather::Gather,
+    gather::{FRAME_TARGET_BYTES, Gather},
     lane_config::LaneConfig,
     position::Position,
 };
-
-/// A frame is sealed when the next record would make it longer than this. A longer record gets a
-/// frame of its own.
-pub const FRAME_TARGET_BYTES: usize = 1 << 20;
 
 /// A sealed frame: whole blocks, to be written at `position`. Cloning shares the bytes.
 #[derive(Clone, Debug)]

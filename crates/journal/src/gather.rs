@@ -8,8 +8,11 @@ use crate::{
     format::{
         BLOCK_BYTES, FRAME_HEADER_BYTES, FrameHeader, RECORD_HEADER_BYTES, crc32c, record_bytes,
     },
-    frame::FRAME_TARGET_BYTES,
 };
+
+/// A frame is sealed when the next record would make it longer than this. A longer record gets a
+/// frame of its own.
+pub const FRAME_TARGET_BYTES: usize = 1 << 20;
 
 /// Blocks the first frame has room for.
 const FIRST_BLOCKS: usize = 4;

@@ -106,6 +106,11 @@ impl<D: Disk> Lane<D> {
         }
     }
 
+    /// Takes spare slots beyond `keep`: the lane uses them no more.
+    pub fn take_surplus(&mut self, keep: usize) -> Vec<Slot> {
+        self.spare.split_off(keep.min(self.spare.len())).into()
+    }
+
     /// Whether this segment lies in a slot.
     #[must_use]
     pub fn holds(&self, segment: u64) -> bool {

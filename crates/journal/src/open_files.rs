@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::walk::Home;
+use crate::home::Home;
 
 /// How many files a reader has open at most.
 const OPEN_FILES_MAX: usize = 64;

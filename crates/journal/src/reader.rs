@@ -13,12 +13,12 @@ use crate::{
     disk::{Disk, DiskFile},
     fault::Fault,
     format::{BLOCK_BYTES, SegmentHeader},
+    home::Home,
     lane_config::LaneConfig,
     open_files::{OpenFile, OpenFiles},
     pack::pack_path,
     position::Position,
     slot::slot_number,
-    walk::Home,
 };
 
 /// The slot that holds a segment, and the segment's header.
@@ -37,6 +37,12 @@ pub struct Reader<D: Disk> {
 impl<D: Disk> Reader<D> {
     pub(crate) fn new(disk: D, config: LaneConfig) -> Self {
         Self { disk, config, slots: BTreeMap::new(), files: OpenFiles::new() }
+    }
+
+    /// Another reader of the same lane, for another thread.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self::new(self.disk.clone(), self.config.clone())
     }
 
     pub(crate) fn config(&self) -> &LaneConfig {

@@ -67,6 +67,17 @@ impl<D: Disk> SlotMaker<D> {
     }
 }
 
+impl<D: Disk> SlotMaker<D> {
+    /// Removes the file of a slot that the lane uses no more.
+    ///
+    /// # Errors
+    /// [`Fault::Io`]; what is left of the file is a spare slot at the next start.
+    pub fn remove(&self, slot: &Slot) -> Result<(), Fault> {
+        self.disk.remove(&slot.path).map_err(Fault::io("remove", &slot.path))?;
+        self.disk.sync_directory(&self.directory).map_err(Fault::io("sync", &self.directory))
+    }
+}
+
 pub(crate) fn slot_name(number: u32) -> String {
     format!("slot-{number:05}.journal")
 }

@@ -8,21 +8,13 @@ use crate::{
     disk::{Disk, DiskFile},
     fault::Fault,
     format::{BLOCK_BYTES, PackHeader},
+    home::Home,
     lane_config::LaneConfig,
     pack::check_header,
     position::Position,
     reader::{Reader, segment_in},
     scan::{Ends, Found, Scan},
 };
-
-/// What records lie in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Home {
-    /// A segment of the lane, by its number.
-    Segment(u64),
-    /// A pack, by its number.
-    Pack(u32),
-}
 
 /// What was durable and is not whole any more.
 #[derive(Clone, Debug, PartialEq, Eq)]
