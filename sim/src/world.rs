@@ -95,7 +95,7 @@ impl World {
             segment_bytes,
             incarnation: disk_seed | 1,
         };
-        let settings = Settings { cache_bytes };
+        let settings = Settings { cache_bytes, journal_segments: 1000 };
         let now = Timestamp(1_800_000_000_000);
         let parts = recover(&disk, config.clone(), settings, now);
         let parts = parts.map_err(|e| Violation::new("an empty disk starts", e.to_string()))?;

@@ -36,6 +36,9 @@ pub struct Args {
     /// How many threads share the partitions [default: one per core, or what the data says]
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
+    /// Segments of 64 MiB of each shard's journal beyond which the oldest is emptied into packs
+    #[arg(long, value_name = "N", default_value_t = Config::default().journal_segments)]
+    journal_segments: usize,
     /// How the journal is written: around the page cache or through it
     #[arg(long, value_enum, default_value = "auto")]
     io: IoKind,
@@ -76,6 +79,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             IoKind::Direct => Access::Direct,
             IoKind::Buffered => Access::Buffered,
         },
+        journal_segments: args.journal_segments,
         insecure_no_auth: args.insecure_no_auth,
         ..Config::default()
     };

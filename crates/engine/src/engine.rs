@@ -2,7 +2,7 @@
 //! decides is appended to the journal as records, and records are applied. Replay after a crash
 //! applies the same records and comes to the same state.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
@@ -122,6 +122,13 @@ impl Engine {
         let partition = self.partitions.get(&partition);
         let entry = partition.and_then(|partition| partition.log.find(first.0));
         entry.is_some_and(|entry| entry.first == first.0 && entry.place == place)
+    }
+
+    /// How long a message of a partition is kept at most; `None` if that is open.
+    #[must_use]
+    pub fn kept_for(&self, partition: PartitionId) -> Option<Duration> {
+        let config = self.partitions.get(&partition)?.config;
+        config.time_to_live.into_iter().chain(config.retention.age).min()
     }
 
     /// Has batches lie at other places from now on: they were copied there, and what was written

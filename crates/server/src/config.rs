@@ -22,6 +22,9 @@ pub struct Config {
     pub segment_bytes: u64,
     /// Bytes of the newest frames that each shard keeps in memory.
     pub cache_bytes: usize,
+    /// Segments of each shard's journal beyond which the oldest is emptied: what is live in it moves
+    /// to packs. More of them make a start take longer, fewer make the disk write more.
+    pub journal_segments: usize,
     /// Bytes published and not yet committed, per shard, beyond which publishers are not read.
     pub ingest_bytes: u64,
     /// How long deliveries wait for a connection that was cut off.
@@ -41,6 +44,7 @@ impl Default for Config {
             shards: None,
             segment_bytes: 64 << 20,
             cache_bytes: 32 << 20,
+            journal_segments: 8,
             ingest_bytes: 64 << 20,
             session_grace: Duration::from_secs(5),
             insecure_no_auth: false,

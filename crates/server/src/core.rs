@@ -10,17 +10,19 @@ use std::{
 };
 
 use sennit_engine::{Command, Effect, SessionId};
+use sennit_journal::Home;
 use sennit_model::Timestamp;
 use sennit_protocol::SettleRun;
-use sennit_shard::{Fetch, Shard};
+use sennit_shard::{Fetch, Held, Moved, Shard};
 use tokio::sync::Notify;
 
 use crate::{
     answers::Answers,
     gauge::IngestGauge,
-    inbox::{self, Message},
-    lane_thread::{Committed, LaneHandle, LaneMessage},
+    inbox::{self, Committed, Message},
+    lane_thread::{LaneHandle, LaneMessage},
     metrics::CoreMetrics,
+    move_thread::MoveMessage,
     outbox::Outbox,
     refusal_reply,
 };
@@ -45,6 +47,17 @@ const LAZY_MS: u64 = 10;
 /// Bytes of such records that are worth a sync of their own.
 const LAZY_BYTES: u64 = 256 << 10;
 
+/// How often it is looked whether something is to be emptied.
+const LOOK_MS: u64 = 100;
+
+/// The ways to those who work for a core.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    pub(crate) lane: LaneHandle,
+    pub(crate) fetches: mpsc::Sender<Fetch>,
+    pub(crate) moves: mpsc::Sender<MoveMessage>,
+}
+
 /// What all cores share: the ways to each other.
 #[derive(Debug)]
 pub(crate) struct Cores {
@@ -62,7 +75,7 @@ pub(crate) struct Core {
     cores: Arc<Cores>,
     outboxes: HashMap<SessionId, Rc<Outbox>>,
     sessions_opened: u64,
-    lane: LaneHandle,
+    workers: Workers,
     batches_under_way: usize,
     /// How long the last commit took.
     last_commit: Duration,
@@ -70,7 +83,10 @@ pub(crate) struct Core {
     is_awaited: bool,
     /// Since when records have gathered that nobody waits for.
     lazy_since: Option<Timestamp>,
-    fetches: mpsc::Sender<Fetch>,
+    /// When it is looked next whether something is to be emptied.
+    look_at: Timestamp,
+    /// Commits of the shard when it was looked last.
+    looked_commits: u64,
     /// Commands for other cores' shards, gathered during this pass.
     commands: Vec<Vec<Command>>,
     /// Effects for other cores' sessions, gathered during this pass.
@@ -100,13 +116,7 @@ pub(crate) fn now() -> Timestamp {
 }
 
 impl CoreHandle {
-    pub(crate) fn new(
-        index: usize,
-        shard: Shard,
-        cores: Arc<Cores>,
-        lane: LaneHandle,
-        fetches: mpsc::Sender<Fetch>,
-    ) -> Self {
+    pub(crate) fn new(index: usize, shard: Shard, cores: Arc<Cores>, workers: Workers) -> Self {
         let count = cores.inboxes.len();
         let core = Core {
             index,
@@ -114,12 +124,13 @@ impl CoreHandle {
             cores: cores.clone(),
             outboxes: HashMap::new(),
             sessions_opened: 0,
-            lane,
+            workers,
             batches_under_way: 0,
             last_commit: Duration::MAX,
             is_awaited: false,
             lazy_since: None,
-            fetches,
+            look_at: Timestamp(0),
+            looked_commits: 0,
             commands: (0..count).map(|_| Vec::new()).collect(),
             effects: (0..count).map(|_| Vec::new()).collect(),
             answers: Answers::default(),
@@ -266,7 +277,7 @@ impl Core {
 
     /// The lane is to write no more, once it has written what it was given.
     pub(crate) fn end_lane(&mut self) {
-        self.lane.tell(LaneMessage::End);
+        self.workers.lane.tell(LaneMessage::End);
     }
 
     /// Whether the broker stops.
@@ -277,6 +288,24 @@ impl Core {
     pub(crate) fn fetched(&mut self, fetch: Fetch, bytes: Option<bytes::Bytes>) {
         self.shard.fetched(fetch, bytes, now());
         self.route();
+    }
+
+    /// Answers which of these batches are wanted.
+    pub(crate) fn are_wanted(&mut self, mut held: Vec<Held>) {
+        self.shard.retain_wanted(&mut held);
+        let _ = self.workers.moves.send(MoveMessage::Wanted(held));
+    }
+
+    /// What was to be emptied was copied.
+    pub(crate) fn moved(&mut self, moved: Moved) {
+        self.shard.moved(moved, now());
+        self.look_at = Timestamp(0);
+        self.route();
+    }
+
+    /// What was to be emptied could not be.
+    pub(crate) fn move_failed(&mut self, home: Home) {
+        self.shard.move_failed(home);
     }
 
     pub(crate) fn set_storage_full(&mut self, full: bool) {
@@ -318,19 +347,20 @@ impl Core {
         let mut released = Vec::new();
         self.shard.take_released(&mut released);
         if !released.is_empty() {
-            self.lane.tell(LaneMessage::Release(released));
+            self.workers.lane.tell(LaneMessage::Release(released));
         }
         let mut fetches = Vec::new();
         self.shard.take_fetches(&mut fetches);
         for fetch in fetches {
-            let _ = self.fetches.send(fetch);
+            let _ = self.workers.fetches.send(fetch);
         }
+        let look_at = self.empty_something();
         let ingest = self.shard.uncommitted_bytes();
         // Once the disk is full publishes are read, to be refused: what waits for it to have room
         // again must not keep the acks behind it from making some.
         self.cores.gauges[self.index].set(if self.storage_full { 0 } else { ingest });
         self.publish_metrics(ingest);
-        self.shard.next_wake().into_iter().chain(lazy_until).min()
+        self.shard.next_wake().into_iter().chain(lazy_until).chain(look_at).min()
     }
 
     /// Commits what has gathered, or hands it to the lane's thread, if the lane has time for it and
@@ -363,7 +393,7 @@ impl Core {
         self.lazy_since = None;
         let mut frames = Vec::new();
         self.shard.take_frames(&mut frames);
-        match is_small.then(|| self.lane.append_here(&frames)).flatten() {
+        match is_small.then(|| self.workers.lane.append_here(&frames)).flatten() {
             Some(Ok(committed)) => {
                 self.release(committed);
                 // What came of it, dead letters say, is nobody's to wait for.
@@ -373,10 +403,32 @@ impl Core {
                 let _ = self.cores.inboxes[self.index].send(Message::Fenced(fault));
             }
             None => {
-                if self.lane.tell(LaneMessage::Append(frames)) {
+                if self.workers.lane.tell(LaneMessage::Append(frames)) {
                     self.batches_under_way += 1;
                 }
             }
+        }
+        None
+    }
+
+    /// Has the oldest segment or a thin pack emptied, if there is reason to, and removes packs; says
+    /// when it is to be looked again.
+    fn empty_something(&mut self) -> Option<Timestamp> {
+        let commits = self.shard.counters().commits;
+        let now = now();
+        if now < self.look_at {
+            return (commits != self.looked_commits).then_some(self.look_at);
+        }
+        self.looked_commits = commits;
+        self.look_at = Timestamp(now.0 + LOOK_MS);
+        if let Some(home) = self.shard.next_move() {
+            let in_hurry = self.shard.is_journal_long();
+            let _ = self.workers.moves.send(MoveMessage::Empty(home, in_hurry));
+        }
+        let mut packs = Vec::new();
+        self.shard.take_released_packs(&mut packs);
+        for pack in packs {
+            let _ = self.workers.moves.send(MoveMessage::Remove(pack));
         }
         None
     }
@@ -390,6 +442,10 @@ impl Core {
         metrics.refusals.set(counters.refusals);
         metrics.damaged_batches.set(counters.damaged_batches);
         metrics.snapshots.set(counters.snapshots);
+        let (packs, pack_bytes, pack_live_bytes) = self.shard.pack_usage();
+        metrics.packs.set(packs as u64);
+        metrics.pack_bytes.set(pack_bytes);
+        metrics.pack_live_bytes.set(pack_live_bytes);
         metrics.journal_segments.set(self.shard.segment_count() as u64);
         metrics.cache_bytes.set(self.shard.cache_bytes() as u64);
         metrics.ingest_bytes.set(ingest);
@@ -410,7 +466,9 @@ impl Core {
             Effect::Confirmed(confirmed) => (confirmed.origin.session, confirmed.origin.request),
             Effect::Deliver(delivery) => (delivery.session, 0),
             Effect::Settled(settled) => (settled.origin.session, settled.origin.request),
-            Effect::SubscriptionEnded { session, .. } | Effect::Gap { session, .. } => (*session, 0),
+            Effect::SubscriptionEnded { session, .. } | Effect::Gap { session, .. } => {
+                (*session, 0)
+            }
             Effect::Subscribed { origin, .. }
             | Effect::Done { origin, .. }
             | Effect::Described { origin, .. }

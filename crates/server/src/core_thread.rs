@@ -18,11 +18,11 @@ use crate::{
     config::Config,
     connection,
     control::Control,
-    core::{CoreHandle, Cores, now},
+    core::{CoreHandle, Cores, Workers, now},
     drain,
     error::ServeError,
     inbox::{self, Message},
-    lane_thread, read_thread, slot_thread,
+    lane_thread, move_thread, read_thread, slot_thread,
 };
 
 /// Most messages that are taken before others have their turn.
@@ -66,10 +66,11 @@ impl CoreThread {
         let Self { index, lane, config, cores, receiver, recovered, failed, .. } = self;
         let shard = index as u32;
         let disk = RealDisk::new(config.access);
-        let settings = Settings { cache_bytes: config.cache_bytes };
+        let settings =
+            Settings { cache_bytes: config.cache_bytes, journal_segments: config.journal_segments };
         let parts = sennit_shard::recover(&disk, lane, settings, now())
             .map_err(|error| ServeError::Recover { shard, error })?;
-        let Recovered { shard: state, lane, reader, slots, report } = parts;
+        let Recovered { shard: state, lane, reader, slots, mover, report } = parts;
         tracing::info!(
             shard,
             generation = report.generation.0,
@@ -87,14 +88,20 @@ impl CoreThread {
             slot_thread::start(shard, slots, wished, lane_channel.0.clone(), inbox.clone())?;
         let (lane, lane_writer) =
             lane_thread::start(shard, lane, lane_channel, inbox.clone(), wishes, metrics)?;
-        let workers: [JoinHandle<()>; 3] =
-            [slot_maker, lane_writer, read_thread::start(shard, reader, fetches, inbox.clone())?];
+        let (moves, move_messages) = mpsc::channel();
+        let workers: [JoinHandle<()>; 4] = [
+            slot_maker,
+            lane_writer,
+            read_thread::start(shard, reader, fetches, inbox.clone())?,
+            move_thread::start(shard, mover, move_messages, inbox.clone())?,
+        ];
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(ServeError::system("start a runtime"))?;
         let owned = state.engine().partition_ids().map(|partition| (index, partition)).collect();
-        let core = CoreHandle::new(index, state, cores, lane, fetch_sender);
+        let core =
+            CoreHandle::new(index, state, cores, Workers { lane, fetches: fetch_sender, moves });
         let _ = recovered.send(Ok(owned));
         drop(recovered);
         let local = LocalSet::new();
@@ -129,6 +136,9 @@ async fn take_messages(
                 Message::Effects(effects) => core.with(|core| core.effects_from_afar(effects)),
                 Message::Committed(done) => core.with(|core| core.committed(done)),
                 Message::StorageFull(full) => core.with(|core| core.set_storage_full(full)),
+                Message::AreWanted(held) => core.with(|core| core.are_wanted(held)),
+                Message::Moved(moved) => core.with(|core| core.moved(moved)),
+                Message::MoveFailed(home) => core.with(|core| core.move_failed(home)),
                 Message::Fetched(fetch, bytes) => core.with(|core| core.fetched(fetch, bytes)),
                 Message::Control(request, answer) => {
                     let control = control.clone();

@@ -1,13 +1,24 @@
 //! What reaches a core from other threads: everything in batches, one wake for each.
 
+use std::time::Duration;
+
 use sennit_engine::{Command, Effect};
-use sennit_journal::Fault;
+use sennit_journal::{Fault, Home, Position};
 use sennit_model::{PartitionId, TopicId};
 use sennit_protocol::{Reply, Request};
-use sennit_shard::Fetch;
+use sennit_shard::{Fetch, Held, Moved};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{arrival::Arrival, lane_thread::Committed};
+use crate::arrival::Arrival;
+
+/// What was written and synced.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Committed {
+    /// Everything before this is durable.
+    pub(crate) end: Position,
+    /// How long it took.
+    pub(crate) took: Duration,
+}
 
 /// What reaches a core.
 #[derive(Debug)]
@@ -26,6 +37,12 @@ pub(crate) enum Message {
     Fenced(Fault),
     /// The disk has, or has no longer, room for another segment.
     StorageFull(bool),
+    /// Which of these batches are wanted?
+    AreWanted(Vec<Held>),
+    /// What was to be emptied was copied.
+    Moved(Moved),
+    /// What was to be emptied could not be.
+    MoveFailed(Home),
     /// A read is done.
     Fetched(Fetch, Option<bytes::Bytes>),
     /// Bring the shards, recovered with these partitions, in line with the catalogue; only the

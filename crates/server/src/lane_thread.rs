@@ -5,19 +5,34 @@ use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, PoisonError, mpsc},
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use sennit_journal::{Disk, Fault, Frame, Lane, Position, Slot, disk::RealDisk};
+use sennit_journal::{Disk, Fault, Frame, Lane, Slot, disk::RealDisk};
 
-use crate::{error::ServeError, inbox, metrics::CoreMetrics};
+use crate::{
+    error::ServeError,
+    inbox::{self, Committed},
+    metrics::CoreMetrics,
+};
 
 /// Slots that are kept ready. Each time the lane had to wait for one, it keeps more ready.
 const SPARE_SLOTS: usize = 2;
-const SPARE_SLOTS_MAX: usize = 16;
+const SPARE_SLOTS_MAX: usize = 8;
+/// So many spare slots more than are wanted are left alone; beyond that their room is given back.
+const SURPLUS_SLOTS: usize = 2;
 /// Spare slots that are kept for acks, deletes and what frees other slots: with fewer, and no room
 /// to make one, publishes are refused.
 const RESERVED_SLOTS: usize = 2;
+
+/// What the lane wants done with slots.
+#[derive(Debug)]
+pub(crate) enum SlotWish {
+    /// A slot.
+    Make,
+    /// This slot is not needed any more: its room is to be given back.
+    Remove(Slot),
+}
 
 /// What the lane is told.
 #[derive(Debug)]
@@ -38,8 +53,8 @@ pub(crate) enum LaneMessage {
 #[derive(Debug)]
 struct Writer<D: Disk> {
     lane: Lane<D>,
-    /// Asks for a slot.
-    slots: mpsc::Sender<()>,
+    /// Asks for a slot, or for its end.
+    slots: mpsc::Sender<SlotWish>,
     slots_asked: usize,
     spare_wanted: usize,
     has_room: bool,
@@ -47,15 +62,6 @@ struct Writer<D: Disk> {
     is_full: bool,
     core: inbox::Sender,
     metrics: Arc<CoreMetrics>,
-}
-
-/// What was written and synced.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Committed {
-    /// Everything before this is durable.
-    pub(crate) end: Position,
-    /// How long it took.
-    pub(crate) took: Duration,
 }
 
 /// The core's hold on the lane: messages for its thread, and the lane itself while that rests.
@@ -94,7 +100,7 @@ pub(crate) fn start(
     lane: Lane<RealDisk>,
     (sender, messages): (mpsc::Sender<LaneMessage>, mpsc::Receiver<LaneMessage>),
     core: inbox::Sender,
-    slots: mpsc::Sender<()>,
+    slots: mpsc::Sender<SlotWish>,
     metrics: Arc<CoreMetrics>,
 ) -> Result<(LaneHandle, thread::JoinHandle<()>), ServeError> {
     let mut writer = Writer {
@@ -196,6 +202,13 @@ impl<D: Disk> Writer<D> {
 
     fn release(&mut self, segments: Vec<u64>) {
         segments.into_iter().for_each(|segment| self.lane.release(segment));
+        if self.lane.spare_count() > self.spare_wanted + SURPLUS_SLOTS {
+            // What was wanted in a hurry once is not wanted for ever.
+            self.spare_wanted = (self.spare_wanted - 1).max(SPARE_SLOTS);
+            for slot in self.lane.take_surplus(self.spare_wanted) {
+                let _ = self.slots.send(SlotWish::Remove(slot));
+            }
+        }
         self.tell_whether_full();
     }
 
@@ -234,7 +247,7 @@ impl<D: Disk> Writer<D> {
 
     fn ask_for_slots(&mut self) {
         while self.lane.spare_count() + self.slots_asked < self.spare_wanted {
-            if self.slots.send(()).is_err() {
+            if self.slots.send(SlotWish::Make).is_err() {
                 return;
             }
             self.slots_asked += 1;

@@ -22,6 +22,7 @@ mod inbox;
 mod lane_thread;
 mod listener;
 mod metrics;
+mod move_thread;
 mod outbox;
 mod placement;
 mod read_thread;
@@ -30,8 +31,10 @@ mod routes;
 mod serve;
 mod session;
 mod slot_thread;
+mod storage;
 
 pub use config::Config;
 pub use error::ServeError;
 pub use sennit_journal::disk::Access;
 pub use serve::{Addresses, serve};
+pub use storage::{ShardVerdict, verify_storage};

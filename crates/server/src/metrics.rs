@@ -83,6 +83,9 @@ core_metrics! {
     counter connections_moved none "Connections that came from another core, to be where their partition is";
     counter broken_frames none "Frames that could not be decoded";
     gauge connections none "Connections open now";
+    gauge packs none "Packs in use";
+    gauge pack_bytes bytes "Bytes of packs in use";
+    gauge pack_live_bytes bytes "Bytes of live batches in packs";
     gauge journal_segments none "Segments of the journal in use";
     gauge ingest_bytes bytes "Bytes published and not yet committed";
     gauge cache_bytes bytes "Bytes of frames kept in memory";

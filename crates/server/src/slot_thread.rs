@@ -1,4 +1,4 @@
-//! Makes slots while the lane goes on: filling a file takes too long to be waited for.
+//! Makes and removes slots while the lane goes on: filling a file takes too long to be waited for.
 
 use std::{
     sync::mpsc::{self, RecvTimeoutError},
@@ -8,16 +8,20 @@ use std::{
 
 use sennit_journal::{Fault, SlotMaker, disk::RealDisk};
 
-use crate::{error::ServeError, inbox, lane_thread::LaneMessage};
+use crate::{
+    error::ServeError,
+    inbox,
+    lane_thread::{LaneMessage, SlotWish},
+};
 
 /// How long to wait before a full disk is tried again.
 const FULL_PAUSE: Duration = Duration::from_millis(500);
 
-/// Starts the thread. It makes a slot for each wish, and ends when there can be no more.
+/// Starts the thread. It fulfils each wish, and ends when there can be no more.
 pub(crate) fn start(
     shard: u32,
     mut maker: SlotMaker<RealDisk>,
-    wishes: mpsc::Receiver<()>,
+    wishes: mpsc::Receiver<SlotWish>,
     lane: mpsc::Sender<LaneMessage>,
     core: inbox::Sender,
 ) -> Result<thread::JoinHandle<()>, ServeError> {
@@ -25,11 +29,29 @@ pub(crate) fn start(
         let mut owed = 0usize;
         let mut was_full = false;
         loop {
-            if owed == 0 {
-                match wishes.recv() {
-                    Ok(()) => owed = 1,
-                    Err(_) => return,
+            // Wishes that come while the disk is full wait their turn; the end of the broker does
+            // not.
+            let wish = match (owed, was_full) {
+                (0, _) => wishes.recv().ok().map(Some),
+                (_, false) => Some(wishes.try_recv().ok()),
+                (_, true) => match wishes.recv_timeout(FULL_PAUSE) {
+                    Ok(wish) => Some(Some(wish)),
+                    Err(RecvTimeoutError::Timeout) => Some(None),
+                    Err(RecvTimeoutError::Disconnected) => None,
+                },
+            };
+            match wish {
+                None => return,
+                Some(None) => {}
+                Some(Some(SlotWish::Make)) => owed += 1,
+                Some(Some(SlotWish::Remove(slot))) => {
+                    if let Err(fault) = maker.remove(&slot) {
+                        tracing::warn!(shard, %fault, "a slot could not be removed");
+                    }
                 }
+            }
+            if owed == 0 {
+                continue;
             }
             match maker.make() {
                 Ok(slot) => {
@@ -42,12 +64,6 @@ pub(crate) fn start(
                 Err(Fault::StorageFull { .. }) => {
                     if !std::mem::replace(&mut was_full, true) {
                         let _ = lane.send(LaneMessage::Room(false));
-                    }
-                    // Wishes that come meanwhile wait their turn; the end of the broker does not.
-                    match wishes.recv_timeout(FULL_PAUSE) {
-                        Ok(()) => owed += 1,
-                        Err(RecvTimeoutError::Timeout) => {}
-                        Err(RecvTimeoutError::Disconnected) => return,
                     }
                 }
                 Err(fault) => {

@@ -4,6 +4,10 @@
 //! frames and reads between it and the disk.
 
 mod checkpoint;
+mod mover;
+mod moves;
+mod moving;
+mod packs;
 mod read_cache;
 mod recover;
 mod segments;
@@ -11,6 +15,7 @@ mod shard;
 mod tail_cache;
 mod writer;
 
+pub use mover::{Held, Keeping, MoveError, Moved, MovedBatch, Mover};
 pub use read_cache::Fetch;
 pub use recover::{RecoverError, Recovered, RecoveryReport, Settings, recover};
 pub use shard::{Counters, Shard};

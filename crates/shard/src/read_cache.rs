@@ -9,7 +9,9 @@ use sennit_journal::Position;
 use sennit_model::{Batch, PartitionId};
 
 /// Least bytes of a read: as many batches as fit come along.
-const CHUNK_BYTES: usize = 512 << 10;
+const CHUNK_BYTES: usize = 1 << 20;
+/// When so little is left of a chunk behind the batch that was wanted, what follows is read already.
+const AHEAD_BYTES: u64 = 256 << 10;
 /// Bytes of chunks that are kept.
 const BUDGET_BYTES: usize = 8 << 20;
 /// Most reads under way at once.
@@ -81,29 +83,55 @@ impl ReadCache {
         limit: Position,
     ) -> Found {
         let end = position.0 + length as u64;
-        for (start, bytes) in &self.chunks {
-            if *start <= position && end <= start.0 + bytes.len() as u64 {
-                let from = (position.0 - start.0) as usize;
-                // Read from the disk, so its checksums are looked at again.
-                let batch = Batch::check_delivered(bytes.slice(from..from + length));
-                return batch.map_or(Found::Damaged, |batch| Found::Batch(batch.bytes().clone()));
+        // The newest first: of two that hold the batch it reaches further.
+        let held = self
+            .chunks
+            .iter()
+            .rev()
+            .find(|(start, bytes)| *start <= position && end <= start.0 + bytes.len() as u64);
+        if let Some((start, bytes)) = held {
+            let from = (position.0 - start.0) as usize;
+            // Read from the disk, so its checksums are looked at again.
+            let batch = Batch::check_delivered(bytes.slice(from..from + length));
+            let chunk_end = start.0 + bytes.len() as u64;
+            if chunk_end - end < AHEAD_BYTES && chunk_end < limit.0 {
+                self.read_ahead(Position(end), limit);
             }
+            return batch.map_or(Found::Damaged, |batch| Found::Batch(batch.bytes().clone()));
         }
         if !self.hungry.contains(&partition) {
             self.hungry.push(partition);
         }
         let bytes = u32::try_from(length).expect("a batch is limited far below 4 GiB");
         let want = (partition, Place { position: position.0, bytes });
-        if let Some(held) = self.under_way.iter_mut().find(|held| held.covers(want.1)) {
-            if !held.wants.contains(&want) {
-                held.wants.push(want);
-            }
-        } else if self.under_way.len() < FETCHES_MAX {
-            let room = (limit.0 - position.0) as usize;
-            let fetch = Fetch { position, length: length.max(CHUNK_BYTES).min(room) };
-            self.begin(fetch, vec![want], false);
+        match self.under_way.iter_mut().find(|held| held.covers(want.1)) {
+            Some(held) if held.wants.contains(&want) => {}
+            Some(held) => held.wants.push(want),
+            None => self.begin_chunk(position, length, limit, vec![want]),
         }
         Found::Pending
+    }
+
+    /// Has what follows `position` read before anybody asks for it.
+    fn read_ahead(&mut self, position: Position, limit: Position) {
+        let next = Place { position: position.0, bytes: 1 };
+        if !self.under_way.iter().any(|held| held.covers(next)) {
+            self.begin_chunk(position, 1, limit, Vec::new());
+        }
+    }
+
+    fn begin_chunk(
+        &mut self,
+        position: Position,
+        length: usize,
+        limit: Position,
+        wants: Vec<(PartitionId, Place)>,
+    ) {
+        if self.under_way.len() < FETCHES_MAX {
+            let room = (limit.0 - position.0) as usize;
+            let fetch = Fetch { position, length: length.max(CHUNK_BYTES).min(room) };
+            self.begin(fetch, wants, false);
+        }
     }
 
     /// Takes the reads to be made.

@@ -6,8 +6,8 @@ use sennit_journal::{BLOCK_BYTES, Disk, Fault, Lane, LaneConfig, Position, Reade
 use sennit_model::{Generation, Timestamp};
 
 use crate::{
-    checkpoint::Checkpoints, segments::Segments, shard::Shard, tail_cache::TailCache,
-    writer::Writer,
+    checkpoint::Checkpoints, mover::Mover, moves::Moves, packs::Packs, segments::Segments,
+    shard::Shard, tail_cache::TailCache, writer::Writer,
 };
 
 /// What a shard is told.
@@ -15,6 +15,8 @@ use crate::{
 pub struct Settings {
     /// How many bytes of the newest frames are kept in memory.
     pub cache_bytes: usize,
+    /// Segments of the journal in use beyond which the oldest is emptied into packs.
+    pub journal_segments: usize,
 }
 
 /// What recovery found.
@@ -56,6 +58,12 @@ pub enum RecoverError {
         /// Which.
         segment: u64,
     },
+    /// Messages that are still wanted lie in a pack that is not there.
+    #[error("pack {pack} holds messages that are still wanted, but it is not there")]
+    LostPack {
+        /// Which.
+        pack: u32,
+    },
 }
 
 /// A shard that goes on, and what carries its frames and reads.
@@ -69,6 +77,8 @@ pub struct Recovered<D: Disk> {
     pub reader: Reader<D>,
     /// Makes slots for its lane.
     pub slots: SlotMaker<D>,
+    /// Empties segments and packs.
+    pub mover: Mover<D>,
     /// What was found.
     pub report: RecoveryReport,
 }
@@ -86,6 +96,7 @@ pub fn recover<D: Disk>(
 ) -> Result<Recovered<D>, RecoverError> {
     let segment_bytes = config.segment_bytes;
     let mut reading = Reading::new(now);
+    let lane_config = config.clone();
     let recovered = sennit_journal::recover(disk, config, |kind, position, body| {
         reading.record(kind, position, body)
     })?;
@@ -99,9 +110,20 @@ pub fn recover<D: Disk>(
     for segment in lane.segments() {
         segments.opened(segment);
     }
+    let mut packs = Packs::default();
+    let mut next_pack = 0;
+    for pack in sennit_journal::packs(disk, &lane_config)? {
+        next_pack = next_pack.max(pack.number + 1);
+        packs.added(pack);
+    }
     for place in engine.places() {
         let position = Position(place.position);
-        if position.pack().is_some() {
+        if let Some((pack, _)) = position.pack() {
+            next_pack = next_pack.max(pack + 1);
+            if !packs.holds(pack) {
+                return Err(RecoverError::LostPack { pack });
+            }
+            packs.written(pack, place.bytes);
             continue;
         }
         let segment = segments.of(position);
@@ -110,6 +132,8 @@ pub fn recover<D: Disk>(
         }
         segments.written(position, place.bytes);
     }
+    // What was being written, or removed, when the last life ended.
+    packs.release_empty();
     segments.replay_begins(replay_from);
     let mut released = Vec::new();
     segments.take_released(&mut released);
@@ -123,8 +147,12 @@ pub fn recover<D: Disk>(
         writer.replay_from(begin);
     }
     let cache = TailCache::new(settings.cache_bytes);
-    let shard = Shard::new(engine, writer, cache, Checkpoints::new(segment_bytes), now);
-    Ok(Recovered { shard, lane, reader: recovered.reader, slots: recovered.slots, report })
+    let moves = Moves::new(packs, settings.journal_segments);
+    let mover = Mover::new(disk.clone(), lane_config, recovered.reader.another(), next_pack);
+    let checkpoints = Checkpoints::new(segment_bytes);
+    let shard = Shard::new(engine, writer, cache, moves, checkpoints, now);
+    let (reader, slots) = (recovered.reader, recovered.slots);
+    Ok(Recovered { shard, lane, reader, slots, mover, report })
 }
 
 /// The journal as it is read: the state it comes to, and what else the next life has to know.

@@ -75,6 +75,17 @@ impl Segments {
         out.append(&mut self.released);
     }
 
+    /// The oldest segment that a replay does not need and that holds something live, if more than
+    /// `most` are in use, among those that `may` be emptied.
+    pub(crate) fn to_empty(&self, most: usize, may: impl Fn(u64) -> bool) -> Option<u64> {
+        if self.live_bytes.len() <= most {
+            return None;
+        }
+        let passed = self.live_bytes.range(..self.of(self.replay_from));
+        let held = passed.filter(|&(&segment, &live)| live > 0 && may(segment));
+        held.map(|(&segment, _)| segment).next()
+    }
+
     /// How many segments in use hold nothing live, the one being written apart.
     pub(crate) fn dead_count(&self) -> usize {
         let sealed = self.live_bytes.len().saturating_sub(1);

@@ -10,6 +10,8 @@ use sennit_model::{PartitionId, Timestamp};
 
 use crate::{
     checkpoint::Checkpoints,
+    moves::Moves,
+    packs::{Packs, pack_of},
     read_cache::{Fetch, Found, ReadCache},
     tail_cache::TailCache,
     writer::Writer,
@@ -46,15 +48,16 @@ pub struct Counters {
 /// One shard. See the crate's page.
 #[derive(Debug)]
 pub struct Shard {
-    engine: Engine,
-    writer: Writer,
+    pub(crate) engine: Engine,
+    pub(crate) writer: Writer,
     cache: TailCache,
-    reads: ReadCache,
+    pub(crate) reads: ReadCache,
+    pub(crate) moves: Moves,
     checkpoints: Checkpoints,
     /// Everything before this was taken by the lane.
     taken: Position,
     /// Everything before this is committed.
-    committed: Position,
+    pub(crate) committed: Position,
     committed_at: Timestamp,
     /// So many records are said to be durable by a later frame.
     marked_records: u64,
@@ -67,7 +70,7 @@ pub struct Shard {
     effects: Vec<Effect>,
     outbox: Outbox,
     storage_full: bool,
-    fenced: bool,
+    pub(crate) fenced: bool,
     /// Whether the generation is on the platter. Until then nothing is delivered: a life that left
     /// no trace would be taken for the next one, and its deliveries for that one's.
     has_begun: bool,
@@ -79,6 +82,7 @@ impl Shard {
         engine: Engine,
         mut writer: Writer,
         cache: TailCache,
+        moves: Moves,
         checkpoints: Checkpoints,
         now: Timestamp,
     ) -> Self {
@@ -89,6 +93,7 @@ impl Shard {
             writer,
             cache,
             reads: ReadCache::default(),
+            moves,
             checkpoints,
             taken: committed,
             committed,
@@ -171,11 +176,12 @@ impl Shard {
     }
 
     /// Delivers, and sorts effects into those that may go and those that wait for the commit.
-    fn finish_turn(&mut self, now: Timestamp) {
+    pub(crate) fn finish_turn(&mut self, now: Timestamp) {
         if self.engine.is_stirred() && self.has_begun && !self.fenced {
             let mut batches = Batches {
                 cache: &self.cache,
                 reads: &mut self.reads,
+                packs: &self.moves.packs,
                 segment_bytes: self.writer.segments.segment_bytes(),
                 committed: self.committed,
                 damaged: Vec::new(),
@@ -226,7 +232,10 @@ impl Shard {
             && end <= self.committed
         {
             self.freed.pop_front();
-            self.writer.segments.freed(Position(place.position), place.bytes);
+            match pack_of(place.position) {
+                Some(pack) => self.moves.packs.freed(pack, place.bytes),
+                None => self.writer.segments.freed(Position(place.position), place.bytes),
+            }
         }
     }
 
@@ -304,6 +313,7 @@ impl Shard {
             }
         }
         self.engine.committed(end.0);
+        self.record_moves();
         self.finish_turn(now);
     }
 
@@ -405,6 +415,7 @@ impl Shard {
 struct Batches<'a> {
     cache: &'a TailCache,
     reads: &'a mut ReadCache,
+    packs: &'a Packs,
     segment_bytes: u64,
     /// Nothing at or after this may be read: it is not written yet, or not to be relied on.
     committed: Position,
@@ -418,11 +429,10 @@ impl Payloads for Batches<'_> {
             return Some(bytes);
         }
         let limit = match position.pack() {
-            // How long a pack is, is not known here: the batch is, and is durable.
-            Some(_) => position.plus(u64::from(place.bytes)),
+            Some((pack, _)) => Position::of_pack(pack, 0).plus(self.packs.bytes_of(pack)),
             None => {
-                let segment_end = (place.position / self.segment_bytes + 1) * self.segment_bytes;
-                self.committed.min(Position(segment_end))
+                let segment = position.segment(self.segment_bytes);
+                self.committed.min(Position((segment + 1) * self.segment_bytes))
             }
         };
         match self.reads.read(partition, position, length, limit) {

@@ -46,7 +46,8 @@ impl<D: Disk> Broker<D> {
             incarnation: 42,
         };
         let now = Timestamp(1_000);
-        let parts = recover(disk, config, Settings { cache_bytes }, now).unwrap();
+        let parts =
+            recover(disk, config, Settings { cache_bytes, journal_segments: 1000 }, now).unwrap();
         let (delivered, runs) = (Vec::new(), Vec::new());
         Self {
             parts,

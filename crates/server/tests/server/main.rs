@@ -5,6 +5,7 @@ mod admission;
 mod consuming;
 mod control;
 mod http;
+mod moving;
 mod publishing;
 mod starting;
 mod stopping;

@@ -1,0 +1,161 @@
+//! Empties old segments and thin packs, and removes packs that nobody needs, beside the lane and
+//! slowly enough that commits hardly notice.
+
+use std::{
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use sennit_journal::{Home, disk::RealDisk};
+use sennit_shard::{Held, MoveError, Moved, Mover};
+
+use crate::{error::ServeError, inbox};
+
+/// Most batches that the core is asked about at once.
+const ASKED_MAX: usize = 4096;
+
+/// After each piece of work the thread rests for so many times as long as that took.
+const REST: u32 = 2;
+/// The longest rest.
+const REST_MAX: Duration = Duration::from_millis(500);
+
+/// What the thread is told.
+#[derive(Debug)]
+pub(crate) enum MoveMessage {
+    /// Empty this; without rest, if there is much to do.
+    Empty(Home, bool),
+    /// These are wanted, of those that were asked about last.
+    Wanted(Vec<Held>),
+    /// Remove this pack.
+    Remove(u32),
+}
+
+struct MoveThread {
+    shard: u32,
+    mover: Mover<RealDisk>,
+    messages: mpsc::Receiver<MoveMessage>,
+    core: inbox::Sender,
+    in_hurry: bool,
+    /// Packs to be removed when nothing else is to be done.
+    to_remove: Vec<u32>,
+}
+
+/// The broker stops.
+struct Ended;
+
+/// Starts the thread. It ends when `messages` can bring no more.
+pub(crate) fn start(
+    shard: u32,
+    mover: Mover<RealDisk>,
+    messages: mpsc::Receiver<MoveMessage>,
+    core: inbox::Sender,
+) -> Result<thread::JoinHandle<()>, ServeError> {
+    let mut moves =
+        MoveThread { shard, mover, messages, core, in_hurry: false, to_remove: Vec::new() };
+    thread::Builder::new()
+        .name(format!("move-{shard}"))
+        .spawn(move || while moves.step().is_ok() {})
+        .map_err(ServeError::system("start a move thread"))
+}
+
+impl MoveThread {
+    fn step(&mut self) -> Result<(), Ended> {
+        match self.messages.recv().map_err(|_| Ended)? {
+            MoveMessage::Empty(home, in_hurry) => {
+                self.in_hurry = in_hurry;
+                self.empty(home)?;
+            }
+            MoveMessage::Remove(pack) => self.to_remove.push(pack),
+            MoveMessage::Wanted(_) => {}
+        }
+        while let Some(pack) = self.to_remove.pop() {
+            self.remove(pack)?;
+        }
+        Ok(())
+    }
+
+    fn empty(&mut self, home: Home) -> Result<(), Ended> {
+        let message = match self.moved(home)? {
+            Ok(moved) => {
+                tracing::debug!(shard = self.shard, ?home, batches = moved.batches.len(), "moved");
+                inbox::Message::Moved(moved)
+            }
+            Err(error) => {
+                tracing::error!(shard = self.shard, ?home, %error, "moving failed");
+                inbox::Message::MoveFailed(home)
+            }
+        };
+        let _ = self.core.send(message);
+        Ok(())
+    }
+
+    fn moved(&mut self, home: Home) -> Result<Result<Moved, MoveError>, Ended> {
+        let begun = Instant::now();
+        let held = match self.mover.list(home) {
+            Ok(held) => held,
+            Err(error) => return Ok(Err(error)),
+        };
+        self.rest(begun)?;
+        let mut wanted = Vec::new();
+        for asked in held.chunks(ASKED_MAX) {
+            let _ = self.core.send(inbox::Message::AreWanted(asked.to_vec()));
+            wanted.extend(self.answer()?);
+        }
+        if wanted.is_empty() {
+            return Ok(Ok(Moved::default()));
+        }
+        let begun = Instant::now();
+        let copied = self.mover.copy(home, &wanted);
+        self.rest(begun)?;
+        Ok(copied)
+    }
+
+    /// Waits for the answer about what was asked last.
+    fn answer(&mut self) -> Result<Vec<Held>, Ended> {
+        loop {
+            match self.messages.recv().map_err(|_| Ended)? {
+                MoveMessage::Wanted(wanted) => return Ok(wanted),
+                MoveMessage::Remove(pack) => self.to_remove.push(pack),
+                MoveMessage::Empty(..) => {}
+            }
+        }
+    }
+
+    fn remove(&mut self, pack: u32) -> Result<(), Ended> {
+        let mut removal = match self.mover.removal(pack) {
+            Ok(removal) => removal,
+            Err(fault) => return self.not_removed(pack, &fault),
+        };
+        loop {
+            let begun = Instant::now();
+            match removal.step() {
+                Ok(true) => return Ok(()),
+                Ok(false) => self.rest(begun)?,
+                Err(fault) => return self.not_removed(pack, &fault),
+            }
+        }
+    }
+
+    /// The next start removes it.
+    fn not_removed(&self, pack: u32, fault: &sennit_journal::Fault) -> Result<(), Ended> {
+        tracing::warn!(shard = self.shard, pack, %fault, "a pack could not be removed");
+        Ok(())
+    }
+
+    /// Rests in proportion to the work since `begun`; what comes meanwhile waits.
+    fn rest(&mut self, begun: Instant) -> Result<(), Ended> {
+        let rest = if self.in_hurry { Duration::ZERO } else { begun.elapsed() * REST };
+        let until = Instant::now() + rest.min(REST_MAX);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match self.messages.recv_timeout(left) {
+                Ok(MoveMessage::Remove(pack)) => self.to_remove.push(pack),
+                // Nothing else is said before it is asked for.
+                Ok(_) => {}
+                Err(mpsc::RecvTimeoutError::Timeout) => return Ok(()),
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(Ended),
+            }
+        }
+    }
+}

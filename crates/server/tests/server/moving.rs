@@ -1,0 +1,73 @@
+//! A long backlog moves to packs, is read back from there, and leaves nothing behind.
+
+use std::time::Instant;
+
+use sennit_protocol::{Request, Verdict};
+use sennit_server::Config;
+use tempfile::TempDir;
+
+use crate::{
+    http::get,
+    world::{Broker, SOON, config, publish},
+};
+
+/// Messages of the backlog, in batches.
+const BATCHES: u64 = 70;
+const BATCH: usize = 16;
+
+fn gauge(broker: &Broker, name: &str) -> u64 {
+    let (_, metrics) = get(broker, "/metrics");
+    let line = metrics.lines().find(|line| line.starts_with(&format!("{name}{{"))).unwrap();
+    line.rsplit(' ').next().unwrap().parse().unwrap()
+}
+
+fn wait_until(broker: &Broker, what: &str, is_so: impl Fn(&Broker) -> bool) {
+    let begun = Instant::now();
+    while !is_so(broker) {
+        assert!(begun.elapsed() < SOON, "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn a_backlog_longer_than_the_journal_lies_in_packs_until_it_is_consumed() {
+    let folder = TempDir::new().unwrap();
+    let settings = Config { shards: Some(1), journal_segments: 1, ..config(folder.path()) };
+    let broker = Broker::start(settings.clone());
+    let mut peer = broker.greeted();
+    let topic = peer.create_topic("orders", 1);
+    let texts: Vec<String> =
+        (0..BATCHES * BATCH as u64).map(|n| format!("{n} {}", "x".repeat(64 << 10))).collect();
+    let batches: Vec<Vec<&str>> =
+        texts.chunks(BATCH).map(|batch| batch.iter().map(String::as_str).collect()).collect();
+    for (batch, sequence) in batches.iter().zip((0..).step_by(BATCH)) {
+        peer.send(&Request::Publish(publish(topic, 0, sequence, batch)));
+        peer.confirmed_up_to(sequence + BATCH as u64);
+    }
+    wait_until(&broker, "nothing was moved", |broker| gauge(broker, "sennit_packs") > 1);
+    assert!(gauge(&broker, "sennit_pack_live_bytes") > 0);
+    broker.stop();
+
+    let broker = Broker::start(settings);
+    let mut peer = broker.greeted();
+    let group = peer.subscribe("orders", 1, BATCHES as u32 * BATCH as u32 / 2);
+    // A part at a time: the window is shorter than the backlog.
+    for half in texts.chunks(texts.len() / 2) {
+        let (came, deliveries) = peer.deliveries(half.len());
+        assert!(came == half, "other messages came than were published");
+        peer.settle((topic, group), &deliveries, Verdict::Ack);
+    }
+    // The queue's other group has settled nothing.
+    assert!(gauge(&broker, "sennit_packs") > 1);
+    let delete = sennit_protocol::control::DeleteTopic { name: "orders".into() };
+    let reply = peer.ask(&Request::DeleteTopic(delete));
+    assert!(matches!(reply, sennit_protocol::Reply::Done(_)), "{reply:?}");
+    wait_until(&broker, "packs stay", |broker| gauge(broker, "sennit_packs") == 0);
+    let is_pack =
+        |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("pack");
+    wait_until(&broker, "files of packs stay", |_| {
+        let lane = std::fs::read_dir(folder.path().join("lane-0")).unwrap();
+        !lane.map(Result::unwrap).any(is_pack)
+    });
+    broker.stop();
+}

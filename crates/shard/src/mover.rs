@@ -1,0 +1,305 @@
+//! Moves batches that are still wanted out of a segment or a thin pack into new packs, so that the
+//! slot or the file comes free. It works beside the shard, on a disk that takes its time, and knows
+//! of the state only what the shard tells it: which batches are wanted.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use bytes::Bytes;
+use sennit_engine::{Place, RECORD_KIND_END, Record, RecordError};
+use sennit_journal::{
+    Disk, Fault, Home, LaneConfig, Pack, PackPushError, PackRemoval, PackWriter, Position, Reader,
+    remove_pack,
+};
+use sennit_model::{Offset, PartitionId, PartitionIndex, Timestamp, TopicId};
+
+/// A batch in a pack: partition, first offset, time of appending, and the batch.
+const PACKED: u8 = 1;
+/// Bytes of a packed record before the batch.
+const PACKED_HEAD_BYTES: usize = 24;
+
+/// A pack is finished when it is this long, in bytes: as much as is held in memory at a time.
+const PACK_BYTES: u64 = 64 << 20;
+/// A partition of which so many bytes are moved at once gets packs of its own, so that who reads it
+/// from its start reads file after file.
+const OWN_PACK_BYTES: u64 = 8 << 20;
+/// Set in the class of a pack that holds one partition only.
+const OWN: u64 = 1 << 63;
+
+/// How long messages are to be kept: what goes at the same time lies together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Keeping {
+    /// Until they are settled, or for good.
+    Open,
+    /// Up to an hour.
+    Hour,
+    /// Up to a day.
+    Day,
+    /// Up to a week.
+    Week,
+}
+
+impl Keeping {
+    /// How long what is kept for `limit` at most is kept.
+    pub(crate) fn of(limit: Option<Duration>) -> Self {
+        const HOUR: Duration = Duration::from_secs(3600);
+        match limit {
+            Some(limit) if limit <= HOUR => Self::Hour,
+            Some(limit) if limit <= 24 * HOUR => Self::Day,
+            Some(limit) if limit <= 7 * 24 * HOUR => Self::Week,
+            _ => Self::Open,
+        }
+    }
+}
+
+/// A batch that lies in a segment or a pack, wanted or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Of which partition.
+    pub partition: PartitionId,
+    /// Its first offset.
+    pub first: Offset,
+    /// Where it lies.
+    pub place: Place,
+    /// How long it is to be kept; said by [`crate::Shard::retain_wanted`].
+    pub keeping: Keeping,
+}
+
+/// A batch that lies elsewhere now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MovedBatch {
+    /// Of which partition.
+    pub partition: PartitionId,
+    /// Its first offset.
+    pub first: Offset,
+    /// Where it lies now.
+    pub place: Place,
+}
+
+/// What a move came to. Everything in it is durable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// The packs that were made.
+    pub packs: Vec<Pack>,
+    /// What lies in them, by partition and offset.
+    pub batches: Vec<MovedBatch>,
+}
+
+/// Why a move did not come to anything. What it wrote is rubbish, and nothing refers to it.
+#[derive(Debug, thiserror::Error)]
+pub enum MoveError {
+    /// The disk, or what lies there.
+    #[error(transparent)]
+    Journal(#[from] Fault),
+    /// A record says what cannot be.
+    #[error("record at position {position}: {error}")]
+    Record {
+        /// Where its body lies.
+        position: Position,
+        /// What is wrong.
+        error: RecordError,
+    },
+    /// A record in a pack says what cannot be.
+    #[error("the packed record at position {position} is not one")]
+    Packed {
+        /// Where its body lies.
+        position: Position,
+    },
+    /// A batch that is wanted was not found again.
+    #[error("{missing} wanted batches are not there")]
+    Missing {
+        /// How many.
+        missing: usize,
+    },
+}
+
+/// See the file's page.
+#[derive(Debug)]
+pub struct Mover<D: Disk> {
+    disk: D,
+    config: LaneConfig,
+    reader: Reader<D>,
+    next_pack: u32,
+}
+
+/// A batch on its way.
+struct Copied {
+    keeping: Keeping,
+    partition: PartitionId,
+    first: Offset,
+    appended_at: Timestamp,
+    batch: Bytes,
+}
+
+impl<D: Disk> Mover<D> {
+    /// A mover whose packs have numbers from `next_pack` on.
+    pub(crate) fn new(disk: D, config: LaneConfig, reader: Reader<D>, next_pack: u32) -> Self {
+        Self { disk, config, reader, next_pack }
+    }
+
+    /// Every batch that lies in `home`.
+    ///
+    /// # Errors
+    /// A [`MoveError`]; it is to be left where it is then.
+    pub fn list(&mut self, home: Home) -> Result<Vec<Held>, MoveError> {
+        let mut held = Vec::new();
+        self.walk(home, |copied, place| {
+            let Copied { partition, first, keeping, .. } = copied;
+            held.push(Held { partition, first, place, keeping });
+        })?;
+        Ok(held)
+    }
+
+    /// Copies `wanted`, which lie in `home`, into packs, by partition and offset.
+    ///
+    /// # Errors
+    /// A [`MoveError`]; nothing was moved then.
+    pub fn copy(&mut self, home: Home, wanted: &[Held]) -> Result<Moved, MoveError> {
+        let keepings: BTreeMap<u64, Keeping> =
+            wanted.iter().map(|held| (held.place.position, held.keeping)).collect();
+        let mut batches = Vec::with_capacity(wanted.len());
+        self.walk(home, |copied, place| {
+            if let Some(&keeping) = keepings.get(&place.position) {
+                // Of its own: the body holds on to a read of some MiB.
+                let batch = Bytes::copy_from_slice(&copied.batch);
+                batches.push(Copied { keeping, batch, ..copied });
+            }
+        })?;
+        if batches.len() != wanted.len() {
+            return Err(MoveError::Missing { missing: wanted.len() - batches.len() });
+        }
+        self.write(batches)
+    }
+
+    /// Begins to remove a pack that nothing refers to; it goes step by step.
+    ///
+    /// # Errors
+    /// [`Fault::Io`].
+    pub fn removal(&mut self, pack: u32) -> Result<PackRemoval<D>, Fault> {
+        self.reader.forget_pack(pack);
+        remove_pack(&self.disk, &self.config, pack)
+    }
+
+    fn walk(&mut self, home: Home, mut each: impl FnMut(Copied, Place)) -> Result<(), MoveError> {
+        self.reader.walk(home, |kind, position, body| {
+            let copied = match home {
+                Home::Segment(_) => journaled(kind, position, body)?,
+                Home::Pack(_) => Some(packed(kind, position, body)?),
+            };
+            if let Some((copied, head)) = copied {
+                let bytes = u32::try_from(copied.batch.len()).expect("batches are below 4 GiB");
+                each(copied, Place { position: position.plus(head as u64).0, bytes });
+            }
+            Ok(())
+        })
+    }
+
+    fn write(&mut self, mut batches: Vec<Copied>) -> Result<Moved, MoveError> {
+        let mut sums: BTreeMap<PartitionId, u64> = BTreeMap::new();
+        for copied in &batches {
+            *sums.entry(copied.partition).or_default() += copied.batch.len() as u64;
+        }
+        let class = |copied: &Copied| match sums[&copied.partition] >= OWN_PACK_BYTES {
+            true => own_class(copied.partition),
+            false => copied.keeping as u64,
+        };
+        batches.sort_by_cached_key(|copied| (class(copied), copied.partition, copied.first));
+        let mut moved = Moved::default();
+        let mut under_way: Option<(u64, PackWriter<D>)> = None;
+        for copied in batches {
+            let class = class(&copied);
+            let fits =
+                |(of, writer): &(u64, PackWriter<D>)| *of == class && writer.bytes() < PACK_BYTES;
+            if !under_way.as_ref().is_some_and(fits)
+                && let Some((_, writer)) = under_way.take()
+            {
+                moved.packs.push(writer.finish()?);
+            }
+            let position = loop {
+                let (_, writer) = match &mut under_way {
+                    Some(writing) => writing,
+                    None => under_way.insert((class, self.begin(class)?)),
+                };
+                match writer.push(PACKED, &[&packed_head(&copied), &copied.batch]) {
+                    Ok(position) => break position.plus(PACKED_HEAD_BYTES as u64),
+                    Err(PackPushError::Fault(fault)) => return Err(fault.into()),
+                    Err(error @ PackPushError::TooLarge { .. }) => {
+                        unreachable!("a batch within its limits fits a pack: {error}")
+                    }
+                    Err(PackPushError::Full) => {
+                        let (_, writer) = under_way.take().expect("it is full");
+                        moved.packs.push(writer.finish()?);
+                    }
+                }
+            };
+            let bytes = u32::try_from(copied.batch.len()).expect("batches are below 4 GiB");
+            let place = Place { position: position.0, bytes };
+            let Copied { partition, first, .. } = copied;
+            moved.batches.push(MovedBatch { partition, first, place });
+        }
+        if let Some((_, writer)) = under_way {
+            moved.packs.push(writer.finish()?);
+        }
+        Ok(moved)
+    }
+
+    fn begin(&mut self, class: u64) -> Result<PackWriter<D>, Fault> {
+        let number = self.next_pack;
+        self.next_pack += 1;
+        PackWriter::create(&self.disk, &self.config, number, class)
+    }
+}
+
+/// The class of the packs that hold this partition only.
+fn own_class(partition: PartitionId) -> u64 {
+    OWN | u64::from(partition.topic.0) << 24 | u64::from(partition.index.0)
+}
+
+/// The batch of a journaled record, if it has one, and where in the body it begins.
+fn journaled(
+    kind: u8,
+    position: Position,
+    body: Bytes,
+) -> Result<Option<(Copied, usize)>, MoveError> {
+    if kind >= RECORD_KIND_END {
+        return Ok(None);
+    }
+    let wrong = |error| MoveError::Record { position, error };
+    let (record, head) = Record::decode(kind, body).map_err(wrong)?;
+    let (partition, first, appended_at, batch) = match record {
+        Record::Appended { partition, first, appended_at, batch, .. } => {
+            (partition, first, appended_at, batch)
+        }
+        Record::Buried { target, first, appended_at, batch, .. } => {
+            (target, first, appended_at, batch)
+        }
+        _ => return Ok(None),
+    };
+    let (batch, keeping) = (batch.bytes().clone(), Keeping::Open);
+    Ok(Some((Copied { keeping, partition, first, appended_at, batch }, head)))
+}
+
+fn packed_head(copied: &Copied) -> [u8; PACKED_HEAD_BYTES] {
+    let mut head = [0; PACKED_HEAD_BYTES];
+    head[..4].copy_from_slice(&copied.partition.topic.0.to_le_bytes());
+    head[4..8].copy_from_slice(&copied.partition.index.0.to_le_bytes());
+    head[8..16].copy_from_slice(&copied.first.0.to_le_bytes());
+    head[16..].copy_from_slice(&copied.appended_at.0.to_le_bytes());
+    head
+}
+
+fn packed(kind: u8, position: Position, body: Bytes) -> Result<(Copied, usize), MoveError> {
+    let Some((head, batch)) = body.split_at_checked(PACKED_HEAD_BYTES).filter(|_| kind == PACKED)
+    else {
+        return Err(MoveError::Packed { position });
+    };
+    let four = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
+    let eight = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes"));
+    let copied = Copied {
+        keeping: Keeping::Open,
+        partition: PartitionId { topic: TopicId(four(0)), index: PartitionIndex(four(4)) },
+        first: Offset(eight(8)),
+        appended_at: Timestamp(eight(16)),
+        batch: body.slice_ref(batch),
+    };
+    Ok((copied, PACKED_HEAD_BYTES))
+}

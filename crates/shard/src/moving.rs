@@ -1,0 +1,115 @@
+//! When the shard has something moved, and what it makes of it. The moving itself is the
+//! `mover`'s; that a batch lies elsewhere is a record like any other.
+
+use sennit_journal::{Home, Position};
+use sennit_model::Timestamp;
+
+use crate::{
+    mover::{Held, Keeping, Moved},
+    moves::Moves,
+    packs::pack_of,
+    shard::Shard,
+};
+
+/// Most moves that are recorded before others have their turn.
+const MOVES_PER_TURN: usize = 1024;
+
+impl Shard {
+    /// What is to be emptied next, if anything is: the oldest segment when the journal is long, else
+    /// a pack of which little is live. One at a time: each is answered with [`Shard::moved`] or
+    /// [`Shard::move_failed`] before there is another.
+    pub fn next_move(&mut self) -> Option<Home> {
+        let Moves { packs, left, journal_segments, under_way, pending, recorded } = &self.moves;
+        let is_resting = under_way.is_none() && pending.is_empty() && *recorded <= self.committed;
+        if self.fenced || !is_resting {
+            return None;
+        }
+        let is_left = |home| left.contains(&home);
+        let segment = self
+            .writer
+            .segments
+            .to_empty(*journal_segments, |segment| !is_left(Home::Segment(segment)));
+        let home = match segment {
+            Some(segment) => Home::Segment(segment),
+            None => Home::Pack(packs.thinnest(|pack| !is_left(Home::Pack(pack)))?),
+        };
+        self.moves.under_way = Some(home);
+        Some(home)
+    }
+
+    /// Whether the journal is much longer than it should be: emptying has fallen behind.
+    #[must_use]
+    pub fn is_journal_long(&self) -> bool {
+        self.segment_count() > 2 * self.moves.journal_segments
+    }
+
+    /// Keeps of `held` what is wanted, and says how long it is to be kept.
+    pub fn retain_wanted(&self, held: &mut Vec<Held>) {
+        held.retain_mut(|held| {
+            let wanted = self.engine.is_live(held.partition, held.first, held.place);
+            if wanted {
+                held.keeping = Keeping::of(self.engine.kept_for(held.partition));
+            }
+            wanted
+        });
+    }
+
+    /// What was to be emptied was copied: the copies are where the batches lie from now on.
+    pub fn moved(&mut self, moved: Moved, now: Timestamp) {
+        self.moves.under_way = None;
+        if self.fenced {
+            return;
+        }
+        for pack in moved.packs {
+            self.moves.packs.added(pack);
+        }
+        // All at once: a pack must not look empty while its batches are recorded one by one.
+        for batch in &moved.batches {
+            if let Some(pack) = pack_of(batch.place.position) {
+                self.moves.packs.written(pack, batch.place.bytes);
+            }
+        }
+        self.moves.pending.extend(moved.batches);
+        self.record_moves();
+        self.finish_turn(now);
+    }
+
+    /// What was to be emptied could not be read or copied. It is left as it is.
+    pub fn move_failed(&mut self, home: Home) {
+        self.moves.under_way = None;
+        self.moves.left.insert(home);
+    }
+
+    /// Records some of the moves that wait.
+    pub(crate) fn record_moves(&mut self) {
+        let count = self.moves.pending.len().min(MOVES_PER_TURN);
+        let mut batches = self.moves.pending.drain(..count).peekable();
+        let mut of_partition = Vec::new();
+        while let Some(batch) = batches.next() {
+            of_partition.push((batch.first, batch.place));
+            if batches.peek().is_none_or(|next| next.partition != batch.partition) {
+                self.engine.move_batches(batch.partition, &of_partition, &mut self.writer);
+                of_partition.clear();
+            }
+        }
+        if count > 0 {
+            self.moves.recorded = self.writer.end();
+        }
+    }
+
+    /// Appends the packs that are needed no more to `out`: their files may go.
+    pub fn take_released_packs(&mut self, out: &mut Vec<u32>) {
+        let start = out.len();
+        self.moves.packs.take_released(out);
+        for &pack in &out[start..] {
+            let begin = Position::of_pack(pack, 0);
+            self.reads.forget(begin, begin.plus(1 << 32));
+        }
+    }
+
+    /// How many packs are in use, and their bytes: of files, and of live batches.
+    #[must_use]
+    pub fn pack_usage(&self) -> (usize, u64, u64) {
+        self.moves.packs.count()
+    }
+}

@@ -1,0 +1,139 @@
+//! Which packs are still needed, and how much of each is: the counterpart of `segments` for what
+//! was moved. It opens no file.
+
+use std::collections::BTreeMap;
+
+use sennit_journal::{Pack, Position};
+
+/// A pack is emptied into another when less than this share of it is live.
+const THIN: (u64, u64) = (1, 2);
+
+/// A pack in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Use {
+    /// How long its file is.
+    bytes: u64,
+    /// Bytes of live batches in it.
+    live: u64,
+}
+
+/// The packs in use.
+#[derive(Debug, Default)]
+pub(crate) struct Packs {
+    packs: BTreeMap<u32, Use>,
+    /// Of all packs together.
+    total: Use,
+    released: Vec<u32>,
+}
+
+impl Packs {
+    /// A pack is there, with nothing live in it yet.
+    pub(crate) fn added(&mut self, pack: Pack) {
+        self.total.bytes += pack.bytes;
+        self.packs.insert(pack.number, Use { bytes: pack.bytes, live: 0 });
+    }
+
+    /// Whether there is such a pack.
+    pub(crate) fn holds(&self, pack: u32) -> bool {
+        self.packs.contains_key(&pack)
+    }
+
+    /// How long the pack's file is; 0 if there is none.
+    pub(crate) fn bytes_of(&self, pack: u32) -> u64 {
+        self.packs.get(&pack).map_or(0, |held| held.bytes)
+    }
+
+    /// A batch lies in a pack from now on.
+    pub(crate) fn written(&mut self, pack: u32, bytes: u32) {
+        if let Some(held) = self.packs.get_mut(&pack) {
+            held.live += u64::from(bytes);
+            self.total.live += u64::from(bytes);
+        }
+    }
+
+    /// A batch is wanted no more.
+    pub(crate) fn freed(&mut self, pack: u32, bytes: u32) {
+        if let Some(held) = self.packs.get_mut(&pack) {
+            held.live -= u64::from(bytes);
+            self.total.live -= u64::from(bytes);
+            if held.live == 0 {
+                self.release(pack);
+            }
+        }
+    }
+
+    /// Lets go of what holds nothing live: what a crash kept from being referred to.
+    pub(crate) fn release_empty(&mut self) {
+        let empty: Vec<u32> =
+            self.packs.iter().filter(|(_, held)| held.live == 0).map(|(&pack, _)| pack).collect();
+        empty.into_iter().for_each(|pack| self.release(pack));
+    }
+
+    fn release(&mut self, pack: u32) {
+        if let Some(held) = self.packs.remove(&pack) {
+            self.total.bytes -= held.bytes;
+            self.released.push(pack);
+        }
+    }
+
+    /// Takes the packs that are needed no more.
+    pub(crate) fn take_released(&mut self, out: &mut Vec<u32>) {
+        out.append(&mut self.released);
+    }
+
+    /// The pack with the smallest live share, if that is small, among those that `may` be emptied.
+    pub(crate) fn thinnest(&self, may: impl Fn(u32) -> bool) -> Option<u32> {
+        let (live, all) = THIN;
+        let thin = self
+            .packs
+            .iter()
+            .filter(|&(&pack, held)| held.live * all < held.bytes * live && may(pack));
+        let share = |held: &Use| held.live as f64 / held.bytes as f64;
+        thin.min_by(|a, b| share(a.1).total_cmp(&share(b.1))).map(|(&pack, _)| pack)
+    }
+
+    /// How many packs are in use, and their bytes: of files, and of live batches.
+    pub(crate) fn count(&self) -> (usize, u64, u64) {
+        (self.packs.len(), self.total.bytes, self.total.live)
+    }
+}
+
+/// The pack in which `position` lies.
+pub(crate) fn pack_of(position: u64) -> Option<u32> {
+    Position(position).pack().map(|(pack, _)| pack)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pack(number: u32, bytes: u64) -> Pack {
+        Pack { number, bytes, class: 0, is_whole: true }
+    }
+
+    #[test]
+    fn a_pack_is_released_with_its_last_live_batch() {
+        let mut packs = Packs::default();
+        packs.added(pack(1, 100));
+        packs.written(1, 10);
+        packs.written(1, 20);
+        packs.freed(1, 10);
+        assert!(packs.holds(1));
+        packs.freed(1, 20);
+        let mut released = Vec::new();
+        packs.take_released(&mut released);
+        assert_eq!((released, packs.holds(1)), (vec![1], false));
+    }
+
+    #[test]
+    fn the_thinnest_pack_is_emptied_first_and_a_full_one_never() {
+        let mut packs = Packs::default();
+        for (number, live) in [(1, 60), (2, 40), (3, 10)] {
+            packs.added(pack(number, 100));
+            packs.written(number, live);
+        }
+        assert_eq!(packs.thinnest(|_| true), Some(3));
+        assert_eq!(packs.thinnest(|pack| pack != 3), Some(2));
+        assert_eq!(packs.thinnest(|pack| pack == 1), None);
+    }
+}
