@@ -11,6 +11,7 @@ mod publish;
 mod quantity;
 mod reach;
 mod serve;
+mod storage;
 mod topic;
 mod verbs;
 

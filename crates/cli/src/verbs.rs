@@ -3,7 +3,7 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{bench, consume, exit::Failure, group, publish, serve, topic};
+use crate::{bench, consume, exit::Failure, group, publish, serve, storage, topic};
 
 /// Shown below the help of the whole program.
 const EXAMPLES: &str = "\
@@ -43,6 +43,8 @@ enum Verb {
     Publish(publish::Args),
     /// Take messages as a member of a group, print them and settle them
     Consume(consume::Args),
+    /// Look at a data directory that no broker serves
+    Storage(storage::Args),
     /// Measure a broker
     Bench(bench::Args),
     #[command(hide = true)]
@@ -60,6 +62,7 @@ pub fn run(command: Sennit) -> Result<(), Failure> {
         Verb::Group(args) => group::run(args),
         Verb::Publish(args) => publish::run(args),
         Verb::Consume(args) => consume::run(args),
+        Verb::Storage(args) => storage::run(&args),
         Verb::Bench(args) => bench::run(args),
         Verb::BenchWorker => bench::run_worker(),
     }

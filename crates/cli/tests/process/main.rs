@@ -11,4 +11,5 @@ mod checker;
 mod crash;
 mod files;
 mod refusals;
+mod storage;
 mod torture;
