@@ -134,7 +134,11 @@ impl Run {
         let replayed = 8 * snapshot / segment_bytes + 8;
         let (count, most) = (shard.segment_count(), live.len() as u64 + replayed);
         if count as u64 > most {
-            let detail = format!("{count} in use, {} hold messages", live.len());
+            let detail = format!(
+                "{count} in use, {} hold messages, the state takes {snapshot} bytes, a segment \
+                 {segment_bytes}",
+                live.len()
+            );
             return Err(Violation::new("I8 segments are released", detail));
         }
         Ok(())

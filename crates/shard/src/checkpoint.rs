@@ -40,6 +40,11 @@ impl Checkpoints {
         is_idle && since_last >= self.segment_bytes.max(4 * self.last_bytes)
     }
 
+    /// About how long a piece is, in bytes.
+    pub(crate) fn piece_bytes(&self) -> usize {
+        PIECE_BYTES.min(self.segment_bytes as usize / 4)
+    }
+
     /// Whether more of one is to be written.
     pub(crate) fn is_under_way(&self) -> bool {
         self.under_way.is_some()
@@ -53,10 +58,10 @@ impl Checkpoints {
     /// Writes the next piece, the first of a new checkpoint if none is under way; says whether it
     /// is whole now.
     pub(crate) fn step(&mut self, engine: &Engine, writer: &mut Writer) -> bool {
+        let piece_bytes = self.piece_bytes();
         let under_way = self.under_way.get_or_insert_with(|| {
             // The frame in which a replay begins holds nothing before it.
             writer.seal();
-            let piece_bytes = PIECE_BYTES.min(self.segment_bytes as usize / 4);
             let mut checkpoint = engine.begin_checkpoint(piece_bytes);
             engine.checkpoint_step(&mut checkpoint, writer);
             UnderWay { checkpoint, begin: writer.frame_start() }

@@ -24,6 +24,9 @@ const MARK_AFTER: Duration = Duration::from_millis(50);
 /// So many segments without live messages make it worth to reclaim them when the disk is full.
 const RECLAIM_SEGMENTS: usize = 3;
 
+/// A checkpoint gets at least so many times less bytes in a turn than everything else.
+const PACE: u64 = 8;
+
 /// What a shard has done since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -256,11 +259,18 @@ impl Shard {
         if self.fenced {
             return;
         }
-        // A piece a turn: nobody waits for more of it than that.
+        // A piece a turn: nobody waits for more of it than that. A turn that writes much waits for
+        // a few, so that the end comes before as much is journaled as a replay may take.
         if self.checkpoints.is_under_way()
             || self.checkpoints.is_due(self.writer.since_checkpoint())
         {
-            self.write_piece();
+            let piece_bytes = self.checkpoints.piece_bytes() as u64;
+            let pieces = 1 + self.gathered_bytes() / (PACE * piece_bytes);
+            for _ in 0..pieces {
+                if self.write_piece() {
+                    break;
+                }
+            }
         }
         for frame in self.writer.take_sealed() {
             self.cache.push(frame.clone());
