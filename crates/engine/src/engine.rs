@@ -2,17 +2,19 @@
 //! decides is appended to the journal as records, and records are applied. Replay after a crash
 //! applies the same records and comes to the same state.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use sennit_model::{Generation, GroupId, Offset, OffsetRange, PartitionId, Timestamp};
+use sennit_model::{Generation, GroupId, Offset, OffsetRange, PartitionId, Timestamp, TopicConfig};
 
 use crate::{
     catalogue::Catalogue,
-    command::{Command, DeadLetters, Origin, PartitionCommand, SessionId},
+    codec::Writer,
+    command::{Command, DeadLetters, GroupSetting, Origin, PartitionCommand, SessionId},
     effect::Effect,
-    group::Group,
+    group::{Group, Terms},
+    interner::Interner,
     log::Place,
     partition::Partition,
     partitions::Partitions,
@@ -70,6 +72,31 @@ pub struct Engine {
     /// Partitions that may have something to deliver or to bury.
     pub(crate) stirred: Vec<PartitionId>,
     pub(crate) freed: Vec<Place>,
+    pub(crate) shared: Shared,
+}
+
+/// Settings, each kept once.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    configs: Interner<TopicConfig>,
+    terms: Interner<Terms>,
+}
+
+impl Shared {
+    pub(crate) fn config(&mut self, config: &TopicConfig) -> Arc<TopicConfig> {
+        self.configs.get(*config, |config, out| {
+            Writer(out).topic_config(config);
+        })
+    }
+
+    pub(crate) fn terms(&mut self, setting: &GroupSetting) -> Arc<Terms> {
+        let terms = Terms { config: setting.config, start: setting.start };
+        // The number is each group's own.
+        let of_none = GroupSetting { id: GroupId(0), ..*setting };
+        self.terms.get(terms, |_, out| {
+            Writer(out).group_setting(&of_none);
+        })
+    }
 }
 
 impl Engine {
@@ -87,6 +114,7 @@ impl Engine {
             uncommitted: VecDeque::new(),
             stirred: Vec::new(),
             freed: Vec::new(),
+            shared: Shared::default(),
         }
     }
 
@@ -127,7 +155,7 @@ impl Engine {
     /// How long a message of a partition is kept at most; `None` if that is open.
     #[must_use]
     pub fn kept_for(&self, partition: PartitionId) -> Option<Duration> {
-        let config = self.partitions.get(&partition)?.config;
+        let config = &self.partitions.get(&partition)?.config;
         config.time_to_live.into_iter().chain(config.retention.age).min()
     }
 
@@ -219,10 +247,13 @@ impl Engine {
         let wheel = &mut self.wheel;
         match record {
             Record::PartitionOpened { partition: id, config, dead_letters, groups } => {
-                let partition = self.partitions.get_or_insert(*id, || Partition::new(*id, *config));
-                partition.config = *config;
+                let config = self.shared.config(config);
+                let made = || Partition::new(*id, config.clone());
+                let partition = self.partitions.get_or_insert(*id, made);
+                partition.config = config;
                 partition.dead_letters = *dead_letters;
-                let gone = partition.set_groups(groups, wheel);
+                let shared = &mut self.shared;
+                let gone = partition.set_groups(groups, |setting| shared.terms(setting), wheel);
                 partition.retain_bytes(&mut self.freed, wheel);
                 partition.free_settled(0, partition.log.end(), &mut self.freed);
                 partition.watch_age(wheel);
@@ -350,9 +381,9 @@ impl Engine {
         let record = match command {
             PartitionCommand::Open { config, groups, dead_letters } => {
                 let is_so = self.partitions.get(&id).is_some_and(|held| {
-                    held.config == config
+                    *held.config == config
                         && held.dead_letters == dead_letters
-                        && held.groups.iter().map(|group| group.setting).eq(groups.iter().copied())
+                        && held.groups.iter().map(Group::setting).eq(groups.iter().copied())
                 });
                 if is_so {
                     let topic = id.topic;

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use sennit_model::{GroupId, Offset, OffsetRange, PartitionId, Timestamp};
+use sennit_model::{GroupConfig, GroupId, Offset, OffsetRange, PartitionId, StartAt, Timestamp};
 
 use crate::{
     command::{Credit, GroupSetting, SessionId},
@@ -87,15 +87,30 @@ impl Member {
     }
 }
 
+/// What partitions share of a group's settings.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    pub(crate) config: GroupConfig,
+    pub(crate) start: StartAt,
+}
+
 /// A group in one partition.
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) partition: PartitionId,
-    pub(crate) setting: GroupSetting,
+    id: GroupId,
+    terms: Arc<Terms>,
     pub(crate) settled: SettledSet,
     /// Ready messages with the attempts made at them. The lowest offset goes first, so what
     /// returns goes to the front.
     pub(crate) ready: Runs<u32>,
+    busy: Option<Box<Busy>>,
+}
+
+/// What only a group has that somebody takes part in, or where something went wrong. An idle group
+/// does without; the fields are reached through [`Group`] as if they were its own.
+#[derive(Debug)]
+pub(crate) struct Busy {
     pub(crate) waiting: Runs<Waiting>,
     pub(crate) dying: Runs<Dying>,
     /// In memory only: after a restart they are found again by reading.
@@ -109,17 +124,12 @@ pub(crate) struct Group {
     pub(crate) place_hint: Option<(u64, usize)>,
 }
 
-impl Group {
-    /// A group that is through with everything below `start`.
-    pub(crate) fn new(partition: PartitionId, setting: GroupSetting, start: u64) -> Self {
+impl Busy {
+    const fn new() -> Self {
         Self {
-            partition,
-            setting,
-            settled: SettledSet::below(start),
-            ready: Runs::default(),
-            waiting: Runs::default(),
-            dying: Runs::default(),
-            damaged: Runs::default(),
+            waiting: Runs::new(),
+            dying: Runs::new(),
+            damaged: Runs::new(),
             leases: BTreeMap::new(),
             leased_count: 0,
             members: Vec::new(),
@@ -128,8 +138,60 @@ impl Group {
         }
     }
 
+    fn is_idle(&self) -> bool {
+        self.members.is_empty()
+            && self.leases.is_empty()
+            && self.waiting.is_empty()
+            && self.dying.is_empty()
+            && self.damaged.is_empty()
+    }
+}
+
+static IDLE: Busy = Busy::new();
+
+impl std::ops::Deref for Group {
+    type Target = Busy;
+
+    fn deref(&self) -> &Busy {
+        self.busy.as_deref().unwrap_or(&IDLE)
+    }
+}
+
+impl std::ops::DerefMut for Group {
+    fn deref_mut(&mut self) -> &mut Busy {
+        self.busy.get_or_insert_with(|| Box::new(Busy::new()))
+    }
+}
+
+impl Group {
+    /// A group that is through with everything below `start`.
+    pub(crate) fn new(
+        partition: PartitionId,
+        (id, terms): (GroupId, Arc<Terms>),
+        start: u64,
+    ) -> Self {
+        let settled = SettledSet::below(start);
+        Self { partition, id, terms, settled, ready: Runs::default(), busy: None }
+    }
+
+    /// Its settings.
+    pub(crate) fn setting(&self) -> GroupSetting {
+        GroupSetting { id: self.id, config: self.terms.config, start: self.terms.start }
+    }
+
+    pub(crate) fn set_terms(&mut self, terms: Arc<Terms>) {
+        self.terms = terms;
+    }
+
+    /// Gives back what only a busy group needs, if it needs it no more.
+    pub(crate) fn rest(&mut self) {
+        if self.busy.as_ref().is_some_and(|busy| busy.is_idle()) {
+            self.busy = None;
+        }
+    }
+
     pub(crate) fn id(&self) -> GroupId {
-        self.setting.id
+        self.id
     }
 
     /// Makes the unsettled offsets of `start..end` ready that nobody has tried.
@@ -151,7 +213,7 @@ impl Group {
         wheel: &mut Wheel<Timer>,
     ) {
         self.ready.remove(start, end);
-        let deadline = now.plus(self.setting.config.lease);
+        let deadline = now.plus(self.terms.config.lease);
         let timer = wheel.set(deadline, self.lease_timer(end));
         self.leased_count += end - start;
         self.leases.insert(start, Lease { end, attempt, deadline, holder, bytes, timer });
@@ -252,6 +314,7 @@ impl Group {
         self.end_leases(start, end, wheel);
         self.forget(start, end);
         self.settled.insert(start, end);
+        self.rest();
     }
 
     fn forget(&mut self, start: u64, end: u64) {
@@ -309,7 +372,7 @@ impl Group {
         reason: &str,
         wheel: &mut Wheel<Timer>,
     ) {
-        if !stays && (dead || attempts >= self.setting.config.attempts_max) {
+        if !stays && (dead || attempts >= self.terms.config.attempts_max) {
             self.dying.insert(start, end, Dying { attempts, failed_at, reason: reason.into() });
         } else if due > failed_at {
             self.wait((start, end), Waiting { attempts, due }, wheel);
@@ -349,6 +412,7 @@ impl Group {
     /// Removes a subscription; its leases stay until they end otherwise.
     pub(crate) fn leave(&mut self, holder: Holder) {
         self.members.retain(|member| member.holder != holder);
+        self.rest();
     }
 
     /// The runs leased by subscriptions that `of` picks.

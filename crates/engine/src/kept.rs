@@ -105,7 +105,7 @@ pub(crate) fn encode_head(out: &mut Vec<u8>, partition: &Partition) {
     w.dead_letters(partition.dead_letters).u64(partition.log.start()).u64(partition.log.end());
     w.count(partition.groups.len());
     for group in &partition.groups {
-        w.group_setting(&group.setting);
+        w.group_setting(&group.setting());
     }
 }
 

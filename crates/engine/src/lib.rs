@@ -16,6 +16,7 @@ mod deliver;
 mod effect;
 mod engine;
 mod group;
+mod interner;
 mod kept;
 mod log;
 mod partition;

@@ -1,5 +1,7 @@
 //! One partition: its log, its producers, its groups, and the messages that wait for a time.
 
+use std::sync::Arc;
+
 use sennit_model::{
     Batch, GroupId, Offset, PartitionId, ProducerStamp, StartAt, Timestamp, TopicConfig,
 };
@@ -7,7 +9,7 @@ use sennit_model::{
 use crate::{
     command::{DeadLetters, GroupSetting},
     effect::PartitionDescription,
-    group::{Group, range},
+    group::{Group, Terms, range},
     log::{Entry, Log, Place},
     producer::Producers,
     runs::Runs,
@@ -15,11 +17,42 @@ use crate::{
     wheel::Wheel,
 };
 
+/// Times of messages; most partitions have none.
+#[derive(Debug, Default)]
+pub(crate) struct Times(Option<Box<Runs<Timestamp>>>);
+
+static NO_TIMES: Runs<Timestamp> = Runs::new();
+
+impl Times {
+    /// The messages of `start..end` have this time.
+    pub(crate) fn insert(&mut self, start: u64, end: u64, time: Timestamp) {
+        self.0.get_or_insert_default().insert(start, end, time);
+    }
+
+    /// The messages of `start..end` have none any more.
+    pub(crate) fn remove(&mut self, start: u64, end: u64) {
+        if let Some(times) = &mut self.0 {
+            times.remove(start, end);
+            if times.is_empty() {
+                self.0 = None;
+            }
+        }
+    }
+}
+
+impl std::ops::Deref for Times {
+    type Target = Runs<Timestamp>;
+
+    fn deref(&self) -> &Runs<Timestamp> {
+        self.0.as_deref().unwrap_or(&NO_TIMES)
+    }
+}
+
 /// One partition.
 #[derive(Debug)]
 pub(crate) struct Partition {
     pub(crate) id: PartitionId,
-    pub(crate) config: TopicConfig,
+    pub(crate) config: Arc<TopicConfig>,
     pub(crate) dead_letters: DeadLetters,
     pub(crate) log: Log,
     /// Offsets below this are committed and may be delivered.
@@ -28,9 +61,9 @@ pub(crate) struct Partition {
     /// Sorted by id.
     pub(crate) groups: Vec<Group>,
     /// Messages whose publisher asked for a delay that is not over: when it is.
-    pub(crate) delays: Runs<Timestamp>,
+    pub(crate) delays: Times,
     /// Messages with a time to live: when it is over. Kept until the log drops them.
-    pub(crate) expiries: Runs<Timestamp>,
+    pub(crate) expiries: Times,
     /// Whether the dead-letter topic has been asked for since the start.
     pub(crate) dead_letter_topic_asked: bool,
     /// Whether not all of it is put back yet; see `replay`.
@@ -40,7 +73,7 @@ pub(crate) struct Partition {
 }
 
 impl Partition {
-    pub(crate) fn new(id: PartitionId, config: TopicConfig) -> Self {
+    pub(crate) fn new(id: PartitionId, config: Arc<TopicConfig>) -> Self {
         Self {
             id,
             config,
@@ -49,8 +82,8 @@ impl Partition {
             visible: 0,
             producers: Producers::default(),
             groups: Vec::new(),
-            delays: Runs::default(),
-            expiries: Runs::default(),
+            delays: Times::default(),
+            expiries: Times::default(),
             dead_letter_topic_asked: false,
             is_loading: false,
             stirred: false,
@@ -66,6 +99,7 @@ impl Partition {
     pub(crate) fn set_groups(
         &mut self,
         settings: &[GroupSetting],
+        mut terms_of: impl FnMut(&GroupSetting) -> Arc<Terms>,
         wheel: &mut Wheel<Timer>,
     ) -> Vec<Group> {
         let is_kept = |group: &mut Group| settings.iter().any(|s| s.id == group.id());
@@ -73,9 +107,10 @@ impl Partition {
         for group in &mut gone {
             group.end_leases(0, u64::MAX, wheel);
         }
-        for &setting in settings {
+        for setting in settings {
+            let terms = terms_of(setting);
             if let Some(group) = self.group(setting.id) {
-                group.setting = setting;
+                group.set_terms(terms);
                 continue;
             }
             let start = match setting.start {
@@ -83,13 +118,14 @@ impl Partition {
                 StartAt::Latest => self.log.end(),
                 StartAt::Offset(offset) => offset.0.clamp(self.log.start(), self.log.end()),
             };
-            let mut group = Group::new(self.id, setting, start);
+            let mut group = Group::new(self.id, (setting.id, terms), start);
             for (from, to) in self.log.holes(start, self.log.end()) {
                 // Nobody will get what every group was through with.
                 group.settled.insert(from, to);
             }
             group.appear(start, self.visible, &self.delays);
             let index = self.groups.partition_point(|held| held.id() < setting.id);
+            self.groups.reserve_exact(1);
             self.groups.insert(index, group);
         }
         gone

@@ -37,16 +37,66 @@ pub(crate) struct Producer {
     pub(crate) recent: VecDeque<AppendedBatch>,
 }
 
-/// All producers a partition remembers, at most [`PRODUCERS_PER_PARTITION_MAX`].
+/// All producers a partition remembers; most partitions have none.
 #[derive(Debug, Default)]
-pub(crate) struct Producers {
-    known: HashMap<ProducerId, Producer, foldhash::fast::FixedState>,
-    by_last_end: BTreeMap<u64, ProducerId>,
-}
+pub(crate) struct Producers(Option<Box<Remembered>>);
 
 impl Producers {
     /// Judges a batch of `count` messages. Producer id 0 is always new.
     pub(crate) fn admit(&self, stamp: ProducerStamp, count: u32) -> Result<Admission, Refusal> {
+        match &self.0 {
+            Some(remembered) => remembered.admit(stamp, count),
+            None => Remembered::default().admit(stamp, count),
+        }
+    }
+
+    /// Remembers a batch that was appended at `first`.
+    pub(crate) fn appended(&mut self, stamp: ProducerStamp, count: u32, first: Offset) {
+        if stamp.id != ProducerId(0) {
+            self.0.get_or_insert_default().appended(stamp, count, first);
+        }
+    }
+
+    /// Every producer's id, in descending order.
+    pub(crate) fn ids(&self) -> Vec<ProducerId> {
+        let known = self.0.iter().flat_map(|remembered| remembered.known.keys());
+        let mut ids: Vec<_> = known.copied().collect();
+        ids.sort_unstable_by_key(|id| std::cmp::Reverse(id.0));
+        ids
+    }
+
+    pub(crate) fn get(&self, id: ProducerId) -> Option<&Producer> {
+        self.0.as_ref()?.known.get(&id)
+    }
+
+    /// The end of the latest batch of whoever was silent longest.
+    pub(crate) fn silent_before(&self) -> u64 {
+        let remembered = self.0.as_ref();
+        remembered.and_then(|held| held.by_last_end.first_key_value()).map_or(0, |(&end, _)| end)
+    }
+
+    /// Has a producer as a checkpoint says it is.
+    pub(crate) fn put_back(&mut self, id: ProducerId, producer: Producer) {
+        self.0.get_or_insert_default().put_back(id, producer);
+    }
+
+    /// Forgets everyone whose latest batch ended before `offset`.
+    pub(crate) fn forget_silent_before(&mut self, offset: u64) {
+        if let Some(remembered) = &mut self.0 {
+            remembered.forget_silent_before(offset);
+        }
+    }
+}
+
+/// Producers by id and by silence, at most [`PRODUCERS_PER_PARTITION_MAX`].
+#[derive(Debug, Default)]
+struct Remembered {
+    known: HashMap<ProducerId, Producer, foldhash::fast::FixedState>,
+    by_last_end: BTreeMap<u64, ProducerId>,
+}
+
+impl Remembered {
+    fn admit(&self, stamp: ProducerStamp, count: u32) -> Result<Admission, Refusal> {
         let ProducerStamp { id, epoch, first_sequence: given } = stamp;
         if id == ProducerId(0) {
             return Ok(Admission::New);
@@ -74,12 +124,8 @@ impl Producers {
         Ok(Admission::Duplicate(holder.map(|batch| batch.first.plus(given - batch.first_sequence))))
     }
 
-    /// Remembers a batch that was appended at `first`.
-    pub(crate) fn appended(&mut self, stamp: ProducerStamp, count: u32, first: Offset) {
+    fn appended(&mut self, stamp: ProducerStamp, count: u32, first: Offset) {
         let ProducerStamp { id, epoch, first_sequence } = stamp;
-        if id == ProducerId(0) {
-            return;
-        }
         let last_end = first.plus(u64::from(count)).0;
         let fresh = || Producer { epoch, next_sequence: 0, last_end, recent: VecDeque::new() };
         let producer = self.known.entry(id).or_insert_with(fresh);
@@ -101,24 +147,7 @@ impl Producers {
         }
     }
 
-    /// Every producer's id, in descending order.
-    pub(crate) fn ids(&self) -> Vec<ProducerId> {
-        let mut ids: Vec<_> = self.known.keys().copied().collect();
-        ids.sort_unstable_by_key(|id| std::cmp::Reverse(id.0));
-        ids
-    }
-
-    pub(crate) fn get(&self, id: ProducerId) -> Option<&Producer> {
-        self.known.get(&id)
-    }
-
-    /// The end of the latest batch of whoever was silent longest.
-    pub(crate) fn silent_before(&self) -> u64 {
-        self.by_last_end.first_key_value().map_or(0, |(&end, _)| end)
-    }
-
-    /// Has a producer as a checkpoint says it is.
-    pub(crate) fn put_back(&mut self, id: ProducerId, producer: Producer) {
+    fn put_back(&mut self, id: ProducerId, producer: Producer) {
         self.by_last_end.insert(producer.last_end, id);
         if let Some(before) = self.known.insert(id, producer)
             && self.by_last_end.get(&before.last_end) == Some(&id)
@@ -128,8 +157,7 @@ impl Producers {
         }
     }
 
-    /// Forgets everyone whose latest batch ended before `offset`.
-    pub(crate) fn forget_silent_before(&mut self, offset: u64) {
+    fn forget_silent_before(&mut self, offset: u64) {
         let kept = self.by_last_end.split_off(&offset);
         for (_, silent) in std::mem::replace(&mut self.by_last_end, kept) {
             self.known.remove(&silent);
@@ -181,7 +209,7 @@ mod tests {
             let stamp = ProducerStamp { id: ProducerId(id), epoch: 0, first_sequence: 0 };
             producers.appended(stamp, 1, Offset(id));
         }
-        assert_eq!(producers.known.len(), PRODUCERS_PER_PARTITION_MAX);
-        assert!(!producers.known.contains_key(&ProducerId(1)));
+        assert_eq!(producers.0.as_ref().unwrap().known.len(), PRODUCERS_PER_PARTITION_MAX);
+        assert!(!producers.0.as_ref().unwrap().known.contains_key(&ProducerId(1)));
     }
 }

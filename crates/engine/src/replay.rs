@@ -182,13 +182,17 @@ impl Replay {
 
     fn put_head(&mut self, head: Head) {
         let Head { id, config, dead_letters, start, end, groups } = head;
-        let mut partition = Partition::new(id, config);
+        let shared = &mut self.engine.shared;
+        let mut partition = Partition::new(id, shared.config(&config));
         partition.dead_letters = dead_letters;
         partition.log = Log::empty(start, end);
         partition.visible = end;
         // Until its slice comes, an offset counts as settled: whatever is said of it changes
         // nothing, and the slice says what came of that.
-        partition.groups = groups.into_iter().map(|setting| Group::new(id, setting, end)).collect();
+        partition.groups = groups
+            .iter()
+            .map(|setting| Group::new(id, (setting.id, shared.terms(setting)), end))
+            .collect();
         partition.is_loading = start < end;
         if partition.is_loading {
             self.loading.insert(id, Loading { cursor: start, end });

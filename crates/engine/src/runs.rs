@@ -5,54 +5,102 @@ use std::collections::BTreeMap;
 
 /// A map from offsets to values, kept as disjoint half-open runs of offsets with an equal value.
 /// Neighbours with equal values are one run. Every operation costs O(log runs + runs touched).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Runs<V> {
+    kept: Kept<V>,
+}
+
+/// As a rule there is one run or none; only more take memory of their own.
+#[derive(Clone, Debug)]
+enum Kept<V> {
+    None,
+    One(u64, u64, V),
+    Many(Box<Many<V>>),
+}
+
+#[derive(Clone, Debug)]
+struct Many<V> {
     runs: BTreeMap<u64, (u64, V)>,
     count: u64,
 }
 
 impl<V> Default for Runs<V> {
     fn default() -> Self {
-        Self { runs: BTreeMap::new(), count: 0 }
+        Self::new()
     }
 }
 
-impl<V: Clone + PartialEq> Runs<V> {
+impl<V> Runs<V> {
+    pub(crate) const fn new() -> Self {
+        Self { kept: Kept::None }
+    }
+
     /// How many offsets are inside.
     pub(crate) fn count(&self) -> u64 {
-        self.count
+        match &self.kept {
+            Kept::None => 0,
+            Kept::One(start, end, _) => end - start,
+            Kept::Many(many) => many.count,
+        }
     }
 
     /// Whether no offset is inside.
     pub(crate) fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// The first run: `(start, end, value)`.
-    pub(crate) fn first(&self) -> Option<(u64, u64, &V)> {
-        self.runs.first_key_value().map(|(&start, (end, value))| (start, *end, value))
+        self.count() == 0
     }
 
     /// All runs in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64, &V)> {
-        self.runs.iter().map(|(&start, (end, value))| (start, *end, value))
+        self.range(0, u64::MAX)
+    }
+
+    /// The runs that begin in `from..to`, in order.
+    fn range(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u64, &V)> {
+        let (one, many) = match &self.kept {
+            Kept::None => (None, None),
+            Kept::One(start, end, value) => {
+                (Some((*start, *end, value)).filter(|run| from <= run.0 && run.0 < to), None)
+            }
+            Kept::Many(many) => (None, Some(many.runs.range(from..to))),
+        };
+        let many = many.into_iter().flatten().map(|(&start, (end, value))| (start, *end, value));
+        one.into_iter().chain(many)
+    }
+
+    /// The first run: `(start, end, value)`.
+    pub(crate) fn first(&self) -> Option<(u64, u64, &V)> {
+        match &self.kept {
+            Kept::None => None,
+            Kept::One(start, end, value) => Some((*start, *end, value)),
+            Kept::Many(many) => {
+                many.runs.first_key_value().map(|(&start, (end, value))| (start, *end, value))
+            }
+        }
     }
 
     /// The run that holds `offset`.
     pub(crate) fn run_of(&self, offset: u64) -> Option<(u64, u64, &V)> {
-        let (&start, (end, value)) = self.runs.range(..=offset).next_back()?;
-        (offset < *end).then_some((start, *end, value))
+        let run = match &self.kept {
+            Kept::None => return None,
+            Kept::One(start, end, value) => (*start, *end, value),
+            Kept::Many(many) => {
+                let (&start, (end, value)) = many.runs.range(..=offset).next_back()?;
+                (start, *end, value)
+            }
+        };
+        (run.0 <= offset && offset < run.1).then_some(run)
     }
+}
 
+impl<V: Clone + PartialEq> Runs<V> {
     /// The parts of `start..end` that are inside, with their values.
     pub(crate) fn within(&self, start: u64, end: u64) -> Vec<(u64, u64, V)> {
         if start >= end {
             return Vec::new();
         }
         let first = self.run_of(start).map_or(start, |run| run.0);
-        self.runs
-            .range(first..end)
-            .map(|(&from, (to, value))| (from.max(start), (*to).min(end), value.clone()))
+        self.range(first, end)
+            .map(|(from, to, value)| (from.max(start), to.min(end), value.clone()))
             .collect()
     }
 
@@ -73,10 +121,69 @@ impl<V: Clone + PartialEq> Runs<V> {
     }
 
     /// Gives every offset of `start..end` this value, whatever it had.
-    pub(crate) fn insert(&mut self, mut start: u64, mut end: u64, value: V) {
+    pub(crate) fn insert(&mut self, start: u64, end: u64, value: V) {
         if start >= end {
             return;
         }
+        match &mut self.kept {
+            Kept::None => self.kept = Kept::One(start, end, value),
+            Kept::One(from, to, held) if *held == value && *from <= end && start <= *to => {
+                *from = start.min(*from);
+                *to = end.max(*to);
+            }
+            Kept::One(from, to, held) if start <= *from && *to <= end => {
+                (*from, *to, *held) = (start, end, value);
+            }
+            Kept::One(..) | Kept::Many(_) => self.many().insert(start, end, value),
+        }
+    }
+
+    /// Takes every offset of `start..end` out and returns the parts that were inside.
+    pub(crate) fn remove(&mut self, start: u64, end: u64) -> Vec<(u64, u64, V)> {
+        match &mut self.kept {
+            Kept::None => Vec::new(),
+            Kept::One(from, to, value) => {
+                let (first, last) = (start.max(*from), end.min(*to));
+                if first >= last {
+                    return Vec::new();
+                }
+                let removed = vec![(first, last, value.clone())];
+                match (*from < first, last < *to) {
+                    (false, false) => self.kept = Kept::None,
+                    (true, false) => *to = first,
+                    (false, true) => *from = last,
+                    (true, true) => return self.many().remove(start, end),
+                }
+                removed
+            }
+            Kept::Many(many) => {
+                let removed = many.remove(start, end);
+                if many.count == 0 {
+                    self.kept = Kept::None;
+                }
+                removed
+            }
+        }
+    }
+
+    fn many(&mut self) -> &mut Many<V> {
+        if !matches!(self.kept, Kept::Many(_)) {
+            let mut many = Many { runs: BTreeMap::new(), count: 0 };
+            if let Kept::One(start, end, value) = std::mem::replace(&mut self.kept, Kept::None) {
+                many.count = end - start;
+                many.runs.insert(start, (end, value));
+            }
+            self.kept = Kept::Many(Box::new(many));
+        }
+        match &mut self.kept {
+            Kept::Many(many) => many,
+            Kept::None | Kept::One(..) => unreachable!("made many just now"),
+        }
+    }
+}
+
+impl<V: Clone + PartialEq> Many<V> {
+    fn insert(&mut self, mut start: u64, mut end: u64, value: V) {
         if let Some(mut last) = self.runs.last_entry() {
             // The usual case: the run goes on where the last one ends.
             if *last.key() < start && last.get().0 == start && last.get().1 == value {
@@ -103,9 +210,17 @@ impl<V: Clone + PartialEq> Runs<V> {
         self.runs.insert(start, (end, value));
     }
 
-    /// Takes every offset of `start..end` out and returns the parts that were inside.
-    pub(crate) fn remove(&mut self, start: u64, end: u64) -> Vec<(u64, u64, V)> {
-        let removed = self.within(start, end);
+    fn remove(&mut self, start: u64, end: u64) -> Vec<(u64, u64, V)> {
+        let before = self.runs.range(..=start).next_back();
+        let first = before.filter(|(_, (to, _))| start < *to).map_or(start, |(&from, _)| from);
+        if start >= end || first >= end {
+            return Vec::new();
+        }
+        let removed: Vec<_> = self
+            .runs
+            .range(first..end)
+            .map(|(&from, (to, value))| (from.max(start), (*to).min(end), value.clone()))
+            .collect();
         for (from, to, value) in &removed {
             self.count -= to - from;
             let Some((run, (run_end, _))) =
@@ -126,7 +241,7 @@ impl<V: Clone + PartialEq> Runs<V> {
 }
 
 /// The offsets a group is through with: all below a floor, and runs above it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct SettledSet {
     floor: u64,
     above: Runs<()>,

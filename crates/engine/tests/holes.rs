@@ -10,7 +10,7 @@ use sennit_model::{
     Generation, GroupConfig, GroupId, Message, Offset, PartitionId, ProducerStamp, StartAt,
     Timestamp,
 };
-use world::{ALICE, GROUP, ORDERS, World, batch, queue, run, setting};
+use world::{ALICE, GROUP, ORDERS, World, batch, check, queue, run, setting};
 
 /// A journal that keeps nothing but how long it is.
 struct Length(u64);
@@ -79,6 +79,7 @@ fn ten_million_messages_acked_but_one_keep_the_batch_of_that_one() {
     assert_eq!(places.len(), 1);
     assert_eq!(places[0].bytes as usize, batch.bytes().len());
     assert_eq!(engine.take_freed().count() as u64, BATCHES - 1);
+    check(&engine);
     world::check(&engine);
 }
 

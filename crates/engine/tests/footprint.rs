@@ -1,0 +1,100 @@
+//! What an idle topic costs: heap bytes per partition with its default group and one message that
+//! nobody wants yet. It counts every allocation, and knows nothing of what they hold.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use bytes::Bytes;
+use sennit_engine::{
+    Command, DeadLetters, Engine, GroupSetting, Journal, Origin, Outbox, PartitionCommand,
+    Payloads, Place, Publish, Record,
+};
+use sennit_model::{
+    BatchBuilder, Generation, GroupConfig, GroupId, Message, PartitionId, PartitionIndex,
+    ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId, TopicKind,
+};
+
+struct Counting;
+
+static HELD_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+#[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
+// SAFETY: every call is passed on to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        HELD_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        HELD_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(block, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+struct Positions(u64);
+
+impl Journal for Positions {
+    fn append(&mut self, record: &Record) -> u64 {
+        self.0 += 100 + record.batch().map_or(0, |batch| batch.bytes().len() as u64);
+        self.0
+    }
+}
+
+struct Nothing;
+
+impl Payloads for Nothing {
+    fn batch(&mut self, _: PartitionId, _: Place) -> Option<Bytes> {
+        None
+    }
+}
+
+/// Topics in the measurement: as many as a shard of a large broker has.
+const TOPICS: u32 = 500_000;
+/// What a topic may cost: 303 bytes when this was written, of which a third is the group.
+const BYTES_MAX: usize = 304;
+
+#[test]
+fn an_idle_topic_costs_a_few_hundred_bytes() {
+    let origin = Origin::default();
+    let mut journal = Positions(0);
+    let mut out = Outbox::default();
+    let mut builder = BatchBuilder::new();
+    builder.push(&Message::new("pending")).expect("within the limits");
+    let batch = builder.take().expect("one message was pushed");
+    let mut engine = Engine::new(Generation(1), Timestamp(1_000));
+    let before = HELD_BYTES.load(Ordering::Relaxed);
+    for topic in 0..TOPICS {
+        let partition = PartitionId { topic: TopicId(topic), index: PartitionIndex(0) };
+        let setting = GroupSetting {
+            id: GroupId(topic),
+            config: GroupConfig::default(),
+            start: StartAt::Earliest,
+        };
+        let open = PartitionCommand::Open {
+            config: TopicConfig::of_kind(TopicKind::Queue),
+            groups: vec![setting],
+            dead_letters: DeadLetters::NotYet,
+        };
+        let publish =
+            Publish { origin, partition, producer: ProducerStamp::default(), batch: batch.clone() };
+        let now = Timestamp(1_000);
+        engine.handle(Command::Partition(origin, partition, open), now, &mut journal, &mut out);
+        engine.handle(Command::Publish(publish), now, &mut journal, &mut out);
+        engine.committed(u64::MAX);
+        engine.deliver(now, &mut journal, &mut Nothing, &mut out);
+        out.now.clear();
+        out.after_commit.clear();
+    }
+    let held = HELD_BYTES.load(Ordering::Relaxed) - before;
+    let each = held / TOPICS as usize;
+    assert!(each <= BYTES_MAX, "{each} bytes a topic");
+    drop((engine, journal, out));
+}
