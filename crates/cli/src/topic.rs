@@ -238,6 +238,9 @@ fn describe(topic: &TopicDescription, as_json: bool) -> Result<(), Failure> {
                 "start": partition.start.0,
                 "end": partition.end.0,
                 "bytes": partition.bytes,
+                "live_bytes": partition.bytes - partition.dead_bytes.min(partition.bytes),
+                "dead_bytes": partition.dead_bytes,
+                "damaged": partition.damaged,
                 "oldest_ms": partition.oldest_at.map(|at| at.0),
             })
         };
@@ -254,8 +257,16 @@ fn describe(topic: &TopicDescription, as_json: bool) -> Result<(), Failure> {
         rows.push(vec!["ttl".into(), show_duration(age)]);
     }
     for partition in &topic.partitions {
-        let held =
-            format!("offsets {}..{}, {} bytes", partition.start, partition.end, partition.bytes);
+        let mut held = format!(
+            "offsets {}..{}, {} bytes live, {} dead",
+            partition.start,
+            partition.end,
+            partition.bytes - partition.dead_bytes.min(partition.bytes),
+            partition.dead_bytes
+        );
+        if partition.damaged > 0 {
+            held += &format!(", {} messages damaged", partition.damaged);
+        }
         rows.push(vec![format!("partition {}", partition.index.0), held]);
     }
     for group in &topic.groups {

@@ -52,6 +52,10 @@ pub struct PartitionDescription {
     pub end: Offset,
     /// Bytes of the batches kept.
     pub bytes: u64,
+    /// Of these, bytes of messages that every group is through with; the others are live.
+    pub dead_bytes: u64,
+    /// Messages that cannot be read: the disk has damaged them.
+    pub damaged: u64,
     /// When the oldest message kept was appended.
     pub oldest_at: Option<Timestamp>,
 }
@@ -235,6 +239,8 @@ fn topic_description(body: control::TopicDescription) -> Result<TopicDescription
         start: Offset(partition.start),
         end: Offset(partition.end),
         bytes: partition.bytes,
+        dead_bytes: partition.dead_bytes,
+        damaged: partition.damaged,
         oldest_at: partition.oldest_ms.map(Timestamp),
     };
     Ok(TopicDescription {

@@ -400,6 +400,8 @@ impl Control {
                 end: partition.end.0,
                 bytes: partition.bytes,
                 oldest_ms: partition.oldest_appended_at.map(|at| at.0),
+                dead_bytes: partition.dead_bytes,
+                damaged: partition.damaged,
             });
         let description = control::TopicDescription {
             name: topic.created.name.to_string(),
