@@ -14,6 +14,8 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
+use crate::metrics::{self, CoreMetrics};
+
 /// Connections that the port serves at once.
 const CONNECTIONS_MAX: usize = 256;
 
@@ -26,18 +28,20 @@ pub(crate) struct Status {
     pub(crate) draining: AtomicBool,
     /// Whether a journal has failed.
     pub(crate) fenced: AtomicBool,
-    /// What is counted.
-    pub(crate) registry: Registry,
+    /// What is counted, for people and for [`Status::ready`].
+    registry: Registry,
+    cores: Vec<Arc<CoreMetrics>>,
 }
 
 impl Status {
     /// Of a broker that has just started.
-    pub(crate) fn recovering(registry: Registry) -> Self {
+    pub(crate) fn recovering(cores: Vec<Arc<CoreMetrics>>) -> Self {
         Self {
             recovering: AtomicBool::new(true),
             draining: AtomicBool::new(false),
             fenced: AtomicBool::new(false),
-            registry,
+            registry: metrics::registry(cores.clone()),
+            cores,
         }
     }
 
@@ -53,7 +57,13 @@ impl Status {
             .collect();
         let ready = reasons.is_empty();
         let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-        (status, serde_json::json!({ "ready": ready, "reasons": reasons }).to_string() + "\n")
+        let mut body = serde_json::json!({ "ready": ready, "reasons": reasons });
+        // The rest is served; that something is not has to be seen all the same.
+        let damaged: u64 = self.cores.iter().map(|core| core.damaged_batches.value()).sum();
+        if damaged > 0 {
+            body["quarantined"] = serde_json::json!({ "batches": damaged });
+        }
+        (status, body.to_string() + "\n")
     }
 
     fn metrics(&self) -> (StatusCode, String) {

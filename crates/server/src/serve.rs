@@ -109,7 +109,7 @@ impl Broker<'_> {
             metrics: metrics.clone(),
             session_grace: config.session_grace,
         });
-        let status = Arc::new(Status::recovering(metrics::registry(metrics)));
+        let status = Arc::new(Status::recovering(metrics));
         tokio::task::spawn_local(http::serve(http, status.clone()));
 
         let (failed, mut failures) = async_mpsc::unbounded_channel();

@@ -1,8 +1,9 @@
 //! A long backlog moves to packs, is read back from there, and leaves nothing behind.
 
-use std::time::Instant;
+use std::{os::unix::fs::FileExt, path::PathBuf, time::Instant};
 
-use sennit_protocol::{Request, Verdict};
+use sennit_model::TopicId;
+use sennit_protocol::{Reply, Request, Verdict, control};
 use sennit_server::Config;
 use tempfile::TempDir;
 
@@ -29,10 +30,8 @@ fn wait_until(broker: &Broker, what: &str, is_so: impl Fn(&Broker) -> bool) {
     }
 }
 
-#[test]
-fn a_backlog_longer_than_the_journal_lies_in_packs_until_it_is_consumed() {
-    let folder = TempDir::new().unwrap();
-    let settings = Config { shards: Some(1), journal_segments: 1, ..config(folder.path()) };
+/// Publishes the backlog to `orders`, waits until most of it lies in packs, and stops.
+fn leave_in_packs(settings: &Config) -> (TopicId, Vec<String>) {
     let broker = Broker::start(settings.clone());
     let mut peer = broker.greeted();
     let topic = peer.create_topic("orders", 1);
@@ -47,6 +46,14 @@ fn a_backlog_longer_than_the_journal_lies_in_packs_until_it_is_consumed() {
     wait_until(&broker, "nothing was moved", |broker| gauge(broker, "sennit_packs") > 1);
     assert!(gauge(&broker, "sennit_pack_live_bytes") > 0);
     broker.stop();
+    (topic, texts)
+}
+
+#[test]
+fn a_backlog_longer_than_the_journal_lies_in_packs_until_it_is_consumed() {
+    let folder = TempDir::new().unwrap();
+    let settings = Config { shards: Some(1), journal_segments: 1, ..config(folder.path()) };
+    let (topic, texts) = leave_in_packs(&settings);
 
     let broker = Broker::start(settings);
     let mut peer = broker.greeted();
@@ -59,9 +66,9 @@ fn a_backlog_longer_than_the_journal_lies_in_packs_until_it_is_consumed() {
     }
     // The queue's other group has settled nothing.
     assert!(gauge(&broker, "sennit_packs") > 1);
-    let delete = sennit_protocol::control::DeleteTopic { name: "orders".into() };
+    let delete = control::DeleteTopic { name: "orders".into() };
     let reply = peer.ask(&Request::DeleteTopic(delete));
-    assert!(matches!(reply, sennit_protocol::Reply::Done(_)), "{reply:?}");
+    assert!(matches!(reply, Reply::Done(_)), "{reply:?}");
     wait_until(&broker, "packs stay", |broker| gauge(broker, "sennit_packs") == 0);
     let is_pack =
         |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("pack");
@@ -69,5 +76,42 @@ fn a_backlog_longer_than_the_journal_lies_in_packs_until_it_is_consumed() {
         let lane = std::fs::read_dir(folder.path().join("lane-0")).unwrap();
         !lane.map(Result::unwrap).any(is_pack)
     });
+    broker.stop();
+}
+
+#[test]
+fn a_flipped_bit_in_a_pack_costs_its_batch_and_no_more() {
+    let folder = TempDir::new().unwrap();
+    let settings = Config { shards: Some(1), journal_segments: 1, ..config(folder.path()) };
+    let (topic, texts) = leave_in_packs(&settings);
+    let lane = folder.path().join("lane-0");
+    let packs = std::fs::read_dir(&lane).unwrap().map(|entry| entry.unwrap().path());
+    let is_pack = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "pack");
+    let pack = packs.filter(is_pack).min().unwrap();
+    let file = std::fs::File::options().read(true).write(true).open(pack).unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, 100_000).unwrap();
+    file.write_all_at(&[byte[0] ^ 1], 100_000).unwrap();
+
+    let broker = Broker::start(settings);
+    let mut peer = broker.greeted();
+    let group = peer.subscribe("orders", 1, BATCHES as u32 * BATCH as u32 / 2);
+    let mut came = Vec::new();
+    while came.len() < texts.len() - BATCH {
+        let (more, deliveries) = peer.deliveries(1);
+        came.extend(more);
+        peer.settle((topic, group), &deliveries, Verdict::Ack);
+    }
+    let lost: Vec<_> = texts.iter().filter(|text| !came.contains(text)).collect();
+    assert_eq!(lost.len(), BATCH);
+    assert!(came.iter().all(|text| texts.contains(text)));
+    let describe = control::DescribeTopic { name: "orders".into() };
+    let Reply::TopicDescription(topic) = peer.ask(&Request::DescribeTopic(describe)) else {
+        panic!("no description");
+    };
+    assert_eq!(topic.partitions[0].damaged, BATCH as u64);
+    let (status, ready) = get(&broker, "/readyz");
+    assert_eq!(status, 200);
+    assert!(ready.contains(r#""quarantined":{"batches":"#), "{ready}");
     broker.stop();
 }
