@@ -79,6 +79,9 @@ impl CoreThread {
             torn_bytes = report.torn_bytes,
             "recovered"
         );
+        for pack in &report.lost_packs {
+            tracing::error!(shard, pack, "a pack is gone: the messages in it cannot be delivered");
+        }
         let inbox = &cores.inboxes[index];
         let lane_channel = mpsc::channel();
         let (wishes, wished) = mpsc::channel();

@@ -30,7 +30,7 @@ use crate::{
     http::{self, Status},
     inbox::Message,
     listener,
-    metrics::{self, CoreMetrics},
+    metrics::CoreMetrics,
 };
 
 /// How long the cores' threads may take to end once they were told to.

@@ -1,5 +1,7 @@
 //! From the journal on disk to a shard that goes on where the last one stopped.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use sennit_engine::{RecordError, Replay, Replayed};
 use sennit_journal::{BLOCK_BYTES, Disk, Fault, Lane, LaneConfig, Position, Reader, SlotMaker};
@@ -20,7 +22,7 @@ pub struct Settings {
 }
 
 /// What recovery found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RecoveryReport {
     /// Records that were replayed.
     pub records: u64,
@@ -28,6 +30,8 @@ pub struct RecoveryReport {
     pub bytes: u64,
     /// Bytes at the end that were torn: written, but never committed.
     pub torn_bytes: u64,
+    /// Packs that hold messages that are still wanted, and that are not there.
+    pub lost_packs: Vec<u32>,
     /// Which life of the shard begins now.
     pub generation: Generation,
 }
@@ -57,12 +61,6 @@ pub enum RecoverError {
     LostSegment {
         /// Which.
         segment: u64,
-    },
-    /// Messages that are still wanted lie in a pack that is not there.
-    #[error("pack {pack} holds messages that are still wanted, but it is not there")]
-    LostPack {
-        /// Which.
-        pack: u32,
     },
 }
 
@@ -111,7 +109,7 @@ pub fn recover<D: Disk>(
         segments.opened(segment);
     }
     let mut packs = Packs::default();
-    let mut next_pack = 0;
+    let (mut next_pack, mut lost_packs) = (0, BTreeSet::new());
     for pack in sennit_journal::packs(disk, &lane_config)? {
         next_pack = next_pack.max(pack.number + 1);
         packs.added(pack);
@@ -120,10 +118,12 @@ pub fn recover<D: Disk>(
         let position = Position(place.position);
         if let Some((pack, _)) = position.pack() {
             next_pack = next_pack.max(pack + 1);
-            if !packs.holds(pack) {
-                return Err(RecoverError::LostPack { pack });
+            if packs.holds(pack) {
+                packs.written(pack, place.bytes);
+            } else {
+                // What lay there cannot be read: that is found, and confined, when it is wanted.
+                lost_packs.insert(pack);
             }
-            packs.written(pack, place.bytes);
             continue;
         }
         let segment = segments.of(position);
@@ -140,7 +140,13 @@ pub fn recover<D: Disk>(
     for segment in released {
         lane.release(segment);
     }
-    let report = RecoveryReport { records, bytes, torn_bytes: recovered.torn_bytes, generation };
+    let report = RecoveryReport {
+        records,
+        bytes,
+        torn_bytes: recovered.torn_bytes,
+        lost_packs: lost_packs.into_iter().collect(),
+        generation,
+    };
     let mut writer = Writer::new(recovered.builder, segments, replay_from);
     if let Some(begin) = newest_checkpoint {
         // The last life may have ended before a segment's header said so: this life's first does.

@@ -439,7 +439,11 @@ impl Payloads for Batches<'_> {
             return Some(bytes);
         }
         let limit = match position.pack() {
-            Some((pack, _)) => Position::of_pack(pack, 0).plus(self.packs.bytes_of(pack)),
+            Some((pack, _)) => match self.packs.bytes_of(pack) {
+                // It is lost, and reading it will say so.
+                0 => position.plus(place.bytes.into()),
+                bytes => Position::of_pack(pack, 0).plus(bytes),
+            },
             None => {
                 let segment = position.segment(self.segment_bytes);
                 self.committed.min(Position((segment + 1) * self.segment_bytes))

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::{
     http::get,
-    world::{Broker, SOON, config, publish},
+    world::{Broker, Peer, SOON, config, publish},
 };
 
 /// Messages of the backlog, in batches.
@@ -49,6 +49,22 @@ fn leave_in_packs(settings: &Config) -> (TopicId, Vec<String>) {
     (topic, texts)
 }
 
+fn first_pack(folder: &TempDir) -> PathBuf {
+    let lane = std::fs::read_dir(folder.path().join("lane-0")).unwrap();
+    let paths = lane.map(|entry| entry.unwrap().path());
+    let is_pack = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "pack");
+    paths.filter(is_pack).min().unwrap()
+}
+
+/// How many messages of `orders` are known to be unreadable.
+fn damaged(peer: &mut Peer) -> u64 {
+    let describe = control::DescribeTopic { name: "orders".into() };
+    match peer.ask(&Request::DescribeTopic(describe)) {
+        Reply::TopicDescription(topic) => topic.partitions[0].damaged,
+        other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn a_backlog_longer_than_the_journal_lies_in_packs_until_it_is_consumed() {
     let folder = TempDir::new().unwrap();
@@ -80,14 +96,37 @@ fn a_backlog_longer_than_the_journal_lies_in_packs_until_it_is_consumed() {
 }
 
 #[test]
+fn a_lost_pack_costs_what_lay_in_it_and_no_more() {
+    let folder = TempDir::new().unwrap();
+    let settings = Config { shards: Some(1), journal_segments: 1, ..config(folder.path()) };
+    let (topic, texts) = leave_in_packs(&settings);
+    std::fs::remove_file(first_pack(&folder)).unwrap();
+
+    let broker = Broker::start(settings);
+    let mut peer = broker.greeted();
+    let other = peer.create_topic("other", 1);
+    peer.send(&Request::Publish(publish(other, 0, 0, &["served"])));
+    peer.confirmed_up_to(1);
+    let group = peer.subscribe("orders", 1, BATCHES as u32 * BATCH as u32 / 2);
+    let last = texts.last().unwrap();
+    let mut came = Vec::new();
+    while came.last() != Some(last) {
+        let (more, deliveries) = peer.deliveries(1);
+        came.extend(more);
+        peer.settle((topic, group), &deliveries, Verdict::Ack);
+    }
+    let damaged = damaged(&mut peer);
+    assert!(damaged > 0);
+    assert_eq!(came.len() as u64 + damaged, texts.len() as u64);
+    broker.stop();
+}
+
+#[test]
 fn a_flipped_bit_in_a_pack_costs_its_batch_and_no_more() {
     let folder = TempDir::new().unwrap();
     let settings = Config { shards: Some(1), journal_segments: 1, ..config(folder.path()) };
     let (topic, texts) = leave_in_packs(&settings);
-    let lane = folder.path().join("lane-0");
-    let packs = std::fs::read_dir(&lane).unwrap().map(|entry| entry.unwrap().path());
-    let is_pack = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "pack");
-    let pack = packs.filter(is_pack).min().unwrap();
+    let pack = first_pack(&folder);
     let file = std::fs::File::options().read(true).write(true).open(pack).unwrap();
     let mut byte = [0];
     file.read_exact_at(&mut byte, 100_000).unwrap();
@@ -105,11 +144,7 @@ fn a_flipped_bit_in_a_pack_costs_its_batch_and_no_more() {
     let lost: Vec<_> = texts.iter().filter(|text| !came.contains(text)).collect();
     assert_eq!(lost.len(), BATCH);
     assert!(came.iter().all(|text| texts.contains(text)));
-    let describe = control::DescribeTopic { name: "orders".into() };
-    let Reply::TopicDescription(topic) = peer.ask(&Request::DescribeTopic(describe)) else {
-        panic!("no description");
-    };
-    assert_eq!(topic.partitions[0].damaged, BATCH as u64);
+    assert_eq!(damaged(&mut peer), BATCH as u64);
     let (status, ready) = get(&broker, "/readyz");
     assert_eq!(status, 200);
     assert!(ready.contains(r#""quarantined":{"batches":"#), "{ready}");
