@@ -1,9 +1,12 @@
 //! The end of a run: everything calms down, all that is owed comes out, and a last restart (or a
 //! bit that rots) brings nothing back and loses nothing.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
+
+use sennit_journal::Position;
 
 use crate::{
+    moving::live_packs,
     oracle::Violation,
     run::Run,
     world::{RECOVERS, Stop},
@@ -13,6 +16,8 @@ use crate::{
 const DRAIN_STEPS: u64 = 1_500;
 const FINE_STEPS: u64 = 300;
 const DRAIN_STEP: Duration = Duration::from_secs(60);
+/// Steps in which all that is to be moved at the end is moved.
+const MOVE_STEPS: u64 = 5_000;
 
 impl Run {
     /// Everything calms down: all that is owed has to come out, and stay out.
@@ -28,7 +33,9 @@ impl Run {
         self.world.disk.power_on();
         let snapshot = self.snapshot_bytes();
         self.drain()?;
+        self.moves_rest()?;
         self.segments_are_released(snapshot)?;
+        self.packs_are_removed()?;
         if self.swarm.rots {
             return self.rot();
         }
@@ -36,7 +43,9 @@ impl Run {
         self.restart(true)?;
         self.plan(false);
         self.world.disk.power_on();
-        self.drain()
+        self.drain()?;
+        self.moves_rest()?;
+        self.packs_are_removed()
     }
 
     /// A bit flips in what is durable: the next start reports it, or a reader does, or everything
@@ -47,7 +56,8 @@ impl Run {
         self.world.now = self.world.now.plus(DRAIN_STEP);
         self.world.advance()?;
         self.calmly(200)?;
-        let files = self.world.disk.files();
+        let mut files = self.world.disk.files();
+        files.retain(|(_, length)| *length > 0);
         let Some((path, length)) = self.random.pick(&files).cloned() else { return Ok(()) };
         let byte = self.random.below(length as u64) as usize;
         self.world.trace.step(format_args!("bit rot at byte {byte} of {path:?}"));
@@ -125,8 +135,10 @@ impl Run {
     fn segments_are_released(&self, largest_snapshot: u64) -> Result<(), Violation> {
         let shard = &self.world.parts.shard;
         let segment_bytes = self.swarm.segment_bytes;
+        let places = shard.engine().places().map(|place| Position(place.position));
+        let journaled = places.filter(|position| position.pack().is_none());
         let mut live: Vec<u64> =
-            shard.engine().places().map(|place| place.position / segment_bytes).collect();
+            journaled.map(|position| position.segment(segment_bytes)).collect();
         live.sort_unstable();
         live.dedup();
         // The state may have been larger when the last snapshot was written.
@@ -141,6 +153,40 @@ impl Run {
             );
             return Err(Violation::new("I8 segments are released", detail));
         }
+        let most = replayed.max(self.swarm.journal_segments as u64);
+        if count as u64 > most && !self.world.moving.has_failed() {
+            let detail = format!("{count} in use, {most} may be");
+            return Err(Violation::new("I8 a long journal is emptied into packs", detail));
+        }
         Ok(())
+    }
+
+    /// Moving comes to its end when nothing else happens.
+    fn moves_rest(&mut self) -> Result<(), Violation> {
+        self.calmly(MOVE_STEPS)?;
+        if self.world.is_busy() {
+            let (packs, bytes, live) = self.world.parts.shard.pack_usage();
+            let moved = self.world.moving.moved();
+            let detail = format!(
+                "{moved} batches were moved in this life, {packs} packs have {bytes} bytes, {live} live"
+            );
+            return Err(Violation::new("I8 moving comes to its end", detail));
+        }
+        Ok(())
+    }
+
+    /// The packs on the disk are those in which something live lies.
+    fn packs_are_removed(&self) -> Result<(), Violation> {
+        let live = live_packs(&self.world.parts);
+        let files = self.world.disk.files();
+        let is_pack = |path: &&PathBuf| path.extension().is_some_and(|ending| ending == "pack");
+        let count = files.iter().map(|(path, _)| path).filter(is_pack).count();
+        let known = self.world.parts.shard.pack_usage().0;
+        let is_so = known == live.len() && (count == live.len() || self.world.moving.has_failed());
+        if is_so {
+            return Ok(());
+        }
+        let detail = format!("{count} on the disk, {known} known, {} hold messages", live.len());
+        Err(Violation::new("I8 packs are removed", detail))
     }
 }

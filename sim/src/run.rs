@@ -10,6 +10,7 @@ use std::{
 
 use sennit_engine::Command;
 use sennit_journal::disk::FaultPlan;
+use sennit_shard::Settings;
 
 use crate::{
     consumers::window,
@@ -130,7 +131,9 @@ impl Run {
         let mut random = Random::new(seed);
         let swarm = Swarm::draw(&mut random);
         trace.step(format_args!("seed {seed}: {swarm:?}"));
-        let world = World::begin(random.number(), swarm.segment_bytes, swarm.cache_bytes, trace)?;
+        let settings =
+            Settings { cache_bytes: swarm.cache_bytes, journal_segments: swarm.journal_segments };
+        let world = World::begin(random.number(), swarm.segment_bytes, settings, trace)?;
         let topics = Topics::default();
         let mut run = Self { random, swarm, world, topics, lives: 1, delivered: 0 };
         run.plan(true);
@@ -227,12 +230,13 @@ impl Run {
     }
 
     fn disk_step(&mut self) -> Result<(), Stop> {
-        match self.random.below(4) {
+        match self.random.below(5) {
             0 => self.world.slot_step(),
             1 => {
                 let index = self.random.number();
                 self.world.read_step(index)
             }
+            2 => self.world.move_step(),
             _ => self.world.lane_step(),
         }
     }
@@ -259,6 +263,11 @@ impl Run {
         if self.random.chance(self.swarm.read_eagerness) {
             let index = self.random.number();
             self.world.read_step(index)?;
+        }
+        if self.random.chance(self.swarm.move_eagerness) {
+            for _ in 0..self.random.between(1, 4) {
+                self.world.move_step()?;
+            }
         }
         let may_crash = self.lives < self.swarm.generations_max;
         if may_crash && self.random.chance(self.swarm.crash_chance) {
@@ -289,16 +298,20 @@ impl Run {
         self.restart(how == 2)
     }
 
-    /// Has the lane and the reader do all they have to do, in at most so many steps.
+    /// Has the lane, the reader and the mover do all they have to do, in at most so many steps.
     pub(crate) fn settle_down(&mut self, steps: u64) -> Result<(), Stop> {
         self.world.turn()?;
         for index in 0..steps {
+            self.world.move_step()?;
             if !self.world.is_busy() || self.world.is_fenced {
                 break;
             }
             self.world.slot_step()?;
             self.world.lane_step()?;
-            self.world.read_step(index)?;
+            // A read that takes its time may find that what it was to read was moved and is gone.
+            if self.random.chance(self.swarm.read_eagerness) {
+                self.world.read_step(index)?;
+            }
         }
         Ok(())
     }

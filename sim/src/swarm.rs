@@ -75,6 +75,10 @@ pub struct Swarm {
     pub lane_eagerness: u32,
     /// How often a read is answered after an operation, in parts of a thousand.
     pub read_eagerness: u32,
+    /// How often the mover gets on after an operation, in parts of a thousand.
+    pub move_eagerness: u32,
+    /// Segments of the journal beyond which the oldest is emptied.
+    pub journal_segments: usize,
     /// How often a turn of commands goes to the shard, in parts of a thousand.
     pub turn_eagerness: u32,
     /// How often due timers are looked at, in parts of a thousand.
@@ -126,6 +130,8 @@ impl Swarm {
             batch_messages_max: [1, 4, 20][random.below(3) as usize],
             lane_eagerness: eagerness(random),
             read_eagerness: eagerness(random),
+            move_eagerness: eagerness(random),
+            journal_segments: random.between(1, 4) as usize,
             turn_eagerness: [300, 800, 1000][random.below(3) as usize],
             clock_eagerness: eagerness(random),
             timed: (some(random, 500, [20, 200, 500]), some(random, 400, [20, 200, 500])),

@@ -1,5 +1,5 @@
 //! One broker below the waterline and what is around it: the disk, the clock, the lane's, the
-//! reader's and the slot maker's work, which get on when they are told to. It decides nothing by
+//! reader's, the slot maker's and the mover's work, which get on when they are told to. It decides nothing by
 //! chance and judges nothing; every effect goes to the oracle, and to those it is meant for.
 
 use std::path::PathBuf;
@@ -10,8 +10,13 @@ use sennit_model::{PartitionId, Timestamp, TopicId};
 use sennit_shard::{Fetch, RecoverError, Recovered, Settings, recover};
 
 use crate::{
-    consumers::Consumers, disk::SimulatedDisk, oracle::Oracle, oracle::Violation,
-    publishers::Publishers, trace::Trace,
+    consumers::Consumers,
+    disk::SimulatedDisk,
+    moving::{MoveStep, Moving},
+    oracle::Oracle,
+    oracle::Violation,
+    publishers::Publishers,
+    trace::Trace,
 };
 
 /// Slots the lane has in reserve when it can.
@@ -67,6 +72,8 @@ pub struct World {
     pub letters_wanted: Vec<TopicId>,
     /// Whether the lane has failed.
     pub is_fenced: bool,
+    /// What is moved, and which packs go.
+    pub moving: Moving,
     config: LaneConfig,
     settings: Settings,
     commands: Vec<Command>,
@@ -85,7 +92,7 @@ impl World {
     pub fn begin(
         disk_seed: u64,
         segment_bytes: u64,
-        cache_bytes: usize,
+        settings: Settings,
         trace: Trace,
     ) -> Result<Self, Violation> {
         let disk = SimulatedDisk::new(disk_seed, trace.clone());
@@ -95,7 +102,6 @@ impl World {
             segment_bytes,
             incarnation: disk_seed | 1,
         };
-        let settings = Settings { cache_bytes, journal_segments: 1000 };
         let now = Timestamp(1_800_000_000_000);
         let parts = recover(&disk, config.clone(), settings, now);
         let parts = parts.map_err(|e| Violation::new("an empty disk starts", e.to_string()))?;
@@ -110,6 +116,7 @@ impl World {
             requests: 0,
             letters_wanted: Vec::new(),
             is_fenced: false,
+            moving: Moving::default(),
             config,
             settings,
             commands: Vec::new(),
@@ -176,6 +183,7 @@ impl World {
             self.trace.step(format_args!("  release segment {segment}"));
             self.parts.lane.release(segment);
         }
+        self.moving.take_released(&mut self.parts, &self.trace)?;
         self.parts.shard.take_fetches(&mut self.fetches);
         let most = self.settings.cache_bytes + READ_BYTES + 8 * self.config.segment_bytes as usize;
         let bytes = self.parts.shard.cache_bytes();
@@ -286,12 +294,28 @@ impl World {
         Ok(self.after(&[])?)
     }
 
-    /// Whether the lane or the reader has something to do.
+    /// Lets the mover get on.
+    ///
+    /// # Errors
+    /// The promise that was broken, or that the power went.
+    pub fn move_step(&mut self) -> Result<(), Stop> {
+        let step = self.moving.step(&mut self.parts, &self.trace, self.now)?;
+        if self.disk.is_off() {
+            return Err(Stop::PowerOff);
+        }
+        if step == MoveStep::Told {
+            self.after(&[])?;
+        }
+        Ok(())
+    }
+
+    /// Whether the lane, the reader or the mover has something to do.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         !self.commands.is_empty()
             || self.flight.is_some()
             || !self.fetches.is_empty()
+            || self.moving.is_busy()
             || self.parts.shard.has_frames()
     }
 
@@ -338,6 +362,7 @@ impl World {
         }
         self.flight = None;
         self.fetches.clear();
+        self.moving = Moving::default();
         self.commands.clear();
         self.letters_wanted.clear();
         (self.is_fenced, self.is_full) = (false, false);
@@ -362,6 +387,7 @@ impl World {
             }
         }
         self.trace.step(format_args!("recovered {:?}", self.parts.report));
+        self.moving.take_released(&mut self.parts, &self.trace)?;
         let mut ids: Vec<PartitionId> = self.parts.shard.engine().partition_ids().collect();
         ids.sort_unstable();
         let found = self.descriptions(&ids);

@@ -56,9 +56,13 @@ impl Shard {
 
     /// What was to be emptied was copied: the copies are where the batches lie from now on.
     pub fn moved(&mut self, moved: Moved, now: Timestamp) {
-        self.moves.under_way = None;
+        let home = self.moves.under_way.take();
         if self.fenced {
             return;
+        }
+        if moved.batches.is_empty() {
+            // What it holds goes with a commit, or is not to be found in it: to ask again is in vain.
+            self.moves.left.extend(home);
         }
         for pack in moved.packs {
             self.moves.packs.added(pack);

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use sennit_journal::{Pack, Position};
+use sennit_journal::{BLOCK_BYTES, Pack, Position};
 
-/// A pack is emptied into another when less than this share of it is live.
+/// A pack is emptied into another when that would need less than this share of its room.
 const THIN: (u64, u64) = (1, 2);
 
 /// A pack in use.
@@ -15,6 +15,15 @@ struct Use {
     bytes: u64,
     /// Bytes of live batches in it.
     live: u64,
+}
+
+impl Use {
+    /// About how long a pack of the live batches alone would be: of a few bytes, three blocks. A
+    /// pack of that length is never thin, or it would be moved again and again.
+    fn least_bytes(&self) -> u64 {
+        let block = BLOCK_BYTES as u64;
+        self.live.next_multiple_of(block) + 2 * block
+    }
 }
 
 /// The packs in use.
@@ -87,7 +96,7 @@ impl Packs {
         let thin = self
             .packs
             .iter()
-            .filter(|&(&pack, held)| held.live * all < held.bytes * live && may(pack));
+            .filter(|&(&pack, held)| held.least_bytes() * all < held.bytes * live && may(pack));
         let share = |held: &Use| held.live as f64 / held.bytes as f64;
         thin.min_by(|a, b| share(a.1).total_cmp(&share(b.1))).map(|(&pack, _)| pack)
     }
@@ -128,12 +137,20 @@ mod tests {
     #[test]
     fn the_thinnest_pack_is_emptied_first_and_a_full_one_never() {
         let mut packs = Packs::default();
-        for (number, live) in [(1, 60), (2, 40), (3, 10)] {
-            packs.added(pack(number, 100));
+        for (number, live) in [(1, 600_000), (2, 400_000), (3, 100_000)] {
+            packs.added(pack(number, 1_000_000));
             packs.written(number, live);
         }
         assert_eq!(packs.thinnest(|_| true), Some(3));
         assert_eq!(packs.thinnest(|pack| pack != 3), Some(2));
         assert_eq!(packs.thinnest(|pack| pack == 1), None);
+    }
+
+    #[test]
+    fn a_pack_as_short_as_packs_are_is_never_thin() {
+        let mut packs = Packs::default();
+        packs.added(pack(1, 12_288));
+        packs.written(1, 100);
+        assert_eq!(packs.thinnest(|_| true), None);
     }
 }
