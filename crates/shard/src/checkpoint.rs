@@ -9,7 +9,7 @@ use crate::writer::Writer;
 
 /// About how long a piece is, in bytes: no turn waits for more than one. In short segments it is
 /// shorter, so that a segment holds some.
-const PIECE_BYTES: usize = 128 << 10;
+const PIECE_BYTES: usize = 64 << 10;
 
 /// When the last checkpoint was written, how far the next one is, and when it is due.
 #[derive(Debug)]
