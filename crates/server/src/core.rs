@@ -441,7 +441,7 @@ impl Core {
         metrics.delivered_bytes.set(counters.delivered_bytes);
         metrics.refusals.set(counters.refusals);
         metrics.damaged_batches.set(counters.damaged_batches);
-        metrics.snapshots.set(counters.snapshots);
+        metrics.checkpoints.set(counters.checkpoints);
         let (packs, pack_bytes, pack_live_bytes) = self.shard.pack_usage();
         metrics.packs.set(packs as u64);
         metrics.pack_bytes.set(pack_bytes);

@@ -76,7 +76,7 @@ core_metrics! {
     counter delivered_bytes bytes "Bytes of messages handed to consumers";
     counter refusals none "Commands refused";
     counter damaged_batches none "Batches read back damaged, or not at all";
-    counter snapshots none "Snapshots of the state written to the journal";
+    counter checkpoints none "Checkpoints of the state written to the journal";
     counter journal_syncs none "Syncs of the journal";
     counter journal_bytes bytes "Bytes written to the journal";
     counter connections_opened none "Connections accepted";

@@ -44,8 +44,8 @@ pub struct Counters {
     pub commits: u64,
     /// Batches that were read back damaged, or not at all. They are passed over.
     pub damaged_batches: u64,
-    /// Checkpoints written: snapshots of the state, in pieces.
-    pub snapshots: u64,
+    /// Checkpoints written to their end.
+    pub checkpoints: u64,
 }
 
 /// One shard. See the crate's page.
@@ -282,7 +282,7 @@ impl Shard {
     /// Writes a piece of a checkpoint; says whether it is whole now.
     fn write_piece(&mut self) -> bool {
         let is_whole = self.checkpoints.step(&self.engine, &mut self.writer);
-        self.counters.snapshots += u64::from(is_whole);
+        self.counters.checkpoints += u64::from(is_whole);
         is_whole
     }
 

@@ -327,7 +327,7 @@ fn a_checkpoint_is_written_a_piece_a_turn_and_goes_on_while_nobody_asks() {
     for round in 0..8000 {
         broker.publish(&texts(round..round + 1));
     }
-    assert!(broker.parts.shard.counters().snapshots > 1);
+    assert!(broker.parts.shard.counters().checkpoints > 1);
     assert!(!broker.parts.shard.has_frames(), "the last checkpoint is whole");
     let longest = broker.longest_turn as u64;
     assert!(longest <= SEGMENT_BYTES / 2, "a turn wrote {longest} bytes");
@@ -349,7 +349,7 @@ fn a_snapshot_longer_than_a_short_segment_is_written_in_parts() {
     for round in 0..4000 {
         broker.publish(&texts(round..round + 1));
     }
-    assert!(broker.parts.shard.counters().snapshots > 0);
+    assert!(broker.parts.shard.counters().checkpoints > 0);
     let mut broker = Broker::open(&disk, 1 << 20);
     broker.subscribe(4000);
     assert_eq!(broker.delivered.len(), 4000);
