@@ -106,8 +106,11 @@ impl SimulatedDisk {
         self.set_plan(self.plan.get());
     }
 
-    /// Flips a bit of a file that is on the platter.
+    /// Flips a bit of a file, all of which is put on the platter first.
     pub fn rot(&self, path: &Path, byte: usize, bit: u8) {
+        if self.faulty.open_to_write(path).and_then(|file| file.sync()).is_err() {
+            return;
+        }
         self.faulty.rot(path, byte, bit);
     }
 

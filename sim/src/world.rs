@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use sennit_engine::{Command, Effect, Origin, PartitionCommand, PartitionDescription, SessionId};
-use sennit_journal::{Fault, Frame, LaneConfig, Position};
+use sennit_journal::{Fault, Frame, LaneConfig, Position, Slot};
 use sennit_model::{PartitionId, Timestamp, TopicId};
 use sennit_shard::{Fetch, RecoverError, Recovered, Settings, recover};
 
@@ -21,6 +21,8 @@ use crate::{
 
 /// Slots the lane has in reserve when it can.
 const SPARE_SLOTS: usize = 2;
+/// With so many more, those beyond the reserve are removed.
+const SURPLUS_SLOTS: usize = 1;
 /// What the shard may keep of chunks it read back, beyond the budget of its tail cache.
 const READ_BYTES: usize = 8 << 20;
 
@@ -80,6 +82,8 @@ pub struct World {
     flight: Option<Flight>,
     fetches: Vec<Fetch>,
     is_full: bool,
+    /// Slots that are to be removed.
+    surplus: Vec<Slot>,
     /// How many slots the frames need that wait for the lane.
     slots_wanted: usize,
 }
@@ -123,6 +127,7 @@ impl World {
             flight: None,
             fetches: Vec::new(),
             is_full: false,
+            surplus: Vec::new(),
             slots_wanted: 0,
         };
         world.oracle.recovered(world.parts.report.generation, &[], now)?;
@@ -254,7 +259,16 @@ impl World {
     /// # Errors
     /// That the power went.
     pub fn slot_step(&mut self) -> Result<(), Stop> {
-        let is_short = self.parts.lane.spare_count() < self.slots_wanted.max(SPARE_SLOTS);
+        let keep = self.slots_wanted.max(SPARE_SLOTS);
+        if self.parts.lane.spare_count() > keep + SURPLUS_SLOTS {
+            self.surplus.extend(self.parts.lane.take_surplus(keep));
+        }
+        if let Some(slot) = self.surplus.pop() {
+            // What is left of it is a spare slot at the next start.
+            let removed = self.parts.slots.remove(&slot);
+            self.trace.step(format_args!("  slot removed: {}", removed.is_ok()));
+        }
+        let is_short = self.parts.lane.spare_count() < keep;
         let full = match is_short.then(|| self.parts.slots.make()) {
             None => false,
             Some(Ok(slot)) => {
@@ -363,6 +377,7 @@ impl World {
         self.flight = None;
         self.fetches.clear();
         self.moving = Moving::default();
+        self.surplus.clear();
         self.commands.clear();
         self.letters_wanted.clear();
         (self.is_fenced, self.is_full) = (false, false);
