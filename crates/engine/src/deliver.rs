@@ -70,11 +70,12 @@ impl Engine {
 
     /// The batch at `place` cannot be read: no group waits for its messages any more. They are kept
     /// and counted, and the consumers of each group that would get them are told; what is asked
-    /// for again later (a retry, a new group, a restart) is found again by reading.
-    pub fn damaged(&mut self, partition: PartitionId, place: Place, out: &mut Outbox) {
+    /// for again later (a retry, a new group, a restart) is found again by reading. False if no such
+    /// batch is kept, because it lies elsewhere now say.
+    pub fn damaged(&mut self, partition: PartitionId, place: Place, out: &mut Outbox) -> bool {
         let id = partition;
-        let Some(partition) = self.partitions.get_mut(&id) else { return };
-        let Some(entry) = partition.batch_at(place) else { return };
+        let Some(partition) = self.partitions.get_mut(&id) else { return false };
+        let Some(entry) = partition.batch_at(place) else { return false };
         for group in &mut partition.groups {
             for (start, end) in group.damage(entry.first, entry.end()) {
                 out.now.extend(group.members.iter().map(|member| Effect::Gap {
@@ -86,6 +87,7 @@ impl Engine {
             }
         }
         stir(&mut self.stirred, partition);
+        true
     }
 
     fn bury(

@@ -24,6 +24,7 @@ use crate::{
     metrics::CoreMetrics,
     move_thread::MoveMessage,
     outbox::Outbox,
+    read_thread::ReadMessage,
     refusal_reply,
 };
 
@@ -54,7 +55,7 @@ const LOOK_MS: u64 = 100;
 #[derive(Debug)]
 pub(crate) struct Workers {
     pub(crate) lane: LaneHandle,
-    pub(crate) fetches: mpsc::Sender<Fetch>,
+    pub(crate) reads: mpsc::Sender<ReadMessage>,
     pub(crate) moves: mpsc::Sender<MoveMessage>,
 }
 
@@ -352,7 +353,7 @@ impl Core {
         let mut fetches = Vec::new();
         self.shard.take_fetches(&mut fetches);
         for fetch in fetches {
-            let _ = self.workers.fetches.send(fetch);
+            let _ = self.workers.reads.send(ReadMessage::Fetch(fetch));
         }
         let look_at = self.empty_something();
         let ingest = self.shard.uncommitted_bytes();
@@ -428,6 +429,7 @@ impl Core {
         let mut packs = Vec::new();
         self.shard.take_released_packs(&mut packs);
         for pack in packs {
+            let _ = self.workers.reads.send(ReadMessage::ForgetPack(pack));
             let _ = self.workers.moves.send(MoveMessage::Remove(pack));
         }
         None

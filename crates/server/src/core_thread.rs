@@ -85,7 +85,7 @@ impl CoreThread {
         let inbox = &cores.inboxes[index];
         let lane_channel = mpsc::channel();
         let (wishes, wished) = mpsc::channel();
-        let (fetch_sender, fetches) = mpsc::channel();
+        let (reads, read_messages) = mpsc::channel();
         let metrics = cores.metrics[index].clone();
         let slot_maker =
             slot_thread::start(shard, slots, wished, lane_channel.0.clone(), inbox.clone())?;
@@ -95,7 +95,7 @@ impl CoreThread {
         let workers: [JoinHandle<()>; 4] = [
             slot_maker,
             lane_writer,
-            read_thread::start(shard, reader, fetches, inbox.clone())?,
+            read_thread::start(shard, reader, read_messages, inbox.clone())?,
             move_thread::start(shard, mover, move_messages, inbox.clone())?,
         ];
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -103,8 +103,7 @@ impl CoreThread {
             .build()
             .map_err(ServeError::system("start a runtime"))?;
         let owned = state.engine().partition_ids().map(|partition| (index, partition)).collect();
-        let core =
-            CoreHandle::new(index, state, cores, Workers { lane, fetches: fetch_sender, moves });
+        let core = CoreHandle::new(index, state, cores, Workers { lane, reads, moves });
         let _ = recovered.send(Ok(owned));
         drop(recovered);
         let local = LocalSet::new();

@@ -7,15 +7,31 @@ use sennit_shard::Fetch;
 
 use crate::{error::ServeError, inbox};
 
-/// Starts the thread. It ends when `fetches` can bring no more.
+/// What the thread is told.
+#[derive(Debug)]
+pub(crate) enum ReadMessage {
+    /// Read this.
+    Fetch(Fetch),
+    /// This pack is to be removed: its file is to be closed, so that its room comes back.
+    ForgetPack(u32),
+}
+
+/// Starts the thread. It ends when `messages` can bring no more.
 pub(crate) fn start(
     shard: u32,
     mut reader: Reader<RealDisk>,
-    fetches: mpsc::Receiver<Fetch>,
+    messages: mpsc::Receiver<ReadMessage>,
     core: inbox::Sender,
 ) -> Result<thread::JoinHandle<()>, ServeError> {
     let run = move || {
-        while let Ok(fetch) = fetches.recv() {
+        while let Ok(message) = messages.recv() {
+            let fetch = match message {
+                ReadMessage::Fetch(fetch) => fetch,
+                ReadMessage::ForgetPack(pack) => {
+                    reader.forget_pack(pack);
+                    continue;
+                }
+            };
             let bytes = match reader.read(fetch.position, fetch.length) {
                 Ok(bytes) => Some(bytes),
                 Err(fault) => {

@@ -25,6 +25,11 @@ pub(crate) struct Moves {
 }
 
 impl Moves {
+    /// What could not be emptied may be now: the disk has room again.
+    pub(crate) fn try_again(&mut self) {
+        self.left.clear();
+    }
+
     pub(crate) fn new(packs: Packs, journal_segments: usize) -> Self {
         Self { packs, journal_segments, ..Self::default() }
     }

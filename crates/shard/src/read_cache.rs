@@ -128,8 +128,9 @@ impl ReadCache {
         wants: Vec<(PartitionId, Place)>,
     ) {
         if self.under_way.len() < FETCHES_MAX {
-            let room = (limit.0 - position.0) as usize;
-            let fetch = Fetch { position, length: length.max(CHUNK_BYTES).min(room) };
+            // Of a pack that has lost its end there is less than what is wanted.
+            let room = limit.0.saturating_sub(position.0) as usize;
+            let fetch = Fetch { position, length: CHUNK_BYTES.min(room).max(length) };
             self.begin(fetch, wants, false);
         }
     }

@@ -24,7 +24,8 @@ const MARK_AFTER: Duration = Duration::from_millis(50);
 /// So many segments without live messages make it worth to reclaim them when the disk is full.
 const RECLAIM_SEGMENTS: usize = 3;
 
-/// A checkpoint gets at least so many times less bytes in a turn than everything else.
+/// In a turn a checkpoint gets this part of the bytes that everything else gets, and a piece at
+/// least: an eighth.
 const PACE: u64 = 8;
 
 /// What a shard has done since it started.
@@ -195,8 +196,8 @@ impl Shard {
                     break;
                 }
                 for (partition, place) in batches.damaged.drain(..) {
-                    self.counters.damaged_batches += 1;
-                    self.engine.damaged(partition, place, &mut self.outbox);
+                    let is_kept = self.engine.damaged(partition, place, &mut self.outbox);
+                    self.counters.damaged_batches += u64::from(is_kept);
                 }
             }
         }
@@ -353,8 +354,9 @@ impl Shard {
     pub fn fetched(&mut self, fetch: Fetch, bytes: Option<Bytes>, now: Timestamp) {
         let done = self.reads.fetched(fetch, bytes);
         for (partition, place) in done.unreadable {
-            self.counters.damaged_batches += 1;
-            self.engine.damaged(partition, place, &mut self.outbox);
+            // What was moved meanwhile is not damaged: it is asked for where it lies now.
+            let is_kept = self.engine.damaged(partition, place, &mut self.outbox);
+            self.counters.damaged_batches += u64::from(is_kept);
         }
         for partition in done.partitions {
             self.engine.fetched(partition);
@@ -376,6 +378,9 @@ impl Shard {
     /// Says whether the disk has no room for another segment: publishes are refused while it is so.
     pub fn set_storage_full(&mut self, full: bool) {
         self.storage_full = full;
+        if !full {
+            self.moves.try_again();
+        }
     }
 
     /// Which topics and groups there are; empty at a shard that does not lead the catalogue.
