@@ -1,7 +1,7 @@
 //! Which topics and groups there are. One shard leads the catalogue; it knows names and settings,
 //! never messages.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Bound};
 
 use hashbrown::HashMap;
 use sennit_model::{
@@ -116,9 +116,10 @@ impl Catalogue {
         (self.next_topic, self.next_group) = next_ids;
     }
 
-    /// The topics from number `from` on.
-    pub(crate) fn topics_from(&self, from: TopicId) -> impl Iterator<Item = &Topic> {
-        self.topics.range(from..).map(|(_, topic)| topic)
+    /// The topic after this one, or the first.
+    pub(crate) fn topic_after(&self, after: Option<TopicId>) -> Option<&Topic> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.topics.range((from, Bound::Unbounded)).next().map(|(_, topic)| topic)
     }
 
     /// Has a topic as a checkpoint says it is.

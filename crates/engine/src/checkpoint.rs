@@ -31,8 +31,8 @@ pub struct Checkpoint {
 pub(crate) enum Next {
     /// The record that says that a checkpoint begins.
     Beginning,
-    /// The topics from this number on.
-    Topics(TopicId),
+    /// The topics after this one.
+    Topics(Option<TopicId>),
     /// The partitions after this one.
     Partitions(Option<PartitionId>),
     /// More of one partition.
@@ -74,7 +74,7 @@ impl Engine {
         if let Next::Beginning = step.next {
             let (next_topic, next_group) = self.catalogue.next_ids();
             journal.append(&Record::CheckpointBegan { next_topic, next_group });
-            step.next = Next::Topics(TopicId(0));
+            step.next = Next::Topics(None);
             return false;
         }
         step.scratch.clear();
@@ -99,10 +99,10 @@ impl Engine {
     pub(crate) fn keep_next(&self, next: &mut Next, piece_bytes: usize, out: &mut Vec<u8>) {
         *next = match next {
             Next::Beginning | Next::Nothing => return,
-            Next::Topics(from) => match self.catalogue.topics_from(*from).next() {
+            Next::Topics(after) => match self.catalogue.topic_after(*after) {
                 Some(topic) => {
                     kept::encode_topic(out, topic);
-                    Next::Topics(TopicId(topic.id().0 + 1))
+                    Next::Topics(Some(topic.id()))
                 }
                 None => Next::Partitions(None),
             },

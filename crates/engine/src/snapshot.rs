@@ -2,7 +2,7 @@
 //! the simulator compare states by; the journal gets it in pieces (`checkpoint`).
 
 use bytes::Bytes;
-use sennit_model::{Generation, Timestamp, TopicId};
+use sennit_model::{Generation, Timestamp};
 
 use crate::{
     checkpoint::Next,
@@ -24,7 +24,7 @@ impl Engine {
     pub fn encode_snapshot(&self, out: &mut Vec<u8>) {
         let (next_topic, next_group) = self.catalogue.next_ids();
         Writer(out).u32(VERSION).u32(next_topic).u32(next_group);
-        let mut next = Next::Topics(TopicId(0));
+        let mut next = Next::Topics(None);
         while !matches!(next, Next::Nothing) {
             self.keep_next(&mut next, SLICE_BYTES, out);
         }
