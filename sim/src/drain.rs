@@ -141,9 +141,11 @@ impl Run {
             journaled.map(|position| position.segment(segment_bytes)).collect();
         live.sort_unstable();
         live.dedup();
-        // The state may have been larger when the last snapshot was written.
+        // The state may have been larger when the last checkpoint was written. It takes its own length,
+        // is due when four times that were journaled, and while it is written the rest gets eight
+        // times as much.
         let snapshot = self.snapshot_bytes().max(largest_snapshot);
-        let replayed = 8 * snapshot / segment_bytes + 8;
+        let replayed = 13 * snapshot / segment_bytes + 8;
         let (count, most) = (shard.segment_count(), live.len() as u64 + replayed);
         if count as u64 > most {
             let detail = format!(
