@@ -291,6 +291,8 @@ impl Session {
     }
 
     fn settle(&mut self, settle: &Settle, request: u64) -> Flow {
+        // Its answer comes to this session: the connection stays.
+        self.is_settled = true;
         let head = &settle.head;
         if settle.runs.len() > SETTLE_RUNS_MAX {
             let message = format!(

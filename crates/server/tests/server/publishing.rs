@@ -1,11 +1,11 @@
 //! Publishing: what is confirmed, what is refused, and what is not appended twice.
 
 use sennit_model::{Offset, TopicId};
-use sennit_protocol::{ErrorCode, Reply, Request, control};
+use sennit_protocol::{ErrorCode, Reply, Request, Verdict, control};
 
 use crate::{
     http::get,
-    world::{Broker, Peer, publish},
+    world::{Broker, Peer, publish, settlement},
 };
 
 fn error_to(peer: &mut Peer, request: &Request) -> control::Error {
@@ -142,6 +142,30 @@ fn publishers_are_paused_and_not_refused_when_they_outrun_the_disk() {
     let mut confirmed = 0;
     while confirmed < 1000 {
         confirmed += peer.confirm().runs.iter().map(|run| run.count).sum::<u32>();
+    }
+    broker.stop();
+}
+
+#[test]
+fn a_connection_that_waits_for_a_settle_stays_until_it_is_answered() {
+    let (broker, _folder) = Broker::fresh();
+    let mut consumer = broker.greeted();
+    let topics = ["odd", "even"].map(|name| consumer.create_topic(name, 1));
+    let group = consumer.subscribe("odd", 1, 10);
+    consumer.send(&Request::Publish(publish(topics[0], 0, 0, &["x"])));
+    let delivery = consumer.delivery();
+    // From both cores to both cores: whichever they begin at, some belong elsewhere.
+    for sequence in 0..2 {
+        for topic in topics {
+            let mut peer = broker.greeted();
+            let settle =
+                settlement((topics[0], group), std::slice::from_ref(&delivery), Verdict::Ack);
+            let mut bytes = Vec::new();
+            settle.encode(8, &mut bytes);
+            publish(topic, 0, 1 + sequence, &["x"]).encode(0, &mut bytes);
+            peer.send_bytes(&bytes);
+            assert!(matches!(peer.answer_to(8), Reply::Settled(_)));
+        }
     }
     broker.stop();
 }
