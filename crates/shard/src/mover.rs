@@ -167,7 +167,22 @@ impl<D: Disk> Mover<D> {
         if batches.len() != wanted.len() {
             return Err(MoveError::Missing { missing: wanted.len() - batches.len() });
         }
-        self.write(batches)
+        let first = self.next_pack;
+        let written = self.write(batches);
+        if written.is_err() {
+            self.remove_rubbish(first);
+        }
+        written
+    }
+
+    /// Removes the packs from number `first` on: to what a move has left unfinished nobody refers,
+    /// and a disk that is full needs the room. What cannot be removed now the next start removes.
+    fn remove_rubbish(&mut self, first: u32) {
+        for pack in first..self.next_pack {
+            if let Ok(mut removal) = self.removal(pack) {
+                while matches!(removal.step(), Ok(false)) {}
+            }
+        }
     }
 
     /// Begins to remove a pack that nothing refers to; it goes step by step.

@@ -106,6 +106,7 @@ impl Shard {
         let start = out.len();
         self.moves.packs.take_released(out);
         for &pack in &out[start..] {
+            self.moves.left.remove(&Home::Pack(pack));
             let begin = Position::of_pack(pack, 0);
             self.reads.forget(begin, begin.plus(1 << 32));
         }

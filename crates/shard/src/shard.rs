@@ -5,7 +5,7 @@ use std::{collections::VecDeque, time::Duration};
 
 use bytes::Bytes;
 use sennit_engine::{Catalogue, Command, Effect, Engine, Origin, Outbox, Payloads, Place, Refusal};
-use sennit_journal::{Frame, Position};
+use sennit_journal::{Frame, Home, Position};
 use sennit_model::{PartitionId, Timestamp};
 
 use crate::{
@@ -370,6 +370,7 @@ impl Shard {
         self.writer.segments.take_released(out);
         let segment_bytes = self.writer.segments.segment_bytes();
         for &segment in &out[start..] {
+            self.moves.left.remove(&Home::Segment(segment));
             let begin = segment * segment_bytes;
             self.reads.forget(Position(begin), Position(begin + segment_bytes));
         }
