@@ -73,9 +73,8 @@ impl Engine {
             return out.refuse(origin, Refusal::UnknownGroup);
         };
         let is_ack = verdict == Verdict::Ack;
-        let takes_part =
-            self.sessions.get(&origin.session).is_some_and(|held| held.contains(&(id, group_id)));
-        let by = Settler { session: origin.session, takes_part };
+        let part_in = self.sessions.get(&origin.session).map_or(&[][..], Vec::as_slice);
+        let by = Settler { session: origin.session, place: (id, group_id), part_in };
         let mut valid = Vec::new();
         let mut stale = Vec::new();
         for run in runs {
@@ -230,7 +229,7 @@ impl Standing {
     fn of(
         group: &Group,
         run: DeliveryRun,
-        by: Settler,
+        by: Settler<'_>,
         (generation, visible): (Generation, u64),
     ) -> Self {
         let mut standing = Self::default();
@@ -300,20 +299,22 @@ impl Standing {
 
 /// Who settles.
 #[derive(Clone, Copy)]
-struct Settler {
+struct Settler<'a> {
     session: SessionId,
-    /// Whether it takes part in the group itself, or did.
-    takes_part: bool,
+    /// What it settles of.
+    place: (PartitionId, GroupId),
+    /// In which groups it takes part itself, or did.
+    part_in: &'a [(PartitionId, GroupId)],
 }
 
-impl Settler {
+impl Settler<'_> {
     /// Whether it may speak for `holder`. What is given back on purpose goes out again under the
     /// same attempt, so the attempt alone does not say whose delivery is meant: who takes part
     /// means its own. A holder that has lost its connection settles from whatever session it has
     /// now, and a session that takes no part speaks for others.
     fn speaks_for(self, group: &Group, holder: Holder) -> bool {
         holder.session == self.session
-            || !self.takes_part
+            || !self.part_in.contains(&self.place)
             || !group.members.iter().any(|member| member.holder == holder)
     }
 }
