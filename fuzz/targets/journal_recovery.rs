@@ -12,7 +12,7 @@ use crc_fast::{CrcAlgorithm, checksum};
 use libfuzzer_sys::fuzz_target;
 use sennit_journal::{
     Disk, Fault, LaneConfig, OnRot, Position, RecoveredEnd, Walked, disk::MemoryDisk, recover,
-    recover_with, verify,
+    ReplayFrom, recover_with, verify,
 };
 
 const SEGMENT_BYTES: usize = 16 << 10;
@@ -61,7 +61,7 @@ fn read(disk: &MemoryDisk) -> Result<(Found, RecoveredEnd<MemoryDisk>), Fault> {
 /// Reads past damage.
 fn read_past_rot(disk: &MemoryDisk) -> Result<(Vec<Walked>, RecoveredEnd<MemoryDisk>), Fault> {
     let mut all = Vec::new();
-    let end = recover_with(disk, config(), OnRot::Skip, |walked| {
+    let end = recover_with(disk, config(), OnRot::Skip, ReplayFrom::Newest, |walked| {
         all.push(walked);
         Ok::<(), Fault>(())
     })?;

@@ -116,6 +116,13 @@ impl Catalogue {
         (self.next_topic, self.next_group) = next_ids;
     }
 
+    /// So many numbers may have been given to what was lost: none of them is given again.
+    pub(crate) fn skip_ids(&mut self, count: u64) {
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        self.next_topic = self.next_topic.saturating_add(count);
+        self.next_group = self.next_group.saturating_add(count);
+    }
+
     /// The topic after this one, or the first.
     pub(crate) fn topic_after(&self, after: Option<TopicId>) -> Option<&Topic> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);

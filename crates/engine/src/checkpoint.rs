@@ -122,6 +122,10 @@ impl Engine {
     fn keep_head(&self, id: PartitionId, out: &mut Vec<u8>) -> Next {
         let Some(partition) = self.partitions.get(&id) else { return Next::Partitions(Some(id)) };
         kept::encode_head(out, partition);
+        let lost: Vec<_> = self.lost.of(id, 0).collect();
+        if !lost.is_empty() {
+            kept::encode_lost(out, id, &lost);
+        }
         let producers = partition.producers.ids();
         let (cursor, end) = (partition.log.start(), partition.log.end());
         if producers.is_empty() && cursor == end {

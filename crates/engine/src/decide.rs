@@ -10,7 +10,7 @@ use sennit_model::{
 
 use crate::{
     command::{Credit, DeliveryRun, Publish, SessionId, Settle, Subscribe, Verdict},
-    effect::{Confirmed, Effect, Settled},
+    effect::{Confirmed, Effect, GapReason, Settled},
     engine::{Engine, Journal, Outbox, RUNS_PER_RECORD_MAX, stir},
     group::{Group, Holder, range},
     producer::Admission,
@@ -137,6 +137,7 @@ impl Engine {
         let Some(partition) = self.partitions.get_mut(&id) else {
             return out.refuse(origin, Refusal::UnknownTopic);
         };
+        let start = partition.log.start();
         let Some(group) = partition.group(group) else {
             return out.refuse(origin, Refusal::UnknownGroup);
         };
@@ -148,9 +149,12 @@ impl Engine {
         }
         out.now.push(Effect::Subscribed { origin, subscription, partition: id });
         let session = origin.session;
-        out.now.extend(group.damaged.iter().map(|(start, end, _)| {
+        let damaged = group.damaged.iter().map(|(start, end, _)| (start, end, GapReason::Damaged));
+        let lost = self.lost.of(id, start);
+        let lost = lost.map(|(start, end)| (start, end, GapReason::Lost));
+        out.now.extend(damaged.chain(lost).map(|(start, end, reason)| {
             let range = range(start, end);
-            Effect::Gap { session, subscription, partition: id, range }
+            Effect::Gap { session, subscription, partition: id, range, reason }
         }));
         stir(&mut self.stirred, partition);
     }

@@ -5,7 +5,7 @@ use sennit_model::{Generation, GroupId, Messages, Offset, OffsetRange, Partition
 
 use crate::{
     command::DeadLetters,
-    effect::{Delivery, Effect},
+    effect::{Delivery, Effect, GapReason},
     engine::{Engine, Journal, Outbox, Payloads, stir},
     group::{Group, range},
     log::{Entry, Log, Place},
@@ -83,6 +83,7 @@ impl Engine {
                     subscription: member.holder.subscription,
                     partition: id,
                     range: range(start, end),
+                    reason: GapReason::Damaged,
                 }));
             }
         }

@@ -48,6 +48,8 @@ pub enum Effect {
         partition: PartitionId,
         /// Which messages.
         range: OffsetRange,
+        /// Why.
+        reason: GapReason,
     },
     /// Tell the asker that its change is committed. `topic` and `group` say what it was about.
     Done {
@@ -79,6 +81,15 @@ pub enum Effect {
         /// The topic whose messages wait for it.
         source: TopicId,
     },
+}
+
+/// Why messages are passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GapReason {
+    /// They are kept, and cannot be read.
+    Damaged,
+    /// What the journal held there is gone. Not every offset need have had a message.
+    Lost,
 }
 
 /// A batch is committed.
@@ -153,6 +164,8 @@ pub struct PartitionDescription {
     pub dead_bytes: u64,
     /// Messages that some group has found to be unreadable.
     pub damaged: u64,
+    /// Offsets whose messages the journal has lost, if they had any.
+    pub lost: u64,
     /// When the oldest message kept was appended.
     pub oldest_appended_at: Option<Timestamp>,
     /// Its groups.

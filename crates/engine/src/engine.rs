@@ -16,6 +16,7 @@ use crate::{
     group::{Group, Terms},
     interner::Interner,
     log::Place,
+    lost::Lost,
     partition::Partition,
     partitions::Partitions,
     record::{Outcome, Record},
@@ -72,6 +73,10 @@ pub struct Engine {
     /// Partitions that may have something to deliver or to bury.
     pub(crate) stirred: Vec<PartitionId>,
     pub(crate) freed: Vec<Place>,
+    pub(crate) lost: Lost,
+    /// Partitions that are opened for the first time begin here: what the journal has lost may have
+    /// opened them before, and given the offsets below.
+    pub(crate) first_offset: u64,
     pub(crate) shared: Shared,
 }
 
@@ -114,6 +119,8 @@ impl Engine {
             uncommitted: VecDeque::new(),
             stirred: Vec::new(),
             freed: Vec::new(),
+            lost: Lost::default(),
+            first_offset: 0,
             shared: Shared::default(),
         }
     }
@@ -134,9 +141,30 @@ impl Engine {
         self.partitions.ids()
     }
 
+    /// The offset that the next message of a partition gets; `None` if it does not live here.
+    #[must_use]
+    pub fn end_of(&self, partition: PartitionId) -> Option<Offset> {
+        Some(Offset(self.partitions.get(&partition)?.log.end()))
+    }
+
+    /// The offset of the first message of a partition that is opened from now on: 0, unless the
+    /// journal has lost what may have opened it before.
+    #[must_use]
+    pub fn first_offset(&self) -> Offset {
+        Offset(self.first_offset)
+    }
+
     /// The places of all batches that are kept.
     pub fn places(&self) -> impl Iterator<Item = Place> {
         self.partitions.values().flat_map(|p| p.log.entries().map(|entry| entry.place))
+    }
+
+    /// All batches that are kept: their partitions, first offsets and places.
+    pub fn batches(&self) -> impl Iterator<Item = (PartitionId, Offset, Place)> {
+        self.partitions.values().flat_map(|partition| {
+            let entries = partition.log.entries();
+            entries.map(|entry| (partition.id, Offset(entry.first), entry.place))
+        })
     }
 
     /// Takes the places of the batches that were freed since the last call.
@@ -266,6 +294,7 @@ impl Engine {
                 for group in &mut partition.groups {
                     group.end_leases(0, u64::MAX, wheel);
                 }
+                self.lost.forget(*id);
                 forget_members(&mut self.sessions, *id, &partition.groups);
             }
             Record::Appended { partition: id, first: _, appended_at, producer, batch } => {
@@ -313,6 +342,12 @@ impl Engine {
                     let old = log.and_then(|log| log.move_to(first.0, place)).unwrap_or(place);
                     self.freed.push(old);
                 }
+            }
+            Record::Lost { partition: id, range } => {
+                let Some(partition) = self.partitions.get_mut(id) else { return };
+                partition.lose((range.start.0, range.end.0), &mut self.freed, wheel);
+                self.lost.insert(*id, range.start.0, range.end.0);
+                stir(&mut self.stirred, partition);
             }
             Record::TopicCreated(_)
             | Record::TopicAltered { .. }
@@ -398,9 +433,11 @@ impl Engine {
             PartitionCommand::Drop => Record::PartitionDropped { partition: id },
             PartitionCommand::Describe => {
                 match self.partitions.get(&id) {
-                    Some(partition) => out
-                        .now
-                        .push(Effect::Described { origin, description: partition.describe() }),
+                    Some(partition) => {
+                        let lost = self.lost.of(id, 0).map(|(start, end)| end - start).sum();
+                        let description = partition.describe(lost);
+                        out.now.push(Effect::Described { origin, description });
+                    }
                     None => out.refuse(origin, Refusal::UnknownTopic),
                 }
                 return;
@@ -408,6 +445,10 @@ impl Engine {
         };
         self.tell_ended(&record, out);
         self.commit(&record, journal);
+        if created && self.first_offset > 0 {
+            let range = OffsetRange::new(Offset(0), self.first_offset);
+            self.commit(&Record::Lost { partition: id, range }, journal);
+        }
         let topic = id.topic;
         out.after_commit.push(Effect::Done { origin, topic, group: None, created });
     }

@@ -27,6 +27,7 @@ const TOPIC: u8 = 1;
 const HEAD: u8 = 2;
 const PRODUCERS: u8 = 3;
 const SLICE: u8 = 4;
+const LOST: u8 = 5;
 
 /// One item of the state.
 #[derive(Debug)]
@@ -35,6 +36,7 @@ pub(crate) enum Item {
     Head(Head),
     Producers(SomeProducers),
     Slice(Slice),
+    Lost(PartitionId, Vec<OffsetRange>),
 }
 
 /// A partition: its settings, and which offsets it has.
@@ -106,6 +108,15 @@ pub(crate) fn encode_head(out: &mut Vec<u8>, partition: &Partition) {
     w.count(partition.groups.len());
     for group in &partition.groups {
         w.group_setting(&group.setting());
+    }
+}
+
+/// The lost ranges of a partition.
+pub(crate) fn encode_lost(out: &mut Vec<u8>, partition: PartitionId, ranges: &[(u64, u64)]) {
+    let mut w = Writer(out);
+    w.u8(LOST).partition(partition).count(ranges.len());
+    for &(start, end) in ranges {
+        w.range(range(start, end));
     }
 }
 
@@ -226,6 +237,7 @@ impl Item {
             HEAD => Self::Head(decode_head(r)?),
             PRODUCERS => Self::Producers(decode_producers(r)?),
             SLICE => Self::Slice(decode_slice(r)?),
+            LOST => Self::Lost(r.partition()?, r.list(Reader::range)?),
             tag => return Err(r.field("item of a checkpoint", tag)),
         }))
     }

@@ -19,6 +19,7 @@ mod group;
 mod interner;
 mod kept;
 mod log;
+mod lost;
 mod partition;
 mod partitions;
 mod producer;
@@ -42,7 +43,9 @@ pub use dead_letter::{
     HEADER_APPENDED_AT_MS, HEADER_ATTEMPTS, HEADER_FAILED_AT_MS, HEADER_REASON,
     HEADER_SOURCE_GROUP, HEADER_SOURCE_OFFSET, HEADER_SOURCE_PARTITION, HEADER_SOURCE_TOPIC,
 };
-pub use effect::{Confirmed, Delivery, Effect, GroupDescription, PartitionDescription, Settled};
+pub use effect::{
+    Confirmed, Delivery, Effect, GapReason, GroupDescription, PartitionDescription, Settled,
+};
 pub use engine::{Engine, Journal, Outbox, Payloads};
 pub use log::Place;
 pub use record::{Outcome, RECORD_KIND_END, Record, TopicCreated};

@@ -192,6 +192,16 @@ impl Log {
         }
     }
 
+    /// Nothing is appended below `end` any more.
+    pub(crate) fn skip_to(&mut self, end: u64) {
+        if let Kept::Nothing = self.kept
+            && self.start == self.end
+        {
+            self.start = self.start.max(end);
+        }
+        self.end = self.end.max(end);
+    }
+
     /// Puts a batch back that was kept before a restart, into a hole. O(log n).
     pub(crate) fn put_back(&mut self, entry: Entry) {
         debug_assert!(entry.end() <= self.end && self.find(entry.first).is_none());

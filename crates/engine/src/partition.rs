@@ -275,6 +275,31 @@ impl Partition {
         self.settle_up_to_start(wheel);
     }
 
+    /// Nothing of `start..end` is kept any more, and what is published next goes behind it.
+    pub(crate) fn lose(
+        &mut self,
+        (start, end): (u64, u64),
+        freed: &mut Vec<Place>,
+        wheel: &mut Wheel<Timer>,
+    ) {
+        let inside = self.log.entries_from(start).skip_while(|entry| entry.first < start);
+        let inside: Vec<u64> =
+            inside.take_while(|entry| entry.end() <= end).map(|entry| entry.first).collect();
+        for first in inside {
+            self.free(first, freed);
+        }
+        if self.visible == self.log.end() {
+            self.visible = self.visible.max(end);
+        }
+        self.log.skip_to(end);
+        if !self.is_loading {
+            self.log.start_with_oldest();
+        }
+        for group in &mut self.groups {
+            group.settle(start, end, wheel);
+        }
+    }
+
     /// Has the wheel say when the oldest batch is too old.
     pub(crate) fn watch_age(&self, wheel: &mut Wheel<Timer>) {
         if let (Some(age), Some(oldest)) = (self.config.retention.age, self.log.oldest()) {
@@ -316,11 +341,13 @@ impl Partition {
         wanted.chain(self.log.entries()).find(|entry| entry.place == place).copied()
     }
 
-    pub(crate) fn describe(&self) -> PartitionDescription {
+    /// How it is; `lost` offsets of it are.
+    pub(crate) fn describe(&self, lost: u64) -> PartitionDescription {
         let live_bytes = self.live_bytes();
         PartitionDescription {
             live_bytes,
             damaged: self.damaged(),
+            lost,
             dead_bytes: self.log.bytes() - live_bytes,
             start: Offset(self.log.start()),
             end: Offset(self.log.end()),

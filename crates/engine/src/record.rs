@@ -138,6 +138,14 @@ pub enum Record {
         /// The first offset of each, and its place.
         moves: Vec<(Offset, Place)>,
     },
+    /// What was kept of these messages is not there any more, or may not be; offsets go on behind
+    /// them.
+    Lost {
+        /// Of which partition.
+        partition: PartitionId,
+        /// Which; whole batches of those that are kept.
+        range: OffsetRange,
+    },
     /// A checkpoint begins: a replay may begin here once its end is written.
     CheckpointBegan {
         /// The number of the next topic.
@@ -197,6 +205,7 @@ const FAILED: u8 = 20;
 const BURIED: u8 = 21;
 const TRIMMED: u8 = 22;
 const MOVED: u8 = 23;
+const LOST: u8 = 24;
 const CHECKPOINT_BEGAN: u8 = 32;
 pub(crate) const CHECKPOINT_PART: u8 = 33;
 const CHECKPOINT_ENDED: u8 = 34;
@@ -222,6 +231,7 @@ impl Record {
             Self::Buried { .. } => BURIED,
             Self::Trimmed { .. } => TRIMMED,
             Self::Moved { .. } => MOVED,
+            Self::Lost { .. } => LOST,
             Self::CheckpointBegan { .. } => CHECKPOINT_BEGAN,
             Self::CheckpointPart { .. } => CHECKPOINT_PART,
             Self::CheckpointEnded { .. } => CHECKPOINT_ENDED,
@@ -301,6 +311,9 @@ impl Record {
                 for (first, place) in moves {
                     w.u64(first.0).u64(place.position).u32(place.bytes);
                 }
+            }
+            Self::Lost { partition, range } => {
+                w.partition(*partition).range(*range);
             }
             Self::CheckpointBegan { next_topic, next_group } => {
                 w.u32(*next_topic).u32(*next_group);
@@ -395,6 +408,7 @@ impl Record {
                     Ok((first, Place { position: r.u64()?, bytes: r.u32()? }))
                 })?,
             },
+            LOST => Self::Lost { partition: r.partition()?, range: r.range()? },
             CHECKPOINT_BEGAN => {
                 Self::CheckpointBegan { next_topic: r.u32()?, next_group: r.u32()? }
             }
@@ -504,6 +518,7 @@ mod tests {
                 partition,
                 moves: vec![(Offset(4), Place { position: 1 << 63 | 7, bytes: 99 })],
             },
+            Record::Lost { partition, range },
             Record::CheckpointBegan { next_topic: 3, next_group: 4 },
             Record::CheckpointEnded { bytes: 5 },
         ]

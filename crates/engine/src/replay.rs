@@ -1,10 +1,15 @@
 //! From records to the state. A replay begins with an empty journal, or with a checkpoint: while
 //! its pieces come in, records of what is not there yet pass by, because a piece will say what came
 //! of them; what is there already is changed as ever.
+//!
+//! Where the journal is damaged, what is known is kept: offsets are never given twice, and which of
+//! them may be lost is said.
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use sennit_model::{Generation, PartitionId, Timestamp};
+use sennit_model::{
+    Generation, Offset, OffsetRange, PartitionId, Timestamp, TopicConfig, TopicKind,
+};
 
 use crate::{
     codec::Reader,
@@ -12,6 +17,7 @@ use crate::{
     group::Group,
     kept::{GroupSlice, Head, Item, Slice},
     log::Log,
+    lost::Holes,
     partition::Partition,
     record::{CHECKPOINT_PART, Record},
     record_error::RecordError,
@@ -35,6 +41,10 @@ pub struct Replay {
     engine: Engine,
     stage: Stage,
     piece: Vec<u8>,
+    /// How much of the checkpoint has come in.
+    piece_bytes: u64,
+    holes: Holes,
+    begins_damaged: bool,
     /// Partitions whose head has come, and not all of the rest.
     loading: HashMap<PartitionId, Loading, foldhash::fast::FixedState>,
 }
@@ -47,7 +57,12 @@ enum Stage {
     Loading,
     /// Everything is there.
     Whole,
+    /// The checkpoint is damaged with which the replay began: nothing can be built on it.
+    Broken,
 }
+
+/// No offset is as high as this: a record that says so says what cannot be.
+const OFFSET_END: u64 = 1 << 62;
 
 /// The offsets of a partition that are still to come.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +79,20 @@ impl Replay {
             engine: Engine::new(Generation(0), now),
             stage: Stage::Fresh,
             piece: Vec::new(),
+            piece_bytes: 0,
+            holes: Holes::default(),
+            begins_damaged: false,
             loading: HashMap::default(),
+        }
+    }
+
+    /// Records are missing here, of `bytes` bytes at most.
+    pub fn damage(&mut self, bytes: u64) {
+        self.holes.add(bytes);
+        // If nothing of a checkpoint was lost that comes in, its end will say so.
+        if self.stage == Stage::Fresh {
+            self.begins_damaged = true;
+            self.stage = Stage::Whole;
         }
     }
 
@@ -79,36 +107,40 @@ impl Replay {
         body: Bytes,
     ) -> Result<Replayed, RecordError> {
         let (record, head) = Record::decode(kind, body)?;
-        let is_first = std::mem::replace(&mut self.stage, Stage::Whole);
-        let loads = match (&record, is_first) {
-            (Record::CheckpointBegan { next_topic, next_group }, Stage::Fresh) => {
+        match (&self.stage, &record) {
+            (Stage::Fresh, Record::CheckpointBegan { next_topic, next_group }) => {
                 self.engine.catalogue.set_next_ids((*next_topic, *next_group));
                 self.stage = Stage::Loading;
                 return Ok(Replayed::Applied);
             }
-            (_, stage) => stage == Stage::Loading,
-        };
-        if loads {
-            self.stage = Stage::Loading;
+            (Stage::Fresh, _) => self.stage = Stage::Whole,
+            (Stage::Broken, _) => return Ok(Replayed::Applied),
+            (Stage::Loading | Stage::Whole, _) => {}
         }
+        let loads = self.stage == Stage::Loading;
         match record {
             Record::CheckpointBegan { .. } => return Ok(Replayed::LaterCheckpointBegan),
             Record::CheckpointPart { ends, bytes } if loads => {
+                self.piece_bytes += bytes.len() as u64;
                 self.piece.extend_from_slice(&bytes);
                 if ends {
                     let piece = Bytes::from(std::mem::take(&mut self.piece));
-                    self.put_back(&mut Reader { kind: CHECKPOINT_PART, rest: piece })?;
+                    let put = self.put_back(&mut Reader { kind: CHECKPOINT_PART, rest: piece });
+                    self.unless_broken(put)?;
                 }
             }
             Record::CheckpointPart { .. } => {}
-            Record::CheckpointEnded { .. } => {
+            Record::CheckpointEnded { bytes } => {
                 if loads {
-                    self.all_is_there(kind)?;
-                    self.stage = Stage::Whole;
+                    let whole = self.all_is_there(kind, bytes);
+                    if self.unless_broken(whole)? {
+                        self.stage = Stage::Whole;
+                    }
                 }
                 return Ok(Replayed::CheckpointEnded);
             }
             record => {
+                self.check_place(&record)?;
                 self.engine.apply(&record, position + head as u64);
                 self.engine.committed(u64::MAX);
             }
@@ -118,15 +150,92 @@ impl Replay {
         Ok(Replayed::Applied)
     }
 
-    /// The state, in the `generation`th life of the shard; `None` if the checkpoint with which the
-    /// replay began is not whole.
+    /// Pieces of a checkpoint that do not fit together are what a hole has left of it; without a
+    /// hole they are an error. Says whether they fit.
+    fn unless_broken(&mut self, done: Result<(), RecordError>) -> Result<bool, RecordError> {
+        match done {
+            Err(_) if !self.holes.is_none() => {
+                self.stage = Stage::Broken;
+                Ok(false)
+            }
+            done => done.map(|()| true),
+        }
+    }
+
+    /// Messages go where their partition ends. If they go behind that, what lies between was in a
+    /// hole.
+    fn check_place(&mut self, record: &Record) -> Result<(), RecordError> {
+        let (id, first) = match record {
+            Record::Appended { partition, first, .. } => (*partition, first.0),
+            Record::Buried { target, first, .. } => (*target, first.0),
+            Record::Lost { partition, range } => (*partition, range.start.0),
+            _ => return Ok(()),
+        };
+        let is_lost = matches!(record, Record::Lost { .. });
+        let reach = if let Record::Lost { range, .. } = record { range.end.0 } else { first };
+        let has_holes = !self.holes.is_none();
+        let end = self.engine.end_of(id).map(|end| end.0);
+        if reach < OFFSET_END && (end == Some(first) || end > Some(first) && is_lost) {
+            self.holes.is_sure_of(id);
+            return Ok(());
+        }
+        // What has no head yet may not be whole: its head replaces it.
+        let may_differ = has_holes || self.stage == Stage::Loading;
+        if reach >= OFFSET_END || end.is_some() && !may_differ {
+            let (kind, field) = (record.kind(), "first offset");
+            return Err(RecordError::Field { kind, field, value: first });
+        }
+        if end.is_none() && !has_holes {
+            // Its head is still to come, or it was dropped meanwhile.
+            return Ok(());
+        }
+        self.holes.is_sure_of(id);
+        if end.is_none_or(|end| first < end) {
+            // A hole took its opening, and its end before that: the catalogue says soon what its
+            // settings are.
+            let Engine { partitions, shared, .. } = &mut self.engine;
+            let config = shared.config(&TopicConfig::of_kind(TopicKind::Stream));
+            partitions.insert(Partition::new(id, config));
+        }
+        let end = self.engine.end_of(id).unwrap_or_default();
+        if end.0 == first {
+            return Ok(());
+        }
+        let range = OffsetRange { start: end, end: Offset(first) };
+        self.engine.apply(&Record::Lost { partition: id, range }, 0);
+        Ok(())
+    }
+
+    /// The state, in the `generation`th life of the shard; `None` if the checkpoint is not whole with
+    /// which the replay began, or had to begin because the journal is older than that. If there
+    /// were holes, the records come with it that say what may be lost: they are applied already,
+    /// and are to be journaled before anything else.
     #[must_use]
-    pub fn finish(mut self, generation: Generation) -> Option<Engine> {
-        if self.stage == Stage::Loading {
+    pub fn finish(
+        mut self,
+        generation: Generation,
+        is_oldest: bool,
+    ) -> Option<(Engine, Vec<Record>)> {
+        let is_whole = matches!(self.stage, Stage::Fresh | Stage::Whole);
+        if !is_whole || self.begins_damaged && !is_oldest {
             return None;
         }
-        self.engine.set_generation(generation);
-        Some(self.engine)
+        let most = self.holes.messages_max();
+        let engine = &mut self.engine;
+        let unsure: Vec<_> = engine.partitions.ids().filter(|id| !self.holes.knows(*id)).collect();
+        let lost = |id| {
+            let end = engine.partitions.get(&id)?.log.end();
+            Some(Record::Lost { partition: id, range: OffsetRange::new(Offset(end), most) })
+        };
+        let lost: Vec<_> = unsure.into_iter().filter_map(lost).collect();
+        for record in &lost {
+            engine.apply(record, 0);
+        }
+        engine.take_freed();
+        engine.first_offset = most;
+        engine.catalogue.skip_ids(most);
+        engine.set_generation(generation);
+        Some((self.engine, lost))
     }
 
     /// The state out of a snapshot's items.
@@ -140,18 +249,27 @@ impl Replay {
         replay.engine.set_generation(generation);
         replay.engine.catalogue.set_next_ids(next_ids);
         replay.put_back(&mut items)?;
-        replay.all_is_there(items.kind)?;
+        let kind = items.kind;
+        replay.all_is_there(kind, 0)?;
         replay.engine.take_freed();
         Ok(replay.engine)
     }
 
-    /// A checkpoint ends: nothing it has begun may be missing.
-    fn all_is_there(&mut self, kind: u8) -> Result<(), RecordError> {
+    /// A checkpoint of so many bytes ends: nothing of it may be missing.
+    fn all_is_there(&mut self, kind: u8, bytes: u64) -> Result<(), RecordError> {
         let partitions = &self.engine.partitions;
         // One that was dropped meanwhile, or made anew, waits for nothing.
-        let waits = |id| partitions.get(id).is_some_and(|partition| partition.is_loading);
-        if !self.piece.is_empty() || self.loading.keys().any(waits) {
+        let waits = |id: &&PartitionId| partitions.get(id).is_some_and(|held| held.is_loading);
+        let waiting: Vec<_> = self.loading.keys().filter(waits).copied().collect();
+        if self.piece_bytes != bytes || !self.piece.is_empty() {
             return Err(RecordError::Length { kind });
+        }
+        if !waiting.is_empty() && self.holes.is_none() {
+            return Err(RecordError::Length { kind });
+        }
+        for partition in waiting {
+            // Nothing of the checkpoint is missing: a hole took it that this one was dropped.
+            self.engine.apply(&Record::PartitionDropped { partition }, 0);
         }
         self.loading = HashMap::default();
         Ok(())
@@ -175,6 +293,11 @@ impl Replay {
                     }
                 }
                 Item::Slice(slice) => self.put_slice(slice, r)?,
+                Item::Lost(id, ranges) => {
+                    for range in ranges {
+                        self.engine.lost.insert(id, range.start.0, range.end.0);
+                    }
+                }
             }
         }
         Ok(())
@@ -182,6 +305,8 @@ impl Replay {
 
     fn put_head(&mut self, head: Head) {
         let Head { id, config, dead_letters, start, end, groups } = head;
+        self.holes.is_sure_of(id);
+        self.engine.lost.forget(id);
         let shared = &mut self.engine.shared;
         let mut partition = Partition::new(id, shared.config(&config));
         partition.dead_letters = dead_letters;

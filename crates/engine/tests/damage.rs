@@ -26,7 +26,7 @@ fn damage(world: &mut World, place: Place) {
 
 fn gaps(world: &mut World) -> Vec<(u64, OffsetRange)> {
     let gap = |effect: &Effect| match effect {
-        Effect::Gap { session, subscription: 7, partition: ORDERS, range } => {
+        Effect::Gap { session, subscription: 7, partition: ORDERS, range, .. } => {
             Some((session.0, *range))
         }
         _ => None,

@@ -222,7 +222,40 @@ fn replay_from(world: &World, first: usize) -> Engine {
             matches!(record, Record::CheckpointEnded { .. })
         );
     }
-    replay.finish(Generation(2)).expect("the checkpoint is whole")
+    replay.finish(Generation(2), first == 0).expect("the checkpoint is whole").0
+}
+
+/// Goes through the records from `first` on, of which those in `hole` are gone.
+fn replay_past(
+    world: &World,
+    first: usize,
+    hole: std::ops::Range<usize>,
+) -> Option<(Engine, Vec<Record>)> {
+    let mut replay = Replay::new(world.now);
+    for (at, (record, position)) in world.journal.records.iter().enumerate().skip(first) {
+        let mut body = Vec::new();
+        record.encode_head(&mut body);
+        let begin = position - body.len() as u64;
+        body.extend(record.batch().iter().flat_map(|batch| batch.bytes().iter()));
+        if hole.contains(&at) {
+            replay.damage(body.len() as u64);
+            continue;
+        }
+        let replayed = replay.record(record.kind(), begin, body.into());
+        replayed.expect("what a hole leaves is no error");
+    }
+    replay.finish(Generation(2), first == 0)
+}
+
+/// Places of what was published outside the hole and is still kept.
+fn kept_outside(world: &World, first: usize, hole: &std::ops::Range<usize>) -> Vec<Place> {
+    let kept = places(&world.engine);
+    let records = world.journal.records.iter().enumerate().skip(first);
+    let outside = records.filter(|(at, _)| !hole.contains(at)).filter_map(|(_, (record, at))| {
+        let bytes = u32::try_from(record.batch()?.bytes().len()).expect("short");
+        Some(Place { position: *at, bytes })
+    });
+    outside.filter(|place| kept.binary_search(place).is_ok()).collect()
 }
 
 /// A snapshot as it reads, so that a difference can be seen.
@@ -327,6 +360,62 @@ proptest! {
         // Everything that is left comes out.
         world.subscribe(SessionId(9), 10_000);
         world.pass(Duration::from_secs(3600));
+    }
+
+    #[test]
+    fn a_hole_in_the_journal_gives_no_offset_twice_and_takes_nothing_but_what_lay_in_it(
+        (config, group) in settings(),
+        steps in proptest::collection::vec(any_step(), 1..80),
+        at in any::<prop::sample::Index>(),
+        length in 1..8usize,
+    ) {
+        let mut world = World::with(config, group);
+        let mut checkpoints = Checkpoints::default();
+        for step in steps {
+            match step {
+                Step::Checkpoint { steps, piece_bytes } => {
+                    checkpoints.step(&mut world, steps, piece_bytes.into());
+                }
+                step => take(&mut world, step),
+            }
+        }
+        let records = world.journal.records.len();
+        for first in [Some(0), checkpoints.newest].into_iter().flatten() {
+            let begin = first + at.index(records - first);
+            let hole = begin..(begin + length).min(records);
+            let is_checkpoint = |(record, _): &(Record, u64)| matches!(
+                record,
+                Record::CheckpointBegan { .. } | Record::CheckpointPart { .. } | Record::CheckpointEnded { .. }
+            );
+            let tears = first > 0 && world.journal.records[hole.clone()].iter().any(is_checkpoint);
+            let Some((engine, lost)) = replay_past(&world, first, hole.clone()) else {
+                prop_assert!(tears, "a checkpoint that is whole is refused");
+                continue;
+            };
+            check(&engine);
+            for partition in [ORDERS, DEAD] {
+                let before = world.engine.end_of(partition);
+                let now = engine.end_of(partition);
+                // A partition whose opening is lost begins, once it is opened again, behind all
+                // that a hole can have held.
+                let now = now.or(Some(engine.first_offset()));
+                prop_assert!(now >= before, "{partition:?}: {now:?} after {before:?}, lost {lost:?}");
+            }
+            // Under a setting that is lost less may be kept, and where bytes are limited, what a
+            // lost settlement had freed pushes others out.
+            let opened = |(record, _): &(Record, u64)| match record {
+                Record::PartitionOpened { config, .. } => Some(*config),
+                _ => None,
+            };
+            let journal = &world.journal.records;
+            let limits_bytes = journal.iter().filter_map(opened).any(|it| it.retention.bytes.is_some());
+            if !limits_bytes && !journal[hole.clone()].iter().any(|it| opened(it).is_some()) {
+                let here = places(&engine);
+                for place in kept_outside(&world, first, &hole) {
+                    prop_assert!(here.binary_search(&place).is_ok(), "{place:?} is gone");
+                }
+            }
+        }
     }
 
     #[test]

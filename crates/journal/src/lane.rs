@@ -101,9 +101,8 @@ impl<D: Disk> Lane<D> {
     /// If the segment is being written.
     pub fn release(&mut self, segment: u64) {
         assert_ne!(self.current.as_ref().map(|held| held.0), Some(segment), "being written");
-        if let Some(slot) = self.segments.remove(&segment) {
-            self.spare.push_back(slot);
-        }
+        let slot = self.segments.remove(&segment);
+        self.spare.extend(slot.filter(|slot| !slot.is_cut));
     }
 
     /// Takes spare slots beyond `keep`: the lane uses them no more.

@@ -43,7 +43,7 @@ pub use pack_removal::{PackRemoval, REMOVAL_STEP_BYTES, remove_pack};
 pub use pack_writer::{PackPushError, PackWriter};
 pub use position::Position;
 pub use reader::Reader;
-pub use recovery::{OnRot, RecoveredEnd, recover, recover_with};
+pub use recovery::{OnRot, RecoveredEnd, ReplayFrom, recover, recover_with};
 pub use slot::{Slot, SlotMaker};
 pub use verify::{Verdict, verify};
 pub use walk::{Damage, Walked};

@@ -145,10 +145,7 @@ impl<D: Disk> Reader<D> {
             }
             let path = directory.join(name);
             let file = self.disk.open_to_read(&path).map_err(Fault::io("open", &path))?;
-            if file.length().map_err(Fault::io("measure", &path))? < self.config.segment_bytes {
-                // It is being made.
-                continue;
-            }
+            // One that is being made has none.
             let Some(header) = segment_in(&file, &path)?.filter(|header| own.is(header)) else {
                 continue;
             };
@@ -208,6 +205,27 @@ pub(crate) fn segment_in(
     path: &Path,
 ) -> Result<Option<SegmentHeader>, Fault> {
     let mut block = [0; BLOCK_BYTES];
-    file.read_at(&mut block, 0).map_err(Fault::io("read", path))?;
+    read_padded(file, path, &mut block, 0)?;
     Ok(SegmentHeader::decode(&block))
+}
+
+/// Fills `bytes` from `offset`; where the file ends before, with zeros.
+pub(crate) fn read_padded(
+    file: &impl DiskFile,
+    path: &Path,
+    bytes: &mut [u8],
+    offset: u64,
+) -> Result<(), Fault> {
+    let Err(error) = file.read_at(bytes, offset) else { return Ok(()) };
+    if error.kind() != io::ErrorKind::UnexpectedEof {
+        return Err(Fault::io("read", path)(error));
+    }
+    let length = file.length().map_err(Fault::io("measure", path))?;
+    let held = length.saturating_sub(offset).min(bytes.len() as u64) as usize;
+    let (held, rest) = bytes.split_at_mut(held);
+    rest.fill(0);
+    match held.is_empty() {
+        true => Ok(()),
+        false => file.read_at(held, offset).map_err(Fault::io("read", path)),
+    }
 }

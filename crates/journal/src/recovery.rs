@@ -31,6 +31,9 @@ pub struct RecoveredEnd<D: Disk> {
     pub end: Position,
     /// Where the replay began.
     pub replay_from: Position,
+    /// Where the one before would have begun, if it is still there: to begin there comes to the
+    /// same, as long as no segment since then is missing.
+    pub fallback_from: Option<Position>,
     /// Bytes behind the end that were written but never committed.
     pub torn_bytes: u64,
     /// Gathers what comes next, in a new segment and a new generation.
@@ -53,11 +56,23 @@ pub enum OnRot {
     Skip,
 }
 
+/// Where a replay begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReplayFrom {
+    /// Where the newest segment's header says.
+    #[default]
+    Newest,
+    /// With the frame or segment that begins here, which a recovery of the same lane has found.
+    At(Position),
+}
+
 /// One segment found on disk.
 struct FoundSegment<F> {
     /// If it is not whole: what the frames behind it say it was.
     header: SegmentHeader,
     is_whole: bool,
+    /// The file is shorter than a slot.
+    is_cut: bool,
     path: PathBuf,
     file: F,
 }
@@ -75,7 +90,7 @@ pub fn recover<D: Disk, E: From<Fault>>(
     config: LaneConfig,
     mut each: impl FnMut(u8, Position, Bytes) -> Result<(), E>,
 ) -> Result<RecoveredEnd<D>, E> {
-    recover_with(disk, config, OnRot::Refuse, |walked| match walked {
+    recover_with(disk, config, OnRot::Refuse, ReplayFrom::Newest, |walked| match walked {
         Walked::Record { kind, position, body } => each(kind, position, body),
         Walked::Damage(damage) => Err(damage.into_fault().into()),
     })
@@ -94,6 +109,7 @@ pub fn recover_with<D: Disk, E: From<Fault>>(
     disk: &D,
     config: LaneConfig,
     on_rot: OnRot,
+    from: ReplayFrom,
     mut each: impl FnMut(Walked) -> Result<(), E>,
 ) -> Result<RecoveredEnd<D>, E> {
     let directory = &config.directory;
@@ -110,7 +126,8 @@ pub fn recover_with<D: Disk, E: From<Fault>>(
         let Some(number) = slot_number(&name) else { continue };
         let path = directory.join(name);
         let file = disk.open_to_read(&path).map_err(Fault::io("open", &path))?;
-        if file.length().map_err(Fault::io("measure", &path))? < config.segment_bytes {
+        let is_cut = file.length().map_err(Fault::io("measure", &path))? < config.segment_bytes;
+        if is_cut && segment_in(&file, &path)?.is_none() {
             // A crash came while it was made; the next slot that is made gets its name.
             continue;
         }
@@ -124,7 +141,7 @@ pub fn recover_with<D: Disk, E: From<Fault>>(
                     let what = "another slot holds the same segment";
                     return Err(Fault::Rot { path, position, what }.into());
                 }
-                let found = FoundSegment { header, is_whole: true, path, file };
+                let found = FoundSegment { header, is_whole: true, is_cut, path, file };
                 segments.insert(header.segment, found);
             }
             None => headless.push((path, file)),
@@ -152,7 +169,16 @@ pub fn recover_with<D: Disk, E: From<Fault>>(
             highest = highest.max(Some(lost));
         }
     }
-    let replay_from = newest.map_or(Position(0), |header| header.replay_from);
+    let newest_from = newest.map_or(Position(0), |header| header.replay_from);
+    let replay_from = match from {
+        ReplayFrom::Newest => newest_from,
+        ReplayFrom::At(position) => position,
+    };
+    let stated = segments.values().map(|found| found.header.replay_from);
+    let fallback_from = stated
+        .filter(|stated| *stated < replay_from)
+        .max()
+        .filter(|stated| segments.contains_key(&stated.segment(config.segment_bytes)));
     let mut end = newest.map_or(Position(0), |_| replay_from);
     let mut torn_bytes = 0;
     if let Some(highest) = highest {
@@ -163,7 +189,7 @@ pub fn recover_with<D: Disk, E: From<Fault>>(
         }
         let mut expected = first;
         for (&number, found) in segments.range(first..=highest) {
-            let FoundSegment { header, is_whole, path, file } = found;
+            let FoundSegment { header, is_whole, is_cut, path, file } = found;
             let start = Position(number * config.segment_bytes);
             if number > expected {
                 each(missing(&config, on_rot, expected, end, start)?)?;
@@ -196,6 +222,17 @@ pub fn recover_with<D: Disk, E: From<Fault>>(
                 }
             }
             end = scan.position();
+            if *is_cut && number == highest {
+                // What lay behind cannot say any more that it was durable.
+                let (position, path) = (end, path.clone());
+                end = start.plus(config.segment_bytes);
+                let bytes = end.0 - position.0;
+                let damage = Damage { path, position, bytes, what: "the slot is cut off" };
+                match on_rot {
+                    OnRot::Refuse => return Err(damage.into_fault().into()),
+                    OnRot::Skip => each(Walked::Damage(damage))?,
+                }
+            }
         }
         if expected <= highest {
             let start = Position((highest + 1) * config.segment_bytes);
@@ -208,13 +245,17 @@ pub fn recover_with<D: Disk, E: From<Fault>>(
         let what = "a header says that the lane was started as often as can be counted";
         return Err(Fault::Rot { path: directory.clone(), position: end, what }.into());
     };
-    let in_use =
-        segments.into_iter().map(|(number, found)| (number, Slot { path: found.path })).collect();
-    let spare: VecDeque<Slot> = headless.into_iter().map(|(path, _)| Slot { path }).collect();
+    let in_use = segments
+        .into_iter()
+        .map(|(number, FoundSegment { path, is_cut, .. })| (number, Slot { path, is_cut }))
+        .collect();
+    let spare: VecDeque<Slot> =
+        headless.into_iter().map(|(path, _)| Slot { path, is_cut: false }).collect();
     let slots = SlotMaker::new(disk.clone(), directory.clone(), config.segment_bytes, next_slot);
     Ok(RecoveredEnd {
         end,
         replay_from,
+        fallback_from,
         torn_bytes,
         builder: FrameBuilder::new(config.clone(), generation, next_segment, end, replay_from),
         lane: Lane::new(disk.clone(), config.clone(), in_use, spare),
@@ -311,7 +352,7 @@ fn salvage<F: DiskFile>(
             previous_end: start,
             replay_from: start,
         };
-        let found = FoundSegment { header, is_whole: false, path, file };
+        let found = FoundSegment { header, is_whole: false, is_cut: false, path, file };
         // What was torn when the segment was first begun is spare.
         headless.extend(segments.insert(segment, found).map(|torn| (torn.path, torn.file)));
     }

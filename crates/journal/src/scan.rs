@@ -14,6 +14,7 @@ use crate::{
     lane_config::LaneConfig,
     pack::is_last,
     position::Position,
+    reader::read_padded,
 };
 
 /// Bytes of one read of the disk.
@@ -227,7 +228,7 @@ impl<'a, F: DiskFile> Scan<'a, F> {
         if !is_inside {
             let rest = self.length - at;
             let mut window = vec![0; (length.max(READ_BYTES) as u64).min(rest) as usize];
-            self.file.read_at(&mut window, at).map_err(Fault::io("read", self.path))?;
+            read_padded(self.file, self.path, &mut window, at)?;
             self.window = window.into();
             self.window_at = at;
         }
@@ -337,7 +338,7 @@ pub(crate) fn each_frame(
     while at < config.segment_bytes {
         let length = (config.segment_bytes - at).min(READ_BYTES as u64);
         bytes.resize(length as usize, 0);
-        file.read_at(&mut bytes, at).map_err(Fault::io("read", path))?;
+        read_padded(file, path, &mut bytes, at)?;
         for (block, block_at) in bytes.chunks(BLOCK_BYTES).zip((at..).step_by(BLOCK_BYTES)) {
             if let Some((header, _)) = FrameHeader::decode(block)
                 && header.incarnation == config.incarnation

@@ -14,6 +14,8 @@ const ZEROS_BYTES: usize = 256 << 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     pub(crate) path: PathBuf,
+    /// It was cut off, and is not to be written to.
+    pub(crate) is_cut: bool,
 }
 
 /// Makes slots of one lane. There is one of these per lane; it may work on a thread of its own
@@ -63,7 +65,7 @@ impl<D: Disk> SlotMaker<D> {
         file.sync().map_err(Fault::io("sync", &path))?;
         self.disk.sync_directory(&self.directory).map_err(Fault::io("sync", &self.directory))?;
         self.next += 1;
-        Ok(Slot { path })
+        Ok(Slot { path, is_cut: false })
     }
 }
 

@@ -50,7 +50,12 @@ pub fn verify<D: Disk>(disk: &D, config: &LaneConfig) -> Result<Verdict, Fault> 
     for name in names.iter().filter(|name| slot_number(name).is_some()) {
         let path = directory.join(name);
         match slot_header(disk, config, &path) {
-            Ok(Slotted::Segment(header)) => {
+            Ok(Slotted::Segment { header, is_cut }) => {
+                if is_cut {
+                    let position = Position(header.segment * config.segment_bytes);
+                    let (path, what) = (path.clone(), "the slot is cut off");
+                    verdict.damage.push(Damage { path, position, bytes: 0, what });
+                }
                 if headers.insert(header.segment, (header, path.clone())).is_some() {
                     let position = Position(header.segment * config.segment_bytes);
                     let what = "another slot holds the same segment";
@@ -136,7 +141,11 @@ impl Verdict {
 }
 
 enum Slotted {
-    Segment(SegmentHeader),
+    Segment {
+        header: SegmentHeader,
+        /// The file is shorter than a slot.
+        is_cut: bool,
+    },
     /// Spare, or its header is damaged.
     Headless,
     /// Its making was interrupted.
@@ -145,12 +154,12 @@ enum Slotted {
 
 fn slot_header<D: Disk>(disk: &D, config: &LaneConfig, path: &Path) -> Result<Slotted, Fault> {
     let file = disk.open_to_read(path).map_err(Fault::io("open", path))?;
-    if file.length().map_err(Fault::io("measure", path))? < config.segment_bytes {
-        return Ok(Slotted::Unfinished);
-    }
-    let Some(header) = segment_in(&file, path)? else { return Ok(Slotted::Headless) };
+    let is_cut = file.length().map_err(Fault::io("measure", path))? < config.segment_bytes;
+    let Some(header) = segment_in(&file, path)? else {
+        return Ok(if is_cut { Slotted::Unfinished } else { Slotted::Headless });
+    };
     check_header(&header, config, path)?;
-    Ok(Slotted::Segment(header))
+    Ok(Slotted::Segment { header, is_cut })
 }
 
 /// A fault that keeps a file from being looked at.

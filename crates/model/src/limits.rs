@@ -31,6 +31,12 @@ pub const FRAME_BYTES_MAX: usize = BATCH_BYTES_MAX + 4096;
 /// Largest body of a frame before the greeting was accepted, in bytes.
 pub const GREETING_BYTES_MAX: usize = 16 << 10;
 
+/// A message without key, headers and payload, in bytes: none is shorter.
+pub const MESSAGE_BYTES_MIN: usize = 16;
+
+/// Most ranges of lost messages that a partition tells of; the newest count.
+pub const LOST_RANGES_MAX: usize = 64;
+
 /// Most partitions of a topic.
 pub const PARTITIONS_MAX: u32 = 1024;
 

@@ -21,7 +21,7 @@ use bytes::Bytes;
 
 use crate::header::{Header, Headers};
 
-pub(crate) const FIXED_BYTES: usize = 16;
+pub(crate) const FIXED_BYTES: usize = crate::limits::MESSAGE_BYTES_MIN;
 pub(crate) const FLAG_DELAY: u16 = 1;
 pub(crate) const FLAG_TIME_TO_LIVE: u16 = 2;
 

@@ -8,7 +8,7 @@ use std::{
 
 use sennit_journal::{Fault, LaneConfig, disk::RealDisk};
 use sennit_model::PartitionId;
-use sennit_shard::{Recovered, Settings};
+use sennit_shard::{Recovered, RecoveryReport, Settings};
 use tokio::{
     sync::{mpsc as async_mpsc, oneshot},
     task::{LocalSet, spawn_local},
@@ -22,7 +22,9 @@ use crate::{
     drain,
     error::ServeError,
     inbox::{self, Message},
-    lane_thread, move_thread, read_thread, slot_thread,
+    lane_thread,
+    metrics::CoreMetrics,
+    move_thread, read_thread, slot_thread,
 };
 
 /// Most messages that are taken before others have their turn.
@@ -79,9 +81,7 @@ impl CoreThread {
             torn_bytes = report.torn_bytes,
             "recovered"
         );
-        for pack in &report.lost_packs {
-            tracing::error!(shard, pack, "a pack is gone: the messages in it cannot be delivered");
-        }
+        tell_damage(shard, &report, &cores.metrics[index]);
         let inbox = &cores.inboxes[index];
         let lane_channel = mpsc::channel();
         let (wishes, wished) = mpsc::channel();
@@ -177,4 +177,26 @@ async fn reconcile(control: Control, owned: Owned, done: oneshot::Sender<()>) {
         tracing::error!(error = error.message, "shards lag the catalogue");
     }
     let _ = done.send(());
+}
+
+/// Says what recovery has found damaged: what is left is served.
+fn tell_damage(shard: u32, report: &RecoveryReport, metrics: &CoreMetrics) {
+    for damage in &report.damage {
+        let (path, position) = (damage.path.display(), damage.position.0);
+        let (bytes, what) = (damage.bytes, damage.what);
+        tracing::error!(shard, %path, position, bytes, what, "the journal is damaged: what lay there is lost");
+    }
+    for pack in &report.lost_packs {
+        tracing::error!(shard, pack, "a pack is gone: the messages in it cannot be delivered");
+    }
+    for segment in &report.lost_segments {
+        tracing::error!(
+            shard,
+            segment,
+            "a segment is gone: the messages in it cannot be delivered"
+        );
+    }
+    metrics.journal_damage.set(report.damage.len() as u64);
+    metrics.doubtful_partitions.set(report.doubtful_partitions);
+    metrics.lost_files.set((report.lost_packs.len() + report.lost_segments.len()) as u64);
 }

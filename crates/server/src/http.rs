@@ -59,9 +59,18 @@ impl Status {
         let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let mut body = serde_json::json!({ "ready": ready, "reasons": reasons });
         // The rest is served; that something is not has to be seen all the same.
-        let damaged: u64 = self.cores.iter().map(|core| core.damaged_batches.value()).sum();
-        if damaged > 0 {
-            body["quarantined"] = serde_json::json!({ "batches": damaged });
+        type Of = fn(&CoreMetrics) -> u64;
+        let quarantined: [(&str, Of); 4] = [
+            ("batches", |core| core.damaged_batches.value()),
+            ("journal_places", |core| core.journal_damage.value()),
+            ("doubtful_partitions", |core| core.doubtful_partitions.value()),
+            ("lost_files", |core| core.lost_files.value()),
+        ];
+        for (name, of) in quarantined {
+            let sum: u64 = self.cores.iter().map(|core| of(core)).sum();
+            if sum > 0 {
+                body["quarantined"][name] = sum.into();
+            }
         }
         (status, body.to_string() + "\n")
     }

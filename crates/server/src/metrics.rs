@@ -86,6 +86,9 @@ core_metrics! {
     gauge packs none "Packs in use";
     gauge pack_bytes bytes "Bytes of packs in use";
     gauge pack_live_bytes bytes "Bytes of live batches in packs";
+    gauge journal_damage none "Places of the journal that were found damaged when the broker started";
+    gauge doubtful_partitions none "Partitions that may have lost messages with them";
+    gauge lost_files none "Packs and segments that hold wanted messages and are gone";
     gauge journal_segments none "Segments of the journal in use";
     gauge ingest_bytes bytes "Bytes published and not yet committed";
     gauge cache_bytes bytes "Bytes of frames kept in memory";

@@ -10,6 +10,7 @@ mod moving;
 mod packs;
 mod read_cache;
 mod recover;
+mod replay;
 mod segments;
 mod shard;
 mod tail_cache;

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use sennit_engine::{Place, RECORD_KIND_END, Record, RecordError};
 use sennit_journal::{
     Disk, Fault, Home, LaneConfig, Pack, PackPushError, PackRemoval, PackWriter, Position, Reader,
-    remove_pack,
+    Walked, remove_pack,
 };
 use sennit_model::{Offset, PartitionId, PartitionIndex, Timestamp, TopicId};
 
@@ -195,7 +195,9 @@ impl<D: Disk> Mover<D> {
     }
 
     fn walk(&mut self, home: Home, mut each: impl FnMut(Copied, Place)) -> Result<(), MoveError> {
-        self.reader.walk(home, |kind, position, body| {
+        self.reader.walk_past_damage(home, |walked| {
+            // What cannot be read stays where it is.
+            let Walked::Record { kind, position, body } = walked else { return Ok(()) };
             let copied = match home {
                 Home::Segment(_) => journaled(kind, position, body)?,
                 Home::Pack(_) => Some(packed(kind, position, body)?),

@@ -47,6 +47,11 @@ impl Packs {
         self.packs.contains_key(&pack)
     }
 
+    /// Every pack, in order.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.packs.keys().copied()
+    }
+
     /// How long the pack's file is; 0 if there is none.
     pub(crate) fn bytes_of(&self, pack: u32) -> u64 {
         self.packs.get(&pack).map_or(0, |held| held.bytes)

@@ -2,14 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
-use sennit_engine::{RecordError, Replay, Replayed};
-use sennit_journal::{BLOCK_BYTES, Disk, Fault, Lane, LaneConfig, Position, Reader, SlotMaker};
+use sennit_engine::{Engine, Journal, Place, RecordError};
+use sennit_journal::{Damage, Disk, Fault, Home, Lane, LaneConfig, Position, Reader, SlotMaker};
 use sennit_model::{Generation, Timestamp};
 
 use crate::{
-    checkpoint::Checkpoints, mover::Mover, moves::Moves, packs::Packs, segments::Segments,
-    shard::Shard, tail_cache::TailCache, writer::Writer,
+    checkpoint::Checkpoints,
+    mover::Mover,
+    moves::Moves,
+    packs::Packs,
+    replay::{ReadBack, Reading, replay},
+    segments::Segments,
+    shard::Shard,
+    tail_cache::TailCache,
+    writer::Writer,
 };
 
 /// What a shard is told.
@@ -30,8 +36,14 @@ pub struct RecoveryReport {
     pub bytes: u64,
     /// Bytes at the end that were torn: written, but never committed.
     pub torn_bytes: u64,
+    /// What of the journal was durable and is not whole any more. What lay there is lost.
+    pub damage: Vec<Damage>,
+    /// Partitions that may have lost something with it.
+    pub doubtful_partitions: u64,
     /// Packs that hold messages that are still wanted, and that are not there.
     pub lost_packs: Vec<u32>,
+    /// Segments of which the same is true.
+    pub lost_segments: Vec<u64>,
     /// Which life of the shard begins now.
     pub generation: Generation,
 }
@@ -50,17 +62,12 @@ pub enum RecoverError {
         /// What is wrong.
         error: RecordError,
     },
-    /// The journal begins with a checkpoint that is not whole.
-    #[error("the checkpoint at position {position} is not whole", position = .position.0)]
+    /// The checkpoint is damaged with which a replay begins, and the one before is not there any
+    /// more.
+    #[error("the checkpoint at position {position} is damaged, and there is no older one: restore a backup", position = .position.0)]
     Checkpoint {
         /// Where the replay began.
         position: Position,
-    },
-    /// Messages that are still wanted lie in a segment that is in no slot.
-    #[error("segment {segment} holds messages that are still wanted, but no slot holds it")]
-    LostSegment {
-        /// Which.
-        segment: u64,
     },
 }
 
@@ -81,11 +88,12 @@ pub struct Recovered<D: Disk> {
     pub report: RecoveryReport,
 }
 
-/// Rebuilds a shard from its lane. A lane that is not there yet is a new shard.
+/// Rebuilds a shard from its lane. A lane that is not there yet is a new shard. What is damaged is
+/// passed over: it costs what lay there, and no offset is given twice for it.
 ///
 /// # Errors
-/// A [`RecoverError`]: the journal is damaged, unreadable, or not of this program. Nothing was
-/// changed then.
+/// A [`RecoverError`]: the journal cannot be read, is not of this program, or a damaged checkpoint
+/// leaves nothing to build on. Nothing was changed then.
 pub fn recover<D: Disk>(
     disk: &D,
     config: LaneConfig,
@@ -93,50 +101,64 @@ pub fn recover<D: Disk>(
     now: Timestamp,
 ) -> Result<Recovered<D>, RecoverError> {
     let segment_bytes = config.segment_bytes;
-    let mut reading = Reading::new(now);
     let lane_config = config.clone();
-    let recovered = sennit_journal::recover(disk, config, |kind, position, body| {
-        reading.record(kind, position, body)
-    })?;
+    let ReadBack { recovered, reading, mut engine, lost } = replay(disk, &config, now)?;
+    let Reading { newest_checkpoint, records, bytes, damage, .. } = reading;
     let generation = Generation(recovered.builder.generation());
     let replay_from = recovered.replay_from;
-    let Reading { replay, newest_checkpoint, records, bytes, .. } = reading;
-    let engine =
-        replay.finish(generation).ok_or(RecoverError::Checkpoint { position: replay_from })?;
     let mut lane = recovered.lane;
-    let mut segments = Segments::new(segment_bytes, replay_from);
+    let mut segments = Segments::new(segment_bytes, recovered.fallback_from.unwrap_or(replay_from));
     for segment in lane.segments() {
         segments.opened(segment);
     }
     let mut packs = Packs::default();
-    let (mut next_pack, mut lost_packs) = (0, BTreeSet::new());
+    let mut next_pack = 0;
     for pack in sennit_journal::packs(disk, &lane_config)? {
         next_pack = next_pack.max(pack.number + 1);
         packs.added(pack);
     }
     for place in engine.places() {
-        let position = Position(place.position);
-        if let Some((pack, _)) = position.pack() {
+        if let Some((pack, _)) = Position(place.position).pack() {
             next_pack = next_pack.max(pack + 1);
-            if packs.holds(pack) {
-                packs.written(pack, place.bytes);
-            } else {
-                // What lay there cannot be read: that is found, and confined, when it is wanted.
+        }
+    }
+    let mut mover = Mover::new(disk.clone(), lane_config, recovered.reader.another(), next_pack);
+    let mut writer = Writer::new(recovered.builder, segments, replay_from);
+    let committed = writer.end();
+    for record in &lost {
+        // Before anything else is: a later replay must not take the next messages for these.
+        writer.append(record);
+    }
+    let is_held = |place: Place| match Position(place.position).pack() {
+        Some((pack, _)) => packs.holds(pack),
+        None => lane.holds(Position(place.position).segment(segment_bytes)),
+    };
+    if !damage.is_empty() {
+        find_moved(&mut engine, &mut writer, &mut mover, &packs, is_held);
+    }
+    let (mut lost_packs, mut lost_segments) = (BTreeSet::new(), BTreeSet::new());
+    for place in engine.places() {
+        let position = Position(place.position);
+        // What lay in a file that is not there is found to be damaged, and confined, when it is
+        // wanted.
+        match position.pack() {
+            Some((pack, _)) if packs.holds(pack) => packs.written(pack, place.bytes),
+            Some((pack, _)) => {
                 lost_packs.insert(pack);
             }
-            continue;
+            None if lane.holds(position.segment(segment_bytes)) => {
+                writer.segments.written(position, place.bytes);
+            }
+            None => {
+                lost_segments.insert(position.segment(segment_bytes));
+            }
         }
-        let segment = segments.of(position);
-        if !lane.holds(segment) {
-            return Err(RecoverError::LostSegment { segment });
-        }
-        segments.written(position, place.bytes);
     }
     // What was being written, or removed, when the last life ended.
     packs.release_empty();
-    segments.replay_begins(replay_from);
+    writer.segments.replay_begins(replay_from);
     let mut released = Vec::new();
-    segments.take_released(&mut released);
+    writer.segments.take_released(&mut released);
     for segment in released {
         lane.release(segment);
     }
@@ -144,57 +166,44 @@ pub fn recover<D: Disk>(
         records,
         bytes,
         torn_bytes: recovered.torn_bytes,
+        damage,
+        doubtful_partitions: lost.len() as u64,
         lost_packs: lost_packs.into_iter().collect(),
+        lost_segments: lost_segments.into_iter().collect(),
         generation,
     };
-    let mut writer = Writer::new(recovered.builder, segments, replay_from);
     if let Some(begin) = newest_checkpoint {
         // The last life may have ended before a segment's header said so: this life's first does.
         writer.replay_from(begin);
     }
     let cache = TailCache::new(settings.cache_bytes);
     let moves = Moves::new(packs, settings.journal_segments);
-    let mover = Mover::new(disk.clone(), lane_config, recovered.reader.another(), next_pack);
     let checkpoints = Checkpoints::new(segment_bytes);
-    let shard = Shard::new(engine, writer, cache, moves, checkpoints, now);
+    let shard = Shard::new(engine, writer, committed, cache, moves, checkpoints, now);
     let (reader, slots) = (recovered.reader, recovered.slots);
     Ok(Recovered { shard, lane, reader, slots, mover, report })
 }
 
-/// The journal as it is read: the state it comes to, and what else the next life has to know.
-struct Reading {
-    replay: Replay,
-    /// Where the frame lies in which the newest checkpoint begins that is whole, after the one
-    /// with which the replay began.
-    newest_checkpoint: Option<Position>,
-    /// The same, of the one whose end is not read yet.
-    begun_checkpoint: Option<Position>,
-    records: u64,
-    bytes: u64,
-}
-
-impl Reading {
-    fn new(now: Timestamp) -> Self {
-        let (newest_checkpoint, begun_checkpoint) = (None, None);
-        let replay = Replay::new(now);
-        Self { replay, newest_checkpoint, begun_checkpoint, records: 0, bytes: 0 }
-    }
-
-    fn record(&mut self, kind: u8, position: Position, body: Bytes) -> Result<(), RecoverError> {
-        self.records += 1;
-        self.bytes += body.len() as u64;
-        let replayed = self.replay.record(kind, position.0, body);
-        match replayed.map_err(|error| RecoverError::Record { position, error })? {
-            Replayed::Applied => {}
-            Replayed::LaterCheckpointBegan => {
-                // It is the first record of its frame, and frames begin with a block.
-                let in_block = position.0 % BLOCK_BYTES as u64;
-                self.begun_checkpoint = Some(Position(position.0 - in_block));
-            }
-            Replayed::CheckpointEnded => {
-                self.newest_checkpoint = self.begun_checkpoint.take().or(self.newest_checkpoint);
+/// A hole may have taken the record that says where a batch was moved to: the packs still say it.
+fn find_moved<D: Disk>(
+    engine: &mut Engine,
+    writer: &mut Writer,
+    mover: &mut Mover<D>,
+    packs: &Packs,
+    is_held: impl Fn(Place) -> bool,
+) {
+    let missing = engine.batches().filter(|(_, _, place)| !is_held(*place));
+    let mut missing: BTreeSet<_> =
+        missing.map(|(partition, first, _)| (partition, first)).collect();
+    for pack in packs.numbers() {
+        if missing.is_empty() {
+            return;
+        }
+        // One that is not whole either keeps what it has.
+        for held in mover.list(Home::Pack(pack)).unwrap_or_default() {
+            if missing.remove(&(held.partition, held.first)) {
+                engine.move_batches(held.partition, &[(held.first, held.place)], writer);
             }
         }
-        Ok(())
     }
 }

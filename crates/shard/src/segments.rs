@@ -1,5 +1,6 @@
 //! Which segments of the journal are still needed: those that a replay would read, and those that
-//! hold messages somebody may still want.
+//! hold messages somebody may still want. Those that the replay before would read are kept too, as
+//! long as there is room: if rot takes the newest checkpoint, there is the one before.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +13,20 @@ pub(crate) struct Segments {
     live_bytes: BTreeMap<u64, u64>,
     /// Where a replay would begin if the broker stopped now.
     replay_from: Position,
+    /// Where one would begin if that checkpoint were damaged.
+    fallback_from: Position,
     released: Vec<u64>,
 }
 
 impl Segments {
     pub(crate) fn new(segment_bytes: u64, replay_from: Position) -> Self {
-        Self { segment_bytes, live_bytes: BTreeMap::new(), replay_from, released: Vec::new() }
+        Self {
+            segment_bytes,
+            live_bytes: BTreeMap::new(),
+            replay_from,
+            fallback_from: replay_from,
+            released: Vec::new(),
+        }
     }
 
     /// The segment that holds `position`.
@@ -53,8 +62,20 @@ impl Segments {
 
     /// A replay would begin here from now on.
     pub(crate) fn replay_begins(&mut self, position: Position) {
-        self.replay_from = position;
-        let first = self.of(position);
+        if position > self.replay_from {
+            self.fallback_from = std::mem::replace(&mut self.replay_from, position);
+            self.release_passed();
+        }
+    }
+
+    /// Keeps nothing only in case the newest checkpoint is damaged: the room is needed.
+    pub(crate) fn forget_fallback(&mut self) {
+        self.fallback_from = self.replay_from;
+        self.release_passed();
+    }
+
+    fn release_passed(&mut self) {
+        let first = self.of(self.fallback_from);
         let passed: Vec<u64> =
             self.live_bytes.range(..first).map(|(&segment, _)| segment).collect();
         for segment in passed {
@@ -63,7 +84,7 @@ impl Segments {
     }
 
     fn release(&mut self, segment: u64) {
-        let replayed = segment >= self.of(self.replay_from);
+        let replayed = segment >= self.of(self.fallback_from);
         if !replayed && self.live_bytes.get(&segment) == Some(&0) {
             self.live_bytes.remove(&segment);
             self.released.push(segment);
@@ -81,7 +102,7 @@ impl Segments {
         if self.live_bytes.len() <= most {
             return None;
         }
-        let passed = self.live_bytes.range(..self.of(self.replay_from));
+        let passed = self.live_bytes.range(..self.of(self.fallback_from));
         let held = passed.filter(|&(&segment, &live)| live > 0 && may(segment));
         held.map(|(&segment, _)| segment).next()
     }
@@ -119,6 +140,9 @@ mod tests {
         segments.freed(Position(10), 50);
         assert_eq!(taken(&mut segments), [0u64; 0]);
         segments.replay_begins(Position(2500));
+        // The replay before began with it.
+        assert_eq!(taken(&mut segments), [0u64; 0]);
+        segments.forget_fallback();
         assert_eq!(taken(&mut segments), [0]);
         assert_eq!(segments.dead_count(), 0);
         segments.freed(Position(1010), 60);

@@ -85,12 +85,12 @@ impl Shard {
     pub(crate) fn new(
         engine: Engine,
         mut writer: Writer,
+        committed: Position,
         cache: TailCache,
         moves: Moves,
         checkpoints: Checkpoints,
         now: Timestamp,
     ) -> Self {
-        let committed = writer.end();
         writer.seal_mark();
         Self {
             engine,
@@ -297,6 +297,9 @@ impl Shard {
         self.committed_at = now;
         self.counters.commits += 1;
         self.writer.committed(end);
+        if self.storage_full {
+            self.writer.segments.forget_fallback();
+        }
         if let Some(begin) = self.checkpoints.committed(end) {
             self.writer.replay_from(begin);
             if self.storage_full {
@@ -379,8 +382,9 @@ impl Shard {
     /// Says whether the disk has no room for another segment: publishes are refused while it is so.
     pub fn set_storage_full(&mut self, full: bool) {
         self.storage_full = full;
-        if !full {
-            self.moves.try_again();
+        match full {
+            true => self.writer.segments.forget_fallback(),
+            false => self.moves.try_again(),
         }
     }
 

@@ -189,6 +189,7 @@ mod tests {
         writer.seal();
         writer.committed(writer.end());
         let mut released = Vec::new();
+        writer.segments.forget_fallback();
         writer.segments.take_released(&mut released);
         assert_eq!(released, [0u64; 0]);
         // The third says otherwise.
@@ -196,6 +197,7 @@ mod tests {
         writer.push(1, &[b"third"]);
         writer.seal();
         writer.committed(writer.end());
+        writer.segments.forget_fallback();
         writer.segments.take_released(&mut released);
         assert_eq!(released, [0]);
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use sennit_journal::{
     Damage, Disk, Fault, Frame, FrameBuilder, Home, Lane, LaneConfig, OnRot, Pack, PackPushError,
-    PackWriter, Position, PushError, Reader, RecoveredEnd, SlotMaker, Walked, recover,
+    PackWriter, Position, PushError, Reader, RecoveredEnd, ReplayFrom, SlotMaker, Walked, recover,
     recover_with,
 };
 
@@ -61,7 +61,7 @@ impl<D: Disk> World<D> {
     /// Opens past damage.
     pub fn open_past_rot(disk: &D) -> Result<Self, Fault> {
         let (mut found, mut damage) = (Vec::new(), Vec::new());
-        let recovered = recover_with(disk, config(), OnRot::Skip, |walked| {
+        let recovered = recover_with(disk, config(), OnRot::Skip, ReplayFrom::Newest, |walked| {
             match walked {
                 Walked::Record { kind, position, body } => {
                     found.push(Entry { kind, position, body });

@@ -1,8 +1,6 @@
 //! A shard on a disk in memory: what was committed is there after a restart, segments are used
 //! again, a backlog beyond the cache is read back.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
-
 use std::path::PathBuf;
 
 use sennit_engine::{

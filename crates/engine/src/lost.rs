@@ -1,0 +1,83 @@
+//! What was lost for good: which offsets of which partitions, so that whoever reads there is told;
+//! and, in a replay, how far a hole in the journal may have reached, so that no offset is given
+//! twice.
+
+use hashbrown::{HashMap, HashSet};
+use sennit_model::{
+    PartitionId,
+    limits::{LOST_RANGES_MAX, MESSAGE_BYTES_MIN},
+};
+
+use crate::runs::Runs;
+
+/// Lost ranges by partition. As a rule there is none, so a partition pays nothing for it.
+#[derive(Debug, Default)]
+pub(crate) struct Lost(HashMap<PartitionId, Runs<()>, foldhash::fast::FixedState>);
+
+impl Lost {
+    /// The messages of `start..end` are lost. Beyond [`LOST_RANGES_MAX`] the oldest range is
+    /// forgotten; its offsets stay a hole.
+    pub(crate) fn insert(&mut self, partition: PartitionId, start: u64, end: u64) {
+        let ranges = self.0.entry(partition).or_default();
+        ranges.insert(start, end, ());
+        if ranges.iter().nth(LOST_RANGES_MAX).is_some()
+            && let Some((start, end)) = ranges.first().map(|(start, end, ())| (start, end))
+        {
+            ranges.remove(start, end);
+        }
+    }
+
+    /// The lost ranges of a partition that do not end before `start`.
+    pub(crate) fn of(
+        &self,
+        partition: PartitionId,
+        start: u64,
+    ) -> impl Iterator<Item = (u64, u64)> {
+        let ranges = self.0.get(&partition);
+        let ranges = ranges.into_iter().flat_map(Runs::iter);
+        ranges.map(|(from, to, ())| (from, to)).filter(move |(_, to)| *to >= start)
+    }
+
+    /// The partition is gone, or told anew.
+    pub(crate) fn forget(&mut self, partition: PartitionId) {
+        self.0.remove(&partition);
+    }
+}
+
+/// The holes that a replay has come by.
+#[derive(Debug, Default)]
+pub(crate) struct Holes {
+    bytes: u64,
+    /// Partitions of which a record behind the last hole said where they end.
+    sure: HashSet<PartitionId, foldhash::fast::FixedState>,
+}
+
+impl Holes {
+    pub(crate) fn is_none(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Records are missing that took so many bytes at most.
+    pub(crate) fn add(&mut self, bytes: u64) {
+        // Where a file is cut off, it is not said how much is missing.
+        self.bytes = self.bytes.saturating_add(bytes.max(1));
+        self.sure.clear();
+    }
+
+    /// It is known where this partition ends.
+    pub(crate) fn is_sure_of(&mut self, partition: PartitionId) {
+        if !self.is_none() {
+            self.sure.insert(partition);
+        }
+    }
+
+    /// Whether it is known where this partition ends.
+    pub(crate) fn knows(&self, partition: PartitionId) -> bool {
+        self.is_none() || self.sure.contains(&partition)
+    }
+
+    /// Most messages that the holes can have held.
+    pub(crate) fn messages_max(&self) -> u64 {
+        self.bytes.div_ceil(MESSAGE_BYTES_MIN as u64)
+    }
+}

@@ -1,0 +1,111 @@
+//! The journal as it is read back: the records in their order, what of them is damaged, and the
+//! state they come to.
+
+use bytes::Bytes;
+use sennit_engine::{Engine, Record, Replay, Replayed};
+use sennit_journal::{
+    BLOCK_BYTES, Damage, Disk, LaneConfig, OnRot, Position, RecoveredEnd, ReplayFrom, Walked,
+    recover_with,
+};
+use sennit_model::{Generation, Timestamp};
+
+use crate::recover::RecoverError;
+
+/// What was read of a lane, and what it comes to.
+pub(crate) struct ReadBack<D: Disk> {
+    pub(crate) recovered: RecoveredEnd<D>,
+    pub(crate) reading: Reading,
+    pub(crate) engine: Engine,
+    /// To be journaled before anything else.
+    pub(crate) lost: Vec<Record>,
+}
+
+/// Replays the journal from the newest checkpoint that is whole: as a rule the one that the newest
+/// segment names.
+pub(crate) fn replay<D: Disk>(
+    disk: &D,
+    config: &LaneConfig,
+    now: Timestamp,
+) -> Result<ReadBack<D>, RecoverError> {
+    let mut from = ReplayFrom::Newest;
+    let mut damage = Vec::new();
+    loop {
+        let mut reading = Reading::new(now);
+        let recovered =
+            recover_with(disk, config.clone(), OnRot::Skip, from, |walked| reading.take(walked))?;
+        damage.append(&mut reading.damage);
+        let generation = Generation(recovered.builder.generation());
+        let replay = std::mem::replace(&mut reading.replay, Replay::new(now));
+        if let Some(newest) = reading.newest_checkpoint
+            && !damage.is_empty()
+        {
+            // A later checkpoint knows what the damage has taken.
+            from = ReplayFrom::At(newest);
+            continue;
+        }
+        let is_oldest = recovered.replay_from == Position(0);
+        if let Some((engine, lost)) = replay.finish(generation, is_oldest) {
+            damage.sort_unstable_by_key(|damage| damage.position);
+            damage.dedup();
+            reading.damage = damage;
+            return Ok(ReadBack { recovered, reading, engine, lost });
+        }
+        let Some(fallback) = recovered.fallback_from else {
+            return Err(RecoverError::Checkpoint { position: recovered.replay_from });
+        };
+        from = ReplayFrom::At(fallback);
+    }
+}
+
+/// The journal as it is read: the state it comes to, and what else the next life has to know.
+pub(crate) struct Reading {
+    replay: Replay,
+    /// Where the frame lies in which the newest checkpoint begins that is whole, after the one
+    /// with which the replay began.
+    pub(crate) newest_checkpoint: Option<Position>,
+    /// The same, of the one whose end is not read yet.
+    begun_checkpoint: Option<Position>,
+    pub(crate) records: u64,
+    pub(crate) bytes: u64,
+    pub(crate) damage: Vec<Damage>,
+}
+
+impl Reading {
+    fn new(now: Timestamp) -> Self {
+        let (newest_checkpoint, begun_checkpoint) = (None, None);
+        let replay = Replay::new(now);
+        let damage = Vec::new();
+        Self { replay, newest_checkpoint, begun_checkpoint, records: 0, bytes: 0, damage }
+    }
+
+    fn take(&mut self, walked: Walked) -> Result<(), RecoverError> {
+        match walked {
+            Walked::Record { kind, position, body } => self.record(kind, position, body),
+            Walked::Damage(damage) => {
+                self.replay.damage(damage.bytes);
+                // One of which something may be missing is none to begin with.
+                self.begun_checkpoint = None;
+                self.damage.push(damage);
+                Ok(())
+            }
+        }
+    }
+
+    fn record(&mut self, kind: u8, position: Position, body: Bytes) -> Result<(), RecoverError> {
+        self.records += 1;
+        self.bytes += body.len() as u64;
+        let replayed = self.replay.record(kind, position.0, body);
+        match replayed.map_err(|error| RecoverError::Record { position, error })? {
+            Replayed::Applied => {}
+            Replayed::LaterCheckpointBegan => {
+                // It is the first record of its frame, and frames begin with a block.
+                let in_block = position.0 % BLOCK_BYTES as u64;
+                self.begun_checkpoint = Some(Position(position.0 - in_block));
+            }
+            Replayed::CheckpointEnded => {
+                self.newest_checkpoint = self.begun_checkpoint.take().or(self.newest_checkpoint);
+            }
+        }
+        Ok(())
+    }
+}

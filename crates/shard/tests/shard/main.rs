@@ -1,0 +1,8 @@
+//! A shard on a disk in memory: restarts, moves, rot.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
+
+mod broker;
+mod moving;
+mod restart;
+mod rot;

@@ -1,0 +1,220 @@
+//! Batches move out of old segments and thin packs: what is live is read back from where it lies
+//! now, whatever is settled, or stops, between the steps of a move.
+
+use std::{collections::BTreeSet, path::Path};
+
+use sennit_journal::{Disk, Home, Position, disk::MemoryDisk};
+use sennit_shard::Moved;
+
+use crate::broker::{Broker, COUNT, MAILS, NOW, ORDERS, text};
+
+#[test]
+fn what_is_live_moves_and_is_read_back_the_same_from_the_pack() {
+    let mut broker = Broker::with_backlog(200);
+    let segments = broker.parts.shard.segment_count();
+    broker.move_all();
+    assert!(broker.parts.shard.segment_count() < segments);
+    let (packs, bytes, live) = broker.parts.shard.pack_usage();
+    assert!(packs > 0 && live > 0 && live < bytes, "{packs} packs, {live} of {bytes} bytes live");
+    assert_eq!(broker.live_packs().len(), packs);
+    broker.gets(0..200 * COUNT);
+}
+
+#[test]
+fn what_was_settled_after_the_listing_is_not_wanted() {
+    let mut broker = Broker::with_backlog(200);
+    broker.subscribe();
+    let (home, mut held) = broker.begin_move();
+    let listed = held.clone();
+    broker.ack(|offset| offset < COUNT);
+    broker.parts.shard.retain_wanted(&mut held);
+    assert_eq!((held.len(), held[0]), (listed.len() - 1, listed[1]));
+    let moved = broker.parts.mover.copy(home, &held).unwrap();
+    broker.parts.shard.moved(moved, NOW);
+    broker.settle_down();
+    broker.crashed().gets(COUNT..200 * COUNT);
+}
+
+#[test]
+fn what_was_settled_while_it_was_copied_is_freed_in_the_pack() {
+    let mut broker = Broker::with_backlog(200);
+    broker.subscribe();
+    let (_, moved) = broker.copy();
+    let copied: u64 = moved.batches.iter().map(|batch| u64::from(batch.place.bytes)).sum();
+    let settled = u64::from(moved.batches[0].place.bytes);
+    broker.ack(|offset| offset < COUNT);
+    broker.parts.shard.moved(moved, NOW);
+    broker.settle_down();
+    assert_eq!(broker.parts.shard.pack_usage().2, copied - settled);
+    broker.crashed().gets(COUNT..200 * COUNT);
+}
+
+#[test]
+fn a_pack_of_which_all_was_settled_while_it_was_copied_is_given_up() {
+    let mut broker = Broker::with_backlog(200);
+    broker.subscribe();
+    let (_, moved) = broker.copy();
+    let number = moved.packs[0].number;
+    broker.ack(|_| true);
+    broker.parts.shard.moved(moved, NOW);
+    broker.settle_down();
+    assert_eq!(broker.remove_packs(), [number]);
+    assert_eq!(broker.pack_files(), 0);
+    broker.crashed().gets(0..0);
+}
+
+#[test]
+fn a_pack_that_was_written_and_not_told_of_is_removed_by_the_next_start() {
+    for told in [false, true] {
+        let mut broker = Broker::with_backlog(200);
+        let (_, moved) = broker.copy();
+        let number = moved.packs[0].number;
+        if told {
+            // The record gathers, and the lane does not get it.
+            broker.parts.shard.moved(moved, NOW);
+        }
+        let mut broker = broker.crashed();
+        assert_eq!((broker.pack_files(), broker.live_packs().len()), (1, 0));
+        assert_eq!(broker.remove_packs(), [number]);
+        assert_eq!(broker.pack_files(), 0);
+        broker.gets(0..200 * COUNT);
+    }
+}
+
+#[test]
+fn after_a_crash_what_was_moved_is_read_from_the_pack() {
+    let mut broker = Broker::with_backlog(200);
+    broker.move_all();
+    let packs = broker.live_packs();
+    let mut broker = broker.crashed();
+    assert_eq!(broker.live_packs(), packs);
+    assert_eq!(broker.remove_packs(), [0u32; 0]);
+    assert_eq!(broker.pack_files(), packs.len());
+    broker.gets(0..200 * COUNT);
+}
+
+#[test]
+fn a_thin_pack_is_emptied_into_another() {
+    let mut broker = Broker::with_backlog(200);
+    broker.subscribe();
+    broker.move_all();
+    let packs = broker.live_packs();
+    // A batch of each pack's, and little more, stays.
+    broker.ack(|offset| !(offset / COUNT).is_multiple_of(20));
+    let thin = broker.move_until(|home| matches!(home, Home::Pack(_)));
+    let Some(Home::Pack(thin)) = thin else { panic!("no pack is thin") };
+    assert!(packs.contains(&thin));
+    broker.remove_packs();
+    let moved = broker.parts.mover.list(Home::Pack(thin)).unwrap();
+    assert!(moved.len() > 10);
+    broker.empty(Home::Pack(thin));
+    assert_eq!(broker.remove_packs(), [thin]);
+    broker.move_all();
+    broker.remove_packs();
+    assert_eq!(broker.pack_files(), broker.live_packs().len());
+    assert!(broker.live_packs().is_disjoint(&packs));
+    broker.crashed().gets((0..200 * COUNT).filter(|offset| (offset / COUNT).is_multiple_of(20)));
+}
+
+#[test]
+fn a_partition_with_much_to_move_gets_packs_of_its_own() {
+    const LONG: usize = 256 << 10;
+    let mut broker = Broker::open(&MemoryDisk::default(), 16 << 20);
+    broker.create(ORDERS);
+    broker.create(MAILS);
+    for number in 0..400 {
+        let partition = if number % 8 == 0 { MAILS } else { ORDERS };
+        broker.publish(partition, &[format!("{number} {}", "x".repeat(LONG))]);
+    }
+    let (_, moved) = broker.copy();
+    assert_eq!(moved.packs.len(), 2);
+    assert_ne!(moved.packs[0].class, moved.packs[1].class);
+    let of = |partition| -> BTreeSet<u32> {
+        let batches = moved.batches.iter().filter(|batch| batch.partition == partition);
+        batches.map(|batch| Position(batch.place.position).pack().unwrap().0).collect()
+    };
+    assert_eq!((of(ORDERS).len(), of(MAILS).len()), (1, 1));
+    assert!(of(ORDERS).is_disjoint(&of(MAILS)));
+}
+
+#[test]
+fn a_slot_comes_free_only_once_the_moves_are_committed() {
+    let mut broker = Broker::with_backlog(200);
+    let (home, moved) = broker.copy();
+    let Home::Segment(segment) = home else { panic!("the journal is long") };
+    broker.parts.shard.moved(moved, NOW);
+    broker.take_effects();
+    assert!(!broker.freed.contains(&segment), "the moves only gather");
+    assert_eq!(broker.parts.shard.next_move(), None, "it looks full still");
+    let frames = broker.take_frames();
+    let end = broker.parts.lane.append(&frames).unwrap();
+    broker.take_effects();
+    assert!(!broker.freed.contains(&segment), "the shard was not told of the commit");
+    broker.parts.shard.committed(end, NOW);
+    broker.take_effects();
+    assert!(broker.freed.contains(&segment));
+}
+
+#[test]
+fn what_could_not_be_moved_is_left_and_the_next_is_moved() {
+    let mut broker = Broker::with_backlog(200);
+    let (home, _) = broker.begin_move();
+    assert_eq!(broker.parts.shard.next_move(), None, "one at a time");
+    broker.parts.shard.move_failed(home);
+    let next = broker.parts.shard.next_move().unwrap();
+    assert_ne!(next, home);
+    broker.empty(next);
+    broker.move_all();
+    let Home::Segment(segment) = home else { panic!("the journal is long") };
+    assert!(!broker.freed.contains(&segment));
+    broker.gets(0..200 * COUNT);
+}
+
+#[test]
+fn what_holds_nothing_wanted_is_not_asked_about_again() {
+    let mut broker = Broker::with_backlog(200);
+    let (home, _) = broker.begin_move();
+    broker.parts.shard.moved(Moved::default(), NOW);
+    broker.settle_down();
+    assert_ne!(broker.parts.shard.next_move(), Some(home));
+}
+
+#[test]
+fn a_read_that_fails_because_its_batch_was_moved_holds_nobody_up() {
+    let mut broker = Broker::with_backlog(200);
+    broker.parts.shard.handle(&mut vec![Broker::subscription(ORDERS)], NOW);
+    broker.commit();
+    let fetches = broker.take_fetches();
+    assert!(!fetches.is_empty());
+    for _ in 0..100 {
+        let Some(home) = broker.parts.shard.next_move() else { break };
+        let mut held = broker.parts.mover.list(home).unwrap();
+        broker.parts.shard.retain_wanted(&mut held);
+        let moved = broker.parts.mover.copy(home, &held).unwrap();
+        broker.parts.shard.moved(moved, NOW);
+        broker.commit();
+    }
+    for fetch in fetches {
+        // The slots were given to other segments.
+        broker.parts.shard.fetched(fetch, None, NOW);
+    }
+    broker.settle_down();
+    let expected: Vec<_> = (0..200 * COUNT).map(|n| (n, text(n))).collect();
+    assert_eq!(broker.delivered.len(), expected.len());
+    assert_eq!(broker.delivered, expected);
+    assert_eq!(broker.parts.shard.counters().damaged_batches, 0);
+}
+
+#[test]
+fn a_copy_that_fails_leaves_no_file_behind_and_the_next_one_works() {
+    let mut broker = Broker::with_backlog(200);
+    // What is in the way of the first pack.
+    broker.disk.create(Path::new("data/lane-0/pack-0000000000.pack")).unwrap();
+    let (home, mut held) = broker.begin_move();
+    broker.parts.shard.retain_wanted(&mut held);
+    assert!(broker.parts.mover.copy(home, &held).is_err());
+    let names = broker.disk.list(Path::new("data/lane-0")).unwrap();
+    assert!(!names.iter().any(|name| name.ends_with(".pack")), "{names:?}");
+    let moved = broker.parts.mover.copy(home, &held).unwrap();
+    assert_eq!(moved.batches.len(), held.len());
+}

@@ -1,0 +1,270 @@
+//! Any block of a shard's files may rot: what it costs is told, no offset is given twice, and
+//! everything else is there.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use sennit_engine::Record;
+use sennit_journal::{BLOCK_BYTES, Disk, Home, disk::MemoryDisk};
+use sennit_model::{PartitionId, TopicId};
+
+use crate::broker::{Broker, COUNT, MAILS, NOW, ORDERS, SEGMENT_BYTES, text, texts};
+
+const LANE: &str = "data/lane-0";
+
+/// A disk after some lives, and what lies there.
+struct Story {
+    disk: MemoryDisk,
+    /// The messages of each partition.
+    published: BTreeMap<PartitionId, BTreeMap<u64, String>>,
+    acked: BTreeSet<u64>,
+}
+
+impl Story {
+    /// Two queues, one with holes, in packs, old segments and the journal, with some checkpoints.
+    fn told() -> Self {
+        let mut broker = Broker::open(&MemoryDisk::default(), SEGMENT_BYTES);
+        broker.create(ORDERS);
+        broker.create(MAILS);
+        let (mut published, mut acked) = (BTreeMap::<_, BTreeMap<_, _>>::new(), BTreeSet::new());
+        let mut next = 0;
+        for life in 0..4 {
+            // What the last move has freed is written over in the last life.
+            for _ in 0..if life < 3 { 12 } else { 20 } {
+                broker.publish(ORDERS, &texts(next..next + COUNT));
+                broker.publish(MAILS, &texts(next..next + COUNT));
+                for partition in [ORDERS, MAILS] {
+                    let messages = (next..next + COUNT).map(|n| (n, text(n)));
+                    published.entry(partition).or_default().extend(messages);
+                }
+                next += COUNT;
+            }
+            if life == 3 {
+                // The last frame is not the last one: damage can be told from a write that was torn.
+                broker.parts.shard.advance(NOW.plus(Duration::from_secs(1)));
+                broker.settle_down();
+                break;
+            }
+            broker.subscribe();
+            let of_this_life = next - 12 * COUNT;
+            let is_done = |n: u64| n >= of_this_life && (n / COUNT) % 3 != life % 3;
+            acked.extend((0..next).filter(|n| is_done(*n)));
+            broker.ack(is_done);
+            broker.move_all();
+            broker.remove_packs();
+            broker = broker.crashed();
+        }
+        Self { disk: broker.disk, published, acked }
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        files(&self.disk)
+    }
+
+    /// The slot of the newest segment.
+    fn newest(&self) -> PathBuf {
+        segments(&self.disk).into_iter().max().unwrap().1
+    }
+
+    /// The same disk, with one file other than it was; `None` if it is gone.
+    fn with(&self, changed: &Path, bytes: Option<Vec<u8>>) -> MemoryDisk {
+        let disk = MemoryDisk::default();
+        for path in self.files() {
+            let bytes = match path == changed {
+                true => bytes.clone(),
+                false => self.disk.bytes_of(&path),
+            };
+            if let Some(bytes) = bytes {
+                disk.put(&path, bytes);
+            }
+        }
+        disk
+    }
+
+    /// Opens `disk` and takes everything there is: nothing is missing that was not told, or
+    /// invented; returns how many messages were lost.
+    fn take_all(&self, disk: &MemoryDisk, what: &str) -> usize {
+        self.take_all_with(disk, what, &[]).0
+    }
+
+    /// The same, on a disk where `later` was published to orders since. Publishes another, and
+    /// returns at which offset.
+    fn take_all_with(&self, disk: &MemoryDisk, what: &str, later: &[u64]) -> (usize, u64) {
+        let mut broker = match Broker::try_open(disk, SEGMENT_BYTES) {
+            Ok(broker) => broker,
+            Err(error) => panic!("{what}: {error}"),
+        };
+        let is_reported = !broker.parts.report.damage.is_empty();
+        let mut lost = 0;
+        for (&partition, published) in &self.published {
+            broker.delivered.clear();
+            broker.gaps.clear();
+            broker.tell(Broker::subscription(partition));
+            let end = broker.parts.shard.engine().end_of(partition).unwrap_or_default().0;
+            let before = published.len() as u64;
+            assert!(
+                end >= before,
+                "{what}: offsets of {partition:?} from {end} on are given again"
+            );
+            let mut taken = BTreeSet::new();
+            for offset in later.iter().filter(|_| partition == ORDERS) {
+                let is_there = broker.delivered.iter().any(|held| held.0 == *offset);
+                assert!(is_there, "{what}: what was published later at {offset} is gone");
+            }
+            for (offset, text) in &broker.delivered {
+                if partition == ORDERS && later.contains(offset) {
+                    assert_eq!(text, "later", "{what}: at {offset}");
+                    continue;
+                }
+                assert_eq!(published.get(offset), Some(text), "{what}: invented at {offset}");
+                assert!(taken.insert(*offset), "{what}: {offset} twice");
+            }
+            for offset in published.keys() {
+                let is_acked = partition == ORDERS && self.acked.contains(offset);
+                let is_told =
+                    broker.gaps.iter().any(|gap| gap.start.0 <= *offset && *offset < gap.end.0);
+                match (taken.contains(offset), is_acked) {
+                    (true, false) | (false, true) => {}
+                    (true, true) => {
+                        assert!(is_reported, "{what}: {offset} was acked, and nothing is reported");
+                    }
+                    (false, false) => {
+                        assert!(
+                            is_told,
+                            "{what}: {offset} of {partition:?} is gone, and nobody is told"
+                        );
+                        lost += 1;
+                    }
+                }
+            }
+        }
+        broker.delivered.clear();
+        broker.tell(Broker::subscription(ORDERS));
+        broker.publish(ORDERS, &["later".to_owned()]);
+        let at = broker.delivered.last().unwrap().0;
+        assert!(at >= self.published[&ORDERS].len() as u64, "{what}: {at} was given before");
+        (lost, at)
+    }
+}
+
+fn files(disk: &MemoryDisk) -> Vec<PathBuf> {
+    let names = disk.list(Path::new(LANE)).unwrap();
+    names.iter().map(|name| Path::new(LANE).join(name)).collect()
+}
+
+/// The segments that lie in slots, old ones too.
+fn segments(disk: &MemoryDisk) -> Vec<(u64, PathBuf)> {
+    let slots = files(disk).into_iter().filter(|path| path.extension().unwrap() == "journal");
+    let segment = |path: PathBuf| {
+        let header = disk.bytes_of(&path).unwrap();
+        (u64::from_le_bytes(header[16..24].try_into().unwrap()), path)
+    };
+    slots.map(segment).collect()
+}
+
+#[test]
+fn any_block_that_rots_costs_what_lay_in_it_and_nothing_else() {
+    let story = Story::told();
+    assert_eq!(story.take_all(&story.with(Path::new(""), None), "nothing"), 0);
+    let mut lost_most = 0;
+    let mut free = 0;
+    for path in story.files() {
+        let whole = story.disk.bytes_of(&path).unwrap();
+        for block in (0..whole.len()).step_by(BLOCK_BYTES) {
+            for flip in [true, false] {
+                let mut bytes = whole.clone();
+                match flip {
+                    true => bytes[block + 100] ^= 4,
+                    false => bytes[block..block + BLOCK_BYTES].fill(0),
+                }
+                if bytes == whole {
+                    continue;
+                }
+                let how = if flip { "a bit flipped" } else { "zeros" };
+                let what = format!("{how} in block {} of {path:?}", block / BLOCK_BYTES);
+                let disk = story.with(&path, Some(bytes.clone()));
+                let (lost, first) = story.take_all_with(&disk, &what, &[]);
+                // What the next life reads is the same.
+                let again = format!("{what}, once more");
+                let (still_lost, second) = story.take_all_with(&disk, &again, &[first]);
+                assert_eq!(still_lost, lost, "{what}");
+                // And if the block can be read again after all, nothing is given twice.
+                if let Some(mut now) = disk.bytes_of(&path)
+                    && now[block..block + BLOCK_BYTES] == bytes[block..block + BLOCK_BYTES]
+                {
+                    now[block..block + BLOCK_BYTES]
+                        .copy_from_slice(&whole[block..block + BLOCK_BYTES]);
+                    disk.put(&path, now);
+                    story.take_all_with(&disk, &format!("{what}, healed"), &[first, second]);
+                }
+                lost_most = lost_most.max(lost);
+                free += usize::from(lost == 0);
+            }
+        }
+    }
+    assert!(lost_most > 0 && free > 0, "{lost_most} lost at most, {free} times nothing");
+}
+
+#[test]
+fn a_file_that_is_cut_off_or_gone_costs_what_lay_in_it_and_nothing_else() {
+    let story = Story::told();
+    for path in story.files() {
+        let whole = story.disk.bytes_of(&path).unwrap();
+        let blocks = whole.len() / BLOCK_BYTES;
+        let lengths = (1..blocks).map(|blocks| Some(blocks * BLOCK_BYTES));
+        // That there was a newest segment only its own file says.
+        let gone = [Some(0), Some(100), None].into_iter().filter(|_| path != story.newest());
+        for length in lengths.chain(gone) {
+            let what = format!("{path:?} cut to {length:?} bytes");
+            let disk = story.with(&path, length.map(|length| whole[..length].to_vec()));
+            let (lost, first) = story.take_all_with(&disk, &what, &[]);
+            let again = format!("{what}, once more");
+            assert_eq!(story.take_all_with(&disk, &again, &[first]).0, lost, "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_batch_is_found_in_its_pack_though_the_record_of_its_move_is_gone() {
+    let mut broker = Broker::with_backlog(100);
+    // Checkpoints are rare where the state is large.
+    for topic in 10..1_000 {
+        broker.create(PartitionId { topic: TopicId(topic), ..ORDERS });
+    }
+    let checkpoints = broker.parts.shard.counters().checkpoints;
+    let (home, moved) = broker.copy();
+    let Home::Segment(emptied) = home else { panic!("{home:?} is emptied first") };
+    broker.parts.lane.take_surplus(0);
+    broker.parts.shard.moved(moved, NOW);
+    broker.settle_down();
+    assert!(broker.freed.contains(&emptied));
+    // The next segment is written over the one that came free.
+    let mut next = 100;
+    while segments(&broker.disk).iter().any(|(segment, _)| *segment == emptied) {
+        broker.publish(ORDERS, &texts(next * COUNT..(next + 1) * COUNT));
+        next += 1;
+    }
+    assert_eq!(broker.parts.shard.counters().checkpoints, checkpoints, "the move is replayed");
+    let moved = Record::Moved { partition: ORDERS, moves: Vec::new() }.kind();
+    let mut without = 0;
+    for path in files(&broker.disk) {
+        let mut bytes = broker.disk.bytes_of(&path).unwrap();
+        for block in (0..bytes.len()).step_by(BLOCK_BYTES) {
+            let is_frame = bytes[block..].starts_with(b"SNFR");
+            // The kind of its first record.
+            if is_frame && bytes[block + 64 + 4] == moved {
+                bytes[block] = 0;
+                without += 1;
+            }
+        }
+        broker.disk.put(&path, bytes);
+    }
+    assert!(without > 0);
+    let mut broker = broker.crashed();
+    assert!(!broker.parts.report.damage.is_empty());
+    assert_eq!(broker.parts.report.lost_segments, [0u64; 0]);
+    broker.gets(0..next * COUNT);
+}
