@@ -5,7 +5,9 @@ use std::{io, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use sennit_model::limits::{FRAME_BYTES_MAX, GREETING_BYTES_MAX};
-use sennit_protocol::{DecodeError, FrameHeader, FrameReader, Preface, Reply, Request, control};
+use sennit_protocol::{
+    DecodeError, Features, FrameHeader, FrameReader, Preface, Reply, Request, control,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -52,7 +54,7 @@ impl Session {
         let body = control::Hello {
             client_name: greeting.name.clone(),
             client_version: env!("CARGO_PKG_VERSION").into(),
-            features: Vec::new(),
+            features: Features::ALL.names(),
             frame_bytes_max: u32::try_from(greeting.frame_bytes_max).unwrap_or(0),
             token: None,
         };

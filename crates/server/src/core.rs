@@ -12,7 +12,7 @@ use std::{
 use sennit_engine::{Command, Effect, SessionId};
 use sennit_journal::Home;
 use sennit_model::Timestamp;
-use sennit_protocol::SettleRun;
+use sennit_protocol::{Gap, GapReason, SettleRun};
 use sennit_shard::{Fetch, Held, Moved, Shard};
 use tokio::sync::Notify;
 
@@ -507,8 +507,12 @@ impl Core {
             Effect::Refused { refusal, .. } => {
                 outbox.refused(request, refusal_reply::reply(&refusal));
             }
-            // Told once the protocol has a frame for it.
-            Effect::Gap { .. } => {}
+            Effect::Gap { subscription, partition, range, .. } => outbox.gap(Gap {
+                subscription,
+                partition: partition.index,
+                offsets: range,
+                reason: GapReason::Damaged,
+            }),
             Effect::Subscribed { .. }
             | Effect::Done { .. }
             | Effect::Described { .. }

@@ -10,8 +10,8 @@ use sennit_model::{
     limits::{SETTLE_RUNS_MAX, SUBSCRIPTIONS_PER_CONNECTION_MAX},
 };
 use sennit_protocol::{
-    DecodeError, ErrorCode, FrameHeader, FrameReader, Preface, Publish, Reply, Request, SetCredit,
-    Settle, control, negotiated_frame_bytes_max,
+    DecodeError, ErrorCode, Features, FrameHeader, FrameReader, Preface, Publish, Reply, Request,
+    SetCredit, Settle, control, negotiated_frame_bytes_max,
 };
 use tokio::sync::{Semaphore, oneshot};
 
@@ -83,7 +83,7 @@ impl Session {
     pub(crate) async fn moved_in(&mut self, moved: Moved, input: &mut BytesMut) -> Flow {
         (self.preface_seen, self.greeted, self.is_settled) = (true, true, true);
         self.frames = moved.frames;
-        self.greeted_with(moved.frame_bytes_max);
+        self.greeted_with(moved.frame_bytes_max, moved.features);
         self.routes.borrow_mut().homes = moved.homes;
         *input = moved.input;
         let (header, body) = moved.frame;
@@ -100,6 +100,7 @@ impl Session {
             frame: self.moving.take()?,
             frames: self.frames.clone(),
             frame_bytes_max: self.frame_bytes_max,
+            features: self.outbox.features(),
             homes: std::mem::take(&mut self.routes.borrow_mut().homes),
         })
     }
@@ -222,12 +223,13 @@ impl Session {
         self.greeted = true;
         let limit = negotiated_frame_bytes_max(hello.frame_bytes_max);
         self.frames.set_limit(limit);
-        self.greeted_with(limit);
+        let features = Features::of_names(&hello.features);
+        self.greeted_with(limit, features);
         let grace = self.core.cores.session_grace.as_millis();
         let hello = control::HelloOk {
             server_name: "sennit".to_owned(),
             server_version: env!("CARGO_PKG_VERSION").to_owned(),
-            features: Vec::new(),
+            features: features.names(),
             limits: Some(control::Limits::new(limit)),
             session_id: self.id.0,
             reconnect_grace_ms: u64::try_from(grace).unwrap_or(u64::MAX),
@@ -237,9 +239,10 @@ impl Session {
         Flow::GoOn
     }
 
-    fn greeted_with(&mut self, frame_bytes_max: usize) {
+    fn greeted_with(&mut self, frame_bytes_max: usize, features: Features) {
         self.frame_bytes_max = frame_bytes_max;
         self.outbox.set_frame_bytes_max(frame_bytes_max);
+        self.outbox.set_features(features);
     }
 
     fn origin(&self, request: u64) -> Origin {

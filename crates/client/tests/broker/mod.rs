@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use sennit_client::{Client, Message, Publisher, TopicName};
-use sennit_model::{Batch, BatchBuilder, Generation, Offset, PartitionIndex, Timestamp};
+use sennit_model::{
+    Batch, BatchBuilder, Generation, Offset, OffsetRange, PartitionIndex, Timestamp,
+};
 use sennit_protocol::{
     Confirm, ConfirmHead, ConfirmRun, Deliver, DeliverHead, Durability, ErrorCode, FrameReader,
-    Preface, Publish, Reply, Request, Settle, control,
+    Gap, GapReason, Preface, Publish, Reply, Request, Settle, control,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -57,11 +59,13 @@ impl Broker {
         }
         peer.frames.set_limit(peer.limits.frame_bytes_max as usize);
         let (number, request) = peer.next().await;
-        let Request::Hello(_) = request else { panic!("{request:?}") };
+        let Request::Hello(hello) = request else { panic!("{request:?}") };
+        assert_eq!(hello.features, ["gaps"]);
         let ok = control::HelloOk {
             server_name: "script".into(),
             server_version: "1".into(),
             limits: Some(peer.limits),
+            features: hello.features,
             ..Default::default()
         };
         peer.send(number, Reply::HelloOk(ok)).await;
@@ -209,6 +213,12 @@ impl Peer {
         let batch = batch(payloads);
         let head = deliver_head(subscription, first, batch.count());
         self.send(0, Reply::Deliver(Deliver { head, messages: batch.bytes().clone() })).await;
+    }
+
+    pub async fn gap(&mut self, subscription: u32, first: u64, count: u64, reason: GapReason) {
+        let offsets = OffsetRange::new(Offset(first), count);
+        let gap = Gap { subscription, partition: PartitionIndex(0), offsets, reason };
+        self.send(0, Reply::Gap(gap)).await;
     }
 
     pub async fn settle(&mut self) -> (u64, Settle) {

@@ -5,13 +5,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use proptest::{collection::vec, option, prelude::*};
 use sennit_model::{
-    Generation, GroupId, Offset, PartitionId, PartitionIndex, ProducerId, ProducerStamp, Timestamp,
-    TopicId, limits::DURATION_MAX,
+    Generation, GroupId, Offset, OffsetRange, PartitionId, PartitionIndex, ProducerId,
+    ProducerStamp, Timestamp, TopicId, limits::DURATION_MAX,
 };
 
 use crate::{
-    Confirm, ConfirmHead, ConfirmRun, Deliver, DeliverHead, Durability, Publish, PublishHead,
-    Reply, Request, SetCredit, Settle, SettleHead, SettleRun, Settled, Verdict,
+    Confirm, ConfirmHead, ConfirmRun, Deliver, DeliverHead, Durability, Gap, GapReason, Publish,
+    PublishHead, Reply, Request, SetCredit, Settle, SettleHead, SettleRun, Settled, Verdict,
     control::{start_at::At, *},
 };
 
@@ -147,6 +147,17 @@ fn set_credit() -> impl Strategy<Value = SetCredit> {
         messages,
         bytes,
     })
+}
+
+fn gap() -> impl Strategy<Value = Gap> {
+    (any::<(u32, u32)>(), first(), 1..=u64::from(u32::MAX), 1..=u8::MAX).prop_map(
+        |((subscription, partition), first, count, reason)| Gap {
+            subscription,
+            partition: PartitionIndex(partition),
+            offsets: OffsetRange::new(Offset(first), count),
+            reason: GapReason::of_number(reason).unwrap(),
+        },
+    )
 }
 
 fn topic_config() -> impl Strategy<Value = TopicConfig> {
@@ -376,5 +387,6 @@ pub fn reply() -> impl Strategy<Value = Reply> {
         confirm().prop_map(Reply::Confirm),
         deliver().prop_map(Reply::Deliver),
         settled().prop_map(Reply::Settled),
+        gap().prop_map(Reply::Gap),
     ]
 }
