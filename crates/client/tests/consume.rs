@@ -203,8 +203,12 @@ async fn after_a_lost_connection_it_subscribes_again_and_old_deliveries_can_be_s
     let (mut consumer, subscription, _client, mut peer) = consumer(&broker).await;
     peer.deliver(subscription, 0, &["a"]).await;
     let old = soon(consumer.next()).await.unwrap().unwrap();
+    // It is no successor of anybody yet.
+    assert_eq!(peer.replaces, None);
     drop(peer);
     let mut peer = broker.greeted().await;
+    // The script's tokens are 77, 84 and so on.
+    assert_eq!(peer.replaces, Some(77));
     let again = peer.subscribed().await;
     assert_eq!((again.subscription, again.credit_messages), (subscription, 50));
     old.ack();
@@ -213,6 +217,8 @@ async fn after_a_lost_connection_it_subscribes_again_and_old_deliveries_can_be_s
     assert_eq!((run.first.0, run.attempt, run.generation.0), (0, 1, 3));
     peer.deliver(subscription, 1, &["b"]).await;
     assert_eq!(soon(consumer.next()).await.unwrap().unwrap().offset(), Offset(1));
+    drop(peer);
+    assert_eq!(broker.greeted().await.replaces, Some(84));
 }
 
 #[tokio::test]

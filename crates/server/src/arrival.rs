@@ -7,6 +7,8 @@ use bytes::{Bytes, BytesMut};
 use sennit_model::TopicId;
 use sennit_protocol::{Features, FrameHeader, FrameReader};
 
+use crate::successor::SessionToken;
+
 /// A connection on its way to a core.
 #[derive(Debug)]
 pub(crate) struct Arrival {
@@ -28,6 +30,8 @@ pub(crate) struct Moved {
     pub(crate) frame_bytes_max: usize,
     /// What was granted to it.
     pub(crate) features: Features,
+    /// The token it was given.
+    pub(crate) token: Option<SessionToken>,
     /// Topics placed beside another: which.
     pub(crate) homes: HashMap<TopicId, TopicId>,
 }

@@ -14,6 +14,8 @@ use sennit_protocol::{
 };
 use tokio::sync::Notify;
 
+use crate::successor::Successor;
+
 /// Bytes that are made ready for one write.
 const WRITE_BYTES: usize = 256 << 10;
 
@@ -84,6 +86,8 @@ pub(crate) struct Outbox {
     frame_bytes_max: Cell<usize>,
     /// What the client knows beyond the first frames of the protocol.
     features: Cell<Features>,
+    /// Who takes the session's place.
+    pub(crate) successor: Successor,
     /// Whether the writer holds bytes that the socket has not taken.
     is_writing: Cell<bool>,
 }
@@ -96,6 +100,7 @@ impl Outbox {
             emptied: Notify::new(),
             frame_bytes_max: Cell::new(frame_bytes_max),
             features: Cell::default(),
+            successor: Successor::default(),
             is_writing: Cell::new(false),
         }
     }

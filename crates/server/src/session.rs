@@ -23,6 +23,7 @@ use crate::{
     outbox::Outbox,
     placement::shard_of,
     routes::Routes,
+    successor::SessionToken,
 };
 
 /// Requests about names and settings that one session may have under way; further ones wait.
@@ -85,6 +86,9 @@ impl Session {
         self.frames = moved.frames;
         self.greeted_with(moved.frame_bytes_max, moved.features);
         self.routes.borrow_mut().homes = moved.homes;
+        if let Some(token) = moved.token {
+            self.core.with(|core| core.name_session(self.id, token));
+        }
         *input = moved.input;
         let (header, body) = moved.frame;
         match self.frame(&header, body).await {
@@ -101,6 +105,7 @@ impl Session {
             frames: self.frames.clone(),
             frame_bytes_max: self.frame_bytes_max,
             features: self.outbox.features(),
+            token: self.outbox.successor.token.get(),
             homes: std::mem::take(&mut self.routes.borrow_mut().homes),
         })
     }
@@ -197,7 +202,7 @@ impl Session {
             return Flow::Moves(shard);
         }
         match request {
-            Request::Hello(hello) => return self.hello(&hello, header.request),
+            Request::Hello(hello) => return self.hello(&hello, header.request).await,
             _ if !self.greeted => {
                 let code = ErrorCode::HelloExpected;
                 return self.refuse(header.request, code, "the first frame must be Hello");
@@ -216,7 +221,7 @@ impl Session {
         Flow::GoOn
     }
 
-    fn hello(&mut self, hello: &control::Hello, request: u64) -> Flow {
+    async fn hello(&mut self, hello: &control::Hello, request: u64) -> Flow {
         if self.greeted {
             return self.refuse(request, ErrorCode::HelloExpected, "Hello was said before");
         }
@@ -225,6 +230,11 @@ impl Session {
         self.frames.set_limit(limit);
         let features = Features::of_names(&hello.features);
         self.greeted_with(limit, features);
+        if let Some(token) = hello.replaces {
+            self.replace(SessionToken(token)).await;
+        }
+        let token = SessionToken::draw(self.id.0);
+        self.core.with(|core| core.name_session(self.id, token));
         let grace = self.core.cores.session_grace.as_millis();
         let hello = control::HelloOk {
             server_name: "sennit".to_owned(),
@@ -234,9 +244,24 @@ impl Session {
             session_id: self.id.0,
             reconnect_grace_ms: u64::try_from(grace).unwrap_or(u64::MAX),
             now_ms: now().0,
+            session_token: token.0,
         };
         self.outbox.reply(&Reply::HelloOk(hello), request);
         Flow::GoOn
+    }
+
+    /// Has the session of this token end, wherever it is, and waits until it has.
+    async fn replace(&self, token: SessionToken) {
+        let mut answers = Vec::new();
+        for inbox in &self.core.cores.inboxes {
+            let (ended, answer) = oneshot::channel();
+            let _ = inbox.send(Message::Replace(token, ended));
+            answers.push(answer);
+        }
+        for answer in answers {
+            // No answer comes from a core that has ended, and all its sessions with it.
+            let _ = answer.await;
+        }
     }
 
     fn greeted_with(&mut self, frame_bytes_max: usize, features: Features) {

@@ -53,6 +53,7 @@ impl Broker {
             frames: FrameReader::before_greeting(),
             input: BytesMut::new(),
             limits: control::Limits::new(sennit_model::limits::FRAME_BYTES_MAX),
+            replaces: None,
         };
         while Preface::take(&mut peer.input).unwrap().is_none() {
             peer.read().await;
@@ -61,11 +62,13 @@ impl Broker {
         let (number, request) = peer.next().await;
         let Request::Hello(hello) = request else { panic!("{request:?}") };
         assert_eq!(hello.features, ["gaps"]);
+        peer.replaces = hello.replaces;
         let ok = control::HelloOk {
             server_name: "script".into(),
             server_version: "1".into(),
             limits: Some(peer.limits),
             features: hello.features,
+            session_token: hello.replaces.unwrap_or(70) + 7,
             ..Default::default()
         };
         peer.send(number, Reply::HelloOk(ok)).await;
@@ -85,6 +88,8 @@ pub struct Peer {
     frames: FrameReader,
     input: BytesMut,
     limits: control::Limits,
+    /// The token of the session that it said it replaces.
+    pub replaces: Option<u64>,
 }
 
 impl Peer {

@@ -196,29 +196,32 @@ fn limits() -> impl Strategy<Value = Limits> {
 }
 
 fn hello() -> impl Strategy<Value = Hello> {
-    (text(), text(), vec(text(), 0..3), any::<u32>(), option::of(text())).prop_map(
-        |(client_name, client_version, features, frame_bytes_max, token)| Hello {
-            client_name,
-            client_version,
-            features,
-            frame_bytes_max,
-            token,
-        },
-    )
+    (text(), text(), vec(text(), 0..3), any::<u32>(), (option::of(text()), any::<Option<u64>>()))
+        .prop_map(|(client_name, client_version, features, frame_bytes_max, (token, replaces))| {
+            Hello { client_name, client_version, features, frame_bytes_max, token, replaces }
+        })
 }
 
 fn hello_ok() -> impl Strategy<Value = HelloOk> {
-    (text(), text(), vec(text(), 0..3), option::of(limits()), any::<(u64, u64, u64)>()).prop_map(
-        |(server_name, server_version, features, limits, (session_id, grace, now_ms))| HelloOk {
-            server_name,
-            server_version,
-            features,
-            limits,
-            session_id,
-            reconnect_grace_ms: grace,
-            now_ms,
-        },
-    )
+    (text(), text(), vec(text(), 0..3), option::of(limits()), any::<(u64, u64, u64, u64)>())
+        .prop_map(
+            |(
+                server_name,
+                server_version,
+                features,
+                limits,
+                (session_id, grace, now_ms, session_token),
+            )| HelloOk {
+                server_name,
+                server_version,
+                features,
+                limits,
+                session_id,
+                reconnect_grace_ms: grace,
+                now_ms,
+                session_token,
+            },
+        )
 }
 
 fn error() -> impl Strategy<Value = Error> {

@@ -133,8 +133,12 @@ fn a_flipped_bit_in_a_pack_costs_its_batch_and_no_more() {
     file.write_all_at(&[byte[0] ^ 1], 100_000).unwrap();
 
     let broker = Broker::start(settings);
-    let (mut peer, granted) = broker.connect().greeted_with(0, &["gaps", "of a later version"]);
-    assert_eq!(granted, ["gaps"]);
+    let knows_gaps = control::Hello {
+        features: vec!["gaps".into(), "of a later version".into()],
+        ..<_>::default()
+    };
+    let (mut peer, granted) = broker.connect().greeted_with(knows_gaps.clone());
+    assert_eq!(granted.features, ["gaps"]);
     let group = peer.subscribe("orders", 1, BATCHES as u32 * BATCH as u32 / 2);
     let mut came = Vec::new();
     while came.len() < texts.len() - BATCH {
@@ -152,7 +156,7 @@ fn a_flipped_bit_in_a_pack_costs_its_batch_and_no_more() {
     assert_eq!(peer.gaps, [Gap { subscription: 1, partition, offsets, reason }]);
 
     // Who comes later hears of it too, but not a client that knows no gaps.
-    let (mut later, _) = broker.connect().greeted_with(0, &["gaps"]);
+    let (mut later, _) = broker.connect().greeted_with(knows_gaps);
     later.subscribe("orders", 7, 1);
     let mut old = broker.greeted();
     old.subscribe("orders", 7, 1);

@@ -121,20 +121,16 @@ impl Peer {
 
     /// Says preface and Hello, and hears HelloOk.
     pub fn greeted(self, frame_bytes_max: u32) -> Self {
-        self.greeted_with(frame_bytes_max, &[]).0
+        let hello =
+            control::Hello { client_name: "test".into(), frame_bytes_max, ..<_>::default() };
+        self.greeted_with(hello).0
     }
 
-    /// As [`Self::greeted`], wanting features; says which were granted.
-    pub fn greeted_with(mut self, frame_bytes_max: u32, wanted: &[&str]) -> (Self, Vec<String>) {
+    /// As [`Self::greeted`], with the words given.
+    pub fn greeted_with(mut self, hello: control::Hello) -> (Self, control::HelloOk) {
         self.send_bytes(&Preface::BYTES);
-        let hello = control::Hello {
-            client_name: "test".into(),
-            frame_bytes_max,
-            features: wanted.iter().map(|&name| name.into()).collect(),
-            ..<_>::default()
-        };
         match self.ask(&Request::Hello(hello)) {
-            Reply::HelloOk(ok) => (self, ok.features),
+            Reply::HelloOk(ok) => (self, ok),
             other => panic!("{other:?}"),
         }
     }
