@@ -1,5 +1,5 @@
 //! `sennit consume`: takes messages as a member of a group, prints each on a line, and settles
-//! what was printed.
+//! what was printed. Messages that do not come are said.
 
 use std::{
     io::{self, BufWriter, Write},
@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use sennit_client::{Client, Consumer, DeliveryRun, Settled};
+use sennit_client::{Client, Consumer, DeliveryRun, Gap, Received, Settled};
 use sennit_model::{GroupName, HeaderKind, MessageView, TopicName, limits::CREDIT_MESSAGES_MAX};
 use serde_json::{Value, json};
 use tokio::task::{JoinError, JoinSet};
@@ -55,7 +55,7 @@ pub struct Args {
     /// Wait for more instead of ending when nothing is ready
     #[arg(long, short)]
     follow: bool,
-    /// Print each message as a JSON object with all that is known of it
+    /// Print each message and each gap as a JSON object with all that is known of it
     #[arg(long)]
     json: bool,
 }
@@ -99,11 +99,20 @@ async fn take(
     let mut left = args.count.map_or(u64::MAX, NonZeroU64::get);
     while left > 0 {
         let next = tokio::select! {
-            next = tokio::time::timeout(QUIET, consumer.next_run()) => next,
+            next = tokio::time::timeout(QUIET, consumer.receive_run()) => next,
             _ = &mut interrupted => break,
         };
         let run = match next {
-            Ok(Some(run)) => run?,
+            Ok(Some(received)) => match received? {
+                Received::Delivered(run) => run,
+                Received::Gap(gap) => {
+                    let written = say_gap(args, &gap, &mut out).and_then(|()| out.flush());
+                    if written.is_err() {
+                        return unless_reader_left(written);
+                    }
+                    continue;
+                }
+            },
             Ok(None) => break,
             Err(_quiet) if args.follow || !is_empty(args, client).await? => continue,
             Err(_quiet) => break,
@@ -191,6 +200,23 @@ fn print(args: &Args, run: &DeliveryRun, count: u32, out: &mut impl Write) -> io
         }
     }
     Ok(())
+}
+
+/// Says that messages do not come: among them where those are JSON, beside them where they are
+/// their payloads only.
+fn say_gap(args: &Args, gap: &Gap, out: &mut impl Write) -> io::Result<()> {
+    if !args.json {
+        talk(&format!("gap: {gap}"));
+        return Ok(());
+    }
+    let value = json!({
+        "gap": gap.reason.name(),
+        "topic": args.topic.as_str(),
+        "partition": gap.partition.0,
+        "first_offset": gap.offsets.start.0,
+        "count": gap.offsets.count(),
+    });
+    writeln!(out, "{value}")
 }
 
 /// What a message says of itself. Bytes that are text are text, others are hexadecimal under a

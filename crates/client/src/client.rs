@@ -61,6 +61,7 @@ impl ClientBuilder {
             address: self.address.into(),
             name: self.name,
             frame_bytes_max: self.frame_bytes_max,
+            replaces: None,
         };
         let session = Session::open(&greeting, self.reconnect.attempt_timeout).await?;
         let (commands, received) = mpsc::unbounded_channel();

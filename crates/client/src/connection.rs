@@ -86,6 +86,7 @@ impl Connection {
         let cause = loop {
             let began = Instant::now();
             self.conversation.connected(session.frame_bytes_max);
+            self.greeting.replaces = session.token;
             let error = match self.serve(session).await {
                 End::Left => break Error::Closed,
                 End::Lost(error) => error,

@@ -12,6 +12,7 @@ use crate::{
     delivery::{Delivery, DeliveryRun},
     delivery_queue::DeliveryQueue,
     error::Error,
+    gap::{Gap, Received},
     link::{Command, Link},
 };
 
@@ -19,6 +20,7 @@ use crate::{
 #[must_use = "nothing is subscribed before `subscribe` is called"]
 pub struct ConsumerBuilder {
     link: Arc<Link>,
+    topic: TopicName,
     subscribe: control::Subscribe,
 }
 
@@ -32,7 +34,7 @@ impl ConsumerBuilder {
             credit_messages: 1024,
             credit_bytes: 8 << 20,
         };
-        Self { link, subscribe }
+        Self { link, topic: topic.clone(), subscribe }
     }
 
     /// How many messages may be here unsettled, 1 to 1,000,000; 1024 unless told. With several
@@ -67,9 +69,10 @@ impl ConsumerBuilder {
         self.subscribe.subscription = subscription;
         let queue = Arc::new(DeliveryQueue::default());
         queue.set_credit(self.subscribe.credit_messages, self.subscribe.credit_bytes);
+        let topic = self.topic;
         // Made first: if this call is cancelled, dropping it ends the subscription.
         let consumer =
-            Consumer { link: self.link, subscription, queue, current: None, closed: false };
+            Consumer { link: self.link, topic, subscription, queue, current: None, closed: false };
         let (subscribe, queue) = (self.subscribe, Arc::clone(&consumer.queue));
         consumer.link.call(|answer| Command::Subscribe { subscribe, queue, answer }).await?;
         Ok(consumer)
@@ -80,6 +83,7 @@ impl ConsumerBuilder {
 /// group at once; [`Self::close`] does the same and waits for it.
 pub struct Consumer {
     link: Arc<Link>,
+    topic: TopicName,
     subscription: u32,
     queue: Arc<DeliveryQueue>,
     current: Option<DeliveryRun>,
@@ -87,23 +91,69 @@ pub struct Consumer {
 }
 
 impl Consumer {
+    /// The next message or gap, in the order in which they came; `None` once the subscription has
+    /// ended. For programs to which it matters that messages are missing:
+    ///
+    /// ```no_run
+    /// # async fn example(mut consumer: sennit_client::Consumer) -> Result<(), sennit_client::Error> {
+    /// use sennit_client::Received;
+    ///
+    /// while let Some(received) = consumer.receive().await {
+    ///     match received? {
+    ///         Received::Delivered(delivery) => delivery.ack(),
+    ///         Received::Gap(gap) => eprintln!("{gap}"),
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// A gap is told at least once: again after a reconnect, and when the broker finds it again. May
+    /// be cancelled without loss.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub async fn receive(&mut self) -> Option<Result<Received<Delivery>, Error>> {
+        loop {
+            if let Some(current) = &mut self.current {
+                if let Some(delivery) = current.take_first() {
+                    return Some(Ok(Received::Delivered(delivery)));
+                }
+                self.current = None;
+            }
+            match self.queue.next().await? {
+                Ok(Received::Delivered(run)) => self.current = Some(run),
+                Ok(Received::Gap(gap)) => return Some(Ok(Received::Gap(gap))),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    /// As [`Self::receive`], but the messages of one partition that came together, as
+    /// [`Self::next_run`] gives them.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub async fn receive_run(&mut self) -> Option<Result<Received<DeliveryRun>, Error>> {
+        match self.current.take() {
+            Some(rest) if rest.count() > 0 => Some(Ok(Received::Delivered(rest))),
+            _ => self.queue.next().await,
+        }
+    }
+
     /// The next message; `None` once the subscription has ended. An error that a delivery could not
     /// be read is not the end; one that says why the subscription ended is followed by `None`.
-    /// May be cancelled without loss.
+    /// Gaps are logged as warnings and passed over; [`Self::receive`] tells of them. May be cancelled
+    /// without loss.
     ///
     /// # Errors
     /// [`Error::Protocol`] for a damaged delivery, [`Error::Refused`] when topic or group are gone,
     /// [`Error::Unreachable`] when the client has given up.
     pub async fn next(&mut self) -> Option<Result<Delivery, Error>> {
         loop {
-            if let Some(current) = &mut self.current {
-                if let Some(delivery) = current.take_first() {
-                    return Some(Ok(delivery));
-                }
-                self.current = None;
-            }
-            match self.queue.next().await? {
-                Ok(run) => self.current = Some(run),
+            match self.receive().await? {
+                Ok(Received::Delivered(delivery)) => return Some(Ok(delivery)),
+                Ok(Received::Gap(gap)) => self.pass_over(gap),
                 Err(error) => return Some(Err(error)),
             }
         }
@@ -115,10 +165,17 @@ impl Consumer {
     /// # Errors
     /// As [`Self::next`].
     pub async fn next_run(&mut self) -> Option<Result<DeliveryRun, Error>> {
-        match self.current.take() {
-            Some(rest) if rest.count() > 0 => Some(Ok(rest)),
-            _ => self.queue.next().await,
+        loop {
+            match self.receive_run().await? {
+                Ok(Received::Delivered(run)) => return Some(Ok(run)),
+                Ok(Received::Gap(gap)) => self.pass_over(gap),
+                Err(error) => return Some(Err(error)),
+            }
         }
+    }
+
+    fn pass_over(&self, gap: Gap) {
+        tracing::warn!(topic = %self.topic, "{gap}");
     }
 
     /// Replaces the window: how much may be here unsettled. 0 messages pauses.

@@ -368,6 +368,7 @@ impl Conversation {
         match reply {
             Reply::Confirm(confirm) => self.confirmed(&confirm, now),
             Reply::Deliver(deliver) => self.subscriptions.delivered(deliver)?,
+            Reply::Gap(gap) => self.subscriptions.gap(&gap),
             Reply::Settled(frame) => self.settles.answered(number, &frame),
             Reply::Error(error) => self.refused(number, error, now)?,
             Reply::Ping => self.outgoing.request(&Request::Pong, number),

@@ -1,27 +1,35 @@
-//! Deliveries that have come and were not taken yet. Credit bounds it; a consumer that does not
-//! take anything for longer than its leases loses the oldest, which are not its own any more.
+//! What has come for a consumer and was not taken yet: deliveries, and the gaps between them. Credit
+//! bounds the deliveries; a consumer that does not take anything for longer than its leases loses the
+//! oldest, which are not its own any more. Gaps are kept, each once.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashSet, VecDeque},
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use tokio::sync::Notify;
 
-use crate::{delivery::DeliveryRun, error::Error};
+use crate::{
+    delivery::DeliveryRun,
+    error::Error,
+    gap::{Gap, Received},
+};
 
 #[derive(Default)]
 struct State {
-    runs: VecDeque<DeliveryRun>,
+    items: VecDeque<Received<DeliveryRun>>,
+    runs: usize,
     messages: u64,
     bytes: u64,
+    /// The gaps that wait: one that is told again, on another connection, waits once.
+    gaps: HashSet<Gap>,
     credit_messages: u64,
     credit_bytes: u64,
     faults: VecDeque<Error>,
     ended: bool,
 }
 
-/// Deliveries of one subscription that were not taken yet.
+/// What has come for one subscription and was not taken yet.
 #[derive(Default)]
 pub(crate) struct DeliveryQueue {
     state: Mutex<State>,
@@ -45,13 +53,26 @@ impl DeliveryQueue {
     /// deliveries are good beside the new ones for a while.
     pub(crate) fn push(&self, run: DeliveryRun) {
         let mut state = self.state();
+        state.runs += 1;
         state.messages += u64::from(run.count());
         state.bytes += run.byte_count() as u64;
-        state.runs.push_back(run);
-        while state.runs.len() > 2
+        state.items.push_back(Received::Delivered(run));
+        while state.runs > 2
             && (state.messages > 2 * state.credit_messages || state.bytes > 2 * state.credit_bytes)
         {
-            state.pop();
+            let is_run = |item: &Received<_>| matches!(item, Received::Delivered(_));
+            let oldest = state.items.iter().position(is_run).expect("runs are counted");
+            state.take(oldest);
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// Messages do not come.
+    pub(crate) fn gap(&self, gap: Gap) {
+        let mut state = self.state();
+        if state.gaps.insert(gap) {
+            state.items.push_back(Received::Gap(gap));
         }
         drop(state);
         self.changed.notify_one();
@@ -69,13 +90,14 @@ impl DeliveryQueue {
         self.changed.notify_one();
     }
 
-    /// The next run; `None` once the subscription has ended and all was taken. Only one may wait.
-    pub(crate) async fn next(&self) -> Option<Result<DeliveryRun, Error>> {
+    /// The next run or gap; `None` once the subscription has ended and all was taken. Only one may
+    /// wait.
+    pub(crate) async fn next(&self) -> Option<Result<Received<DeliveryRun>, Error>> {
         loop {
             {
                 let mut state = self.state();
-                if let Some(run) = state.pop() {
-                    return Some(Ok(run));
+                if let Some(item) = state.take(0) {
+                    return Some(Ok(item));
                 }
                 if let Some(error) = state.faults.pop_front() {
                     return Some(Err(error));
@@ -90,10 +112,18 @@ impl DeliveryQueue {
 }
 
 impl State {
-    fn pop(&mut self) -> Option<DeliveryRun> {
-        let run = self.runs.pop_front()?;
-        self.messages -= u64::from(run.count());
-        self.bytes -= run.byte_count() as u64;
-        Some(run)
+    fn take(&mut self, index: usize) -> Option<Received<DeliveryRun>> {
+        let item = self.items.remove(index)?;
+        match &item {
+            Received::Delivered(run) => {
+                self.runs -= 1;
+                self.messages -= u64::from(run.count());
+                self.bytes -= run.byte_count() as u64;
+            }
+            Received::Gap(gap) => {
+                self.gaps.remove(gap);
+            }
+        }
+        Some(item)
     }
 }

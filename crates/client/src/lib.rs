@@ -16,6 +16,7 @@ mod conversation;
 mod delivery;
 mod delivery_queue;
 mod error;
+mod gap;
 mod link;
 mod outbox;
 mod outgoing;
@@ -34,6 +35,7 @@ pub use client::{Client, ClientBuilder};
 pub use consumer::{Consumer, ConsumerBuilder};
 pub use delivery::{Delivery, DeliveryRun};
 pub use error::Error;
+pub use gap::{Gap, Received};
 pub use pending::{Confirm, ConfirmedRun, Pending, PendingBatch};
 pub use publisher::{Publisher, PublisherBuilder};
 pub use reconnect::Reconnect;
@@ -42,10 +44,10 @@ pub use settle_queue::Settled;
 // What the signatures above are made of, so that a program needs this crate only.
 pub use sennit_model::{
     Batch, BatchBuilder, BatchError, Generation, GroupConfig, GroupId, GroupName, Header,
-    HeaderKind, Headers, Message, MessageView, Messages, Offset, PartitionIndex, ProducerId,
-    Retention, StartAt, Timestamp, TopicConfig, TopicId, TopicKind, TopicName,
+    HeaderKind, Headers, Message, MessageView, Messages, Offset, OffsetRange, PartitionIndex,
+    ProducerId, Retention, StartAt, Timestamp, TopicConfig, TopicId, TopicKind, TopicName,
 };
-pub use sennit_protocol::{DEFAULT_PORT, Durability, ErrorCode};
+pub use sennit_protocol::{DEFAULT_PORT, Durability, ErrorCode, GapReason};
 
 /// The README's example, which is compiled with the documentation's tests.
 #[cfg(doctest)]

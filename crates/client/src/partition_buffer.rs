@@ -39,7 +39,7 @@ pub(crate) struct Numbering {
     pub(crate) idempotent: bool,
     /// The first sequence on the wire.
     pub(crate) first_sequence: u64,
-    /// How long a batch is sent again that the broker has no room for.
+    /// How long after it was published a batch is sent again that the broker has no room for.
     pub(crate) give_up_after: Option<Duration>,
 }
 
@@ -88,6 +88,8 @@ struct Unconfirmed {
     position: u64,
     batch: Batch,
     outcome: Arc<BatchOutcome>,
+    /// When its first message was published.
+    published_at: Instant,
     stage: Stage,
 }
 
@@ -111,7 +113,8 @@ pub(crate) struct PartitionBuffer {
     /// How many messages were published here.
     next_position: u64,
     gathering: BatchBuilder,
-    gathering_outcome: Option<Arc<BatchOutcome>>,
+    /// What will become of what gathers, and when the first of it was published.
+    gathering_outcome: Option<(Arc<BatchOutcome>, Instant)>,
     /// Sealed and unanswered, oldest first; those of this round that were sent are in front.
     unconfirmed: VecDeque<Unconfirmed>,
     sent: usize,
@@ -122,7 +125,6 @@ pub(crate) struct PartitionBuffer {
     /// What this round has seen, for when it ends.
     forgotten: bool,
     retry_after: Option<Duration>,
-    retrying_since: Option<Instant>,
     fruitless_rounds: u32,
     backoff: Backoff,
 }
@@ -143,7 +145,6 @@ impl PartitionBuffer {
             epoch_ends_at: None,
             forgotten: false,
             retry_after: None,
-            retrying_since: None,
             fruitless_rounds: 0,
             backoff: Backoff::new(RETRY_DELAY_MIN, RETRY_DELAY_MAX),
         }
@@ -190,12 +191,14 @@ impl PartitionBuffer {
         }
     }
 
-    /// Adds a message of `length` bytes, encoded: the batch it is in, and its place there.
+    /// Adds a message of `length` bytes, encoded: the batch it is in, and its place there. Asks for
+    /// the time where it is the first of a batch.
     pub(crate) fn push(
         &mut self,
         message: &Message,
         length: usize,
         batch_bytes_max: usize,
+        now: impl FnOnce() -> Instant,
     ) -> Result<(Arc<BatchOutcome>, u32), BatchError> {
         if length > batch_bytes_max {
             return Err(BatchError::TooLong { length });
@@ -209,17 +212,18 @@ impl PartitionBuffer {
         self.gathering.push(message)?;
         let position = self.next_position;
         self.next_position += 1;
-        let outcome =
-            self.gathering_outcome.get_or_insert_with(|| BatchOutcome::new(self.index, position));
+        let (outcome, _) = self
+            .gathering_outcome
+            .get_or_insert_with(|| (BatchOutcome::new(self.index, position), now()));
         Ok((Arc::clone(outcome), self.gathering.count() - 1))
     }
 
     /// Adds a whole batch, after all that has gathered.
-    pub(crate) fn push_batch(&mut self, batch: Batch) -> Arc<BatchOutcome> {
+    pub(crate) fn push_batch(&mut self, batch: Batch, now: Instant) -> Arc<BatchOutcome> {
         self.seal();
         let outcome = BatchOutcome::new(self.index, self.next_position);
         self.next_position += u64::from(batch.count());
-        self.line_up(batch, Arc::clone(&outcome));
+        self.line_up(batch, Arc::clone(&outcome), now);
         outcome
     }
 
@@ -229,15 +233,15 @@ impl PartitionBuffer {
 
     fn seal(&mut self) {
         if let Some(batch) = self.gathering.take()
-            && let Some(outcome) = self.gathering_outcome.take()
+            && let Some((outcome, published_at)) = self.gathering_outcome.take()
         {
-            self.line_up(batch, outcome);
+            self.line_up(batch, outcome, published_at);
         }
     }
 
-    fn line_up(&mut self, batch: Batch, outcome: Arc<BatchOutcome>) {
-        let position = outcome.first_sequence;
-        self.unconfirmed.push_back(Unconfirmed { position, batch, outcome, stage: Stage::Waiting });
+    fn line_up(&mut self, batch: Batch, outcome: Arc<BatchOutcome>, published_at: Instant) {
+        let (position, stage) = (outcome.first_sequence, Stage::Waiting);
+        self.unconfirmed.push_back(Unconfirmed { position, batch, outcome, published_at, stage });
     }
 
     /// The next batch to be sent, under this request number; `None` if there is none or none may
@@ -318,7 +322,6 @@ impl PartitionBuffer {
         }
         if out.len() > before {
             self.fruitless_rounds = 0;
-            self.retrying_since = None;
             self.backoff.reset();
         }
         self.end_round_if_answered(now, out);
@@ -347,10 +350,9 @@ impl PartitionBuffer {
                 self.forgotten |= refusal.expected_sequence.is_some_and(|n| n < oldest);
                 self.unconfirmed[at].stage = Stage::Refused;
             }
-            _ if refusal.error.is_retryable() && !self.gives_up(now) => {
+            _ if refusal.error.is_retryable() && !self.gives_up(at, now) => {
                 let asked = refusal.error.retry_after().unwrap_or_default();
                 self.retry_after = self.retry_after.max(Some(asked));
-                self.retrying_since.get_or_insert(now);
                 self.unconfirmed[at].stage = Stage::Refused;
             }
             _ => {
@@ -364,11 +366,9 @@ impl PartitionBuffer {
         true
     }
 
-    fn gives_up(&self, now: Instant) -> bool {
-        match (self.numbering.give_up_after, self.retrying_since) {
-            (Some(limit), Some(since)) => now.duration_since(since) >= limit,
-            _ => false,
-        }
+    fn gives_up(&self, at: usize, now: Instant) -> bool {
+        let age = now.duration_since(self.unconfirmed[at].published_at);
+        self.numbering.give_up_after.is_some_and(|limit| age >= limit)
     }
 
     fn end_round_if_answered(&mut self, now: Instant, out: &mut Vec<Resolution>) {
@@ -427,5 +427,73 @@ impl PartitionBuffer {
         self.sent = 0;
         let all = self.unconfirmed.drain(..);
         out.extend(all.map(|batch| Resolution::new(batch, Err(error.clone()))));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sennit_protocol::control;
+
+    use super::*;
+
+    const LIMIT: Duration = Duration::from_secs(10);
+
+    /// A partition whose batches are given up ten seconds after they were published.
+    fn impatient() -> PartitionBuffer {
+        let give_up_after = Some(LIMIT);
+        let numbering = Numbering { idempotent: true, first_sequence: 0, give_up_after };
+        PartitionBuffer::new(PartitionIndex(0), numbering)
+    }
+
+    /// Publishes a batch of one message and sends it, as request `request`.
+    fn publish(buffer: &mut PartitionBuffer, request: u64, now: Instant) {
+        buffer.push(&Message::new("x"), 21, 1 << 20, || now).unwrap();
+        assert!(buffer.depart(request).is_some());
+    }
+
+    fn refuse(buffer: &mut PartitionBuffer, request: u64, now: Instant) -> Vec<Resolution> {
+        let code = ErrorCode::StorageFull;
+        let refusal = BatchRefusal {
+            request,
+            first_sequence: None,
+            code: Some(code),
+            expected_sequence: None,
+            error: control::Error::new(code, "full").into(),
+        };
+        let mut out = Vec::new();
+        assert!(buffer.refused(&refusal, now, &mut out));
+        out
+    }
+
+    #[test]
+    fn the_time_that_a_batch_has_begins_when_it_is_published() {
+        let (mut buffer, begin) = (impatient(), Instant::now());
+        let almost = begin + LIMIT - Duration::from_millis(1);
+        publish(&mut buffer, 1, begin);
+        assert!(refuse(&mut buffer, 1, almost).is_empty());
+        let later = almost + RETRY_DELAY_MAX;
+        buffer.wake(later);
+        assert!(buffer.depart(2).is_some());
+        assert_eq!(refuse(&mut buffer, 2, later).len(), 1);
+    }
+
+    #[test]
+    fn a_confirm_of_others_gives_a_batch_no_more_time_and_their_refusal_no_less() {
+        let (mut buffer, begin) = (impatient(), Instant::now());
+        publish(&mut buffer, 1, begin);
+        publish(&mut buffer, 2, begin);
+        let half = begin + LIMIT / 2;
+        publish(&mut buffer, 3, half);
+        let frame = ConfirmFrame {
+            head: sennit_protocol::ConfirmHead { up_to_sequence: 1, ..<_>::default() },
+            ..<_>::default()
+        };
+        let mut confirmed = Vec::new();
+        buffer.confirmed(&frame, None, half, &mut confirmed);
+        assert_eq!(confirmed.len(), 1);
+        let given_up = refuse(&mut buffer, 2, begin + LIMIT);
+        assert_eq!(given_up.len(), 1);
+        assert!(given_up[0].answer.is_err());
+        assert!(refuse(&mut buffer, 3, begin + LIMIT).is_empty());
     }
 }

@@ -68,8 +68,9 @@ impl PublisherBuilder {
         self
     }
 
-    /// How long a batch is sent again that the broker says it has no room for; for ever unless
-    /// told. Then it fails with the broker's refusal, and those behind it go on.
+    /// How long after it was published a batch is sent again that the broker says it has no room
+    /// for; for ever unless told. Then it fails with the broker's refusal, and those behind it go
+    /// on. Nothing is given up without a refusal: not while the connection is lost, say.
     pub fn give_up_after(mut self, limit: Duration) -> Self {
         self.settings.give_up_after = Some(limit);
         self

@@ -170,7 +170,7 @@ impl PublisherCore {
         let at = state.partition_for(&message.key, &self.settings);
         let batch_bytes_max = state.batch_bytes_max;
         let (outcome, index) = state.partitions[at]
-            .push(message, length, batch_bytes_max)
+            .push(message, length, batch_bytes_max, Instant::now)
             .map_err(|error| NotTaken::Failed(error.into()))?;
         Ok(state.taken(1, length, Pending::new(outcome, index)))
     }
@@ -185,7 +185,7 @@ impl PublisherCore {
         state.admit(count as usize, length, &self.settings)?;
         let key = batch.messages().next().map(|first| first.key()).unwrap_or_default();
         let at = state.partition_for(key, &self.settings);
-        let outcome = state.partitions[at].push_batch(batch.clone());
+        let outcome = state.partitions[at].push_batch(batch.clone(), Instant::now());
         Ok(state.taken(count as usize, length, PendingBatch::new(outcome, count)))
     }
 

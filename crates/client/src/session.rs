@@ -5,7 +5,9 @@ use std::{io, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use sennit_model::limits::{FRAME_BYTES_MAX, GREETING_BYTES_MAX};
-use sennit_protocol::{DecodeError, FrameHeader, FrameReader, Preface, Reply, Request, control};
+use sennit_protocol::{
+    DecodeError, Features, FrameHeader, FrameReader, Preface, Reply, Request, control,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -20,6 +22,8 @@ pub(crate) struct Greeting {
     pub(crate) address: Arc<str>,
     pub(crate) name: String,
     pub(crate) frame_bytes_max: usize,
+    /// The token of the session whose connection was lost.
+    pub(crate) replaces: Option<u64>,
 }
 
 /// A connection whose greeting was accepted.
@@ -31,6 +35,8 @@ pub(crate) struct Session {
     pub(crate) server: String,
     /// The largest frame body, in bytes, both ways.
     pub(crate) frame_bytes_max: usize,
+    /// What to say to replace it, if it can be.
+    pub(crate) token: Option<u64>,
 }
 
 impl Session {
@@ -52,9 +58,10 @@ impl Session {
         let body = control::Hello {
             client_name: greeting.name.clone(),
             client_version: env!("CARGO_PKG_VERSION").into(),
-            features: Vec::new(),
+            features: Features::ALL.names(),
             frame_bytes_max: u32::try_from(greeting.frame_bytes_max).unwrap_or(0),
             token: None,
+            replaces: greeting.replaces,
         };
         Request::Hello(body).encode(1, &mut hello);
         stream.write_all(&hello).await.map_err(unreachable)?;
@@ -78,7 +85,8 @@ impl Session {
                 }
                 frames.set_limit(frame_bytes_max.min(FRAME_BYTES_MAX));
                 let server = format!("{} {}", ok.server_name, ok.server_version);
-                return Ok(Self { stream, frames, input, server, frame_bytes_max });
+                let token = Some(ok.session_token).filter(|&token| token != 0);
+                return Ok(Self { stream, frames, input, server, frame_bytes_max, token });
             }
         }
     }

@@ -11,6 +11,7 @@ use crate::{
     delivery::{DeliveredBatch, DeliveryRun},
     delivery_queue::DeliveryQueue,
     error::Error,
+    gap::Gap,
     link::Answer,
     outbox::Outbox,
 };
@@ -163,6 +164,15 @@ impl Subscriptions {
             Err(error) => known.queue.fault(error.into()),
         }
         Ok(())
+    }
+
+    /// Tells a consumer of messages that do not come.
+    pub(crate) fn gap(&self, gap: &sennit_protocol::Gap) {
+        // It may have been on its way when the subscription ended.
+        if let Some(known) = self.known.get(&gap.subscription) {
+            let sennit_protocol::Gap { partition, offsets, reason, .. } = *gap;
+            known.queue.gap(Gap { partition, offsets, reason });
+        }
     }
 
     /// The connection is gone: none is made on the next before it is asked for.

@@ -5,7 +5,10 @@ mod broker;
 use std::time::Duration;
 
 use broker::{Broker, Peer, batch, deliver_head, soon, topic};
-use sennit_client::{Client, Consumer, Error, ErrorCode, GroupName, Offset, Settled};
+use sennit_client::{
+    Client, Consumer, Error, ErrorCode, Gap, GapReason, GroupName, Offset, OffsetRange,
+    PartitionIndex, Received, Settled,
+};
 use sennit_model::limits::{CREDIT_BYTES_MAX, CREDIT_MESSAGES_MAX};
 use sennit_protocol::{
     Deliver, Reply, Request, SetCredit, Settled as SettledFrame, Verdict, control,
@@ -33,6 +36,75 @@ async fn messages_of_a_frame_come_one_by_one_or_as_a_run() {
     assert_eq!((rest.first_offset(), rest.count()), (Offset(12), 2));
     let payloads: Vec<_> = rest.messages().map(|message| message.payload().to_vec()).collect();
     assert_eq!(payloads, [b"c", b"d"]);
+}
+
+fn gap(first: u64, count: u64, reason: GapReason) -> Gap {
+    let offsets = OffsetRange::new(Offset(first), count);
+    Gap { partition: PartitionIndex(0), offsets, reason }
+}
+
+/// What has come, as offsets or gaps.
+fn offset_or_gap(received: Received<sennit_client::Delivery>) -> Result<u64, Gap> {
+    match received {
+        Received::Delivered(delivery) => Ok(delivery.offset().0),
+        Received::Gap(gap) => Err(gap),
+    }
+}
+
+#[tokio::test]
+async fn gaps_are_told_between_the_messages_around_them() {
+    let broker = Broker::listen().await;
+    let (mut consumer, subscription, _client, mut peer) = consumer(&broker).await;
+    peer.deliver(subscription, 0, &["a", "b"]).await;
+    peer.gap(subscription, 2, 5, GapReason::Damaged).await;
+    peer.gap(subscription + 1, 9, 9, GapReason::Damaged).await;
+    peer.deliver(subscription, 7, &["c"]).await;
+    peer.gap(subscription, 8, 1, GapReason::Unknown(200)).await;
+    let mut came = Vec::new();
+    for _ in 0..5 {
+        came.push(offset_or_gap(soon(consumer.receive()).await.unwrap().unwrap()));
+    }
+    let (damaged, unknown) = (gap(2, 5, GapReason::Damaged), gap(8, 1, GapReason::Unknown(200)));
+    assert_eq!(came, [Ok(0), Ok(1), Err(damaged), Ok(7), Err(unknown)]);
+    assert_eq!(damaged.to_string(), "offsets 2..7 of partition 0 cannot be read (damaged)");
+}
+
+#[tokio::test]
+async fn a_program_that_asks_for_messages_only_gets_those_behind_a_gap() {
+    let broker = Broker::listen().await;
+    let (mut consumer, subscription, _client, mut peer) = consumer(&broker).await;
+    peer.gap(subscription, 0, 5, GapReason::Lost).await;
+    peer.deliver(subscription, 5, &["a"]).await;
+    peer.gap(subscription, 6, 1, GapReason::Lost).await;
+    peer.deliver(subscription, 7, &["b"]).await;
+    assert_eq!(soon(consumer.next()).await.unwrap().unwrap().offset(), Offset(5));
+    assert_eq!(soon(consumer.next_run()).await.unwrap().unwrap().first_offset(), Offset(7));
+}
+
+#[tokio::test]
+async fn a_gap_told_again_before_it_was_taken_comes_once_and_outlives_what_credit_drops() {
+    let broker = Broker::listen().await;
+    let (mut consumer, subscription, _client, mut peer) = consumer(&broker).await;
+    let hundred = ["x"; 100];
+    for first in [0, 200, 400, 600] {
+        peer.deliver(subscription, first, &hundred).await;
+        peer.gap(subscription, 100, 50, GapReason::Lost).await;
+    }
+    peer.send(7, Reply::Ping).await;
+    assert_eq!(peer.next().await, (7, Request::Pong));
+    let mut came = Vec::new();
+    for _ in 0..3 {
+        came.push(match soon(consumer.receive_run()).await.unwrap().unwrap() {
+            Received::Delivered(run) => Ok(run.first_offset().0),
+            Received::Gap(gap) => Err(gap),
+        });
+    }
+    // 50 messages of credit leave the last two runs.
+    assert_eq!(came, [Err(gap(100, 50, GapReason::Lost)), Ok(400), Ok(600)]);
+    // It was taken: when it is told again, it comes again.
+    peer.gap(subscription, 100, 50, GapReason::Lost).await;
+    let again = offset_or_gap(soon(consumer.receive()).await.unwrap().unwrap());
+    assert_eq!(again, Err(gap(100, 50, GapReason::Lost)));
 }
 
 #[tokio::test]
@@ -131,8 +203,12 @@ async fn after_a_lost_connection_it_subscribes_again_and_old_deliveries_can_be_s
     let (mut consumer, subscription, _client, mut peer) = consumer(&broker).await;
     peer.deliver(subscription, 0, &["a"]).await;
     let old = soon(consumer.next()).await.unwrap().unwrap();
+    // It is no successor of anybody yet.
+    assert_eq!(peer.replaces, None);
     drop(peer);
     let mut peer = broker.greeted().await;
+    // The script's tokens are 77, 84 and so on.
+    assert_eq!(peer.replaces, Some(77));
     let again = peer.subscribed().await;
     assert_eq!((again.subscription, again.credit_messages), (subscription, 50));
     old.ack();
@@ -141,6 +217,8 @@ async fn after_a_lost_connection_it_subscribes_again_and_old_deliveries_can_be_s
     assert_eq!((run.first.0, run.attempt, run.generation.0), (0, 1, 3));
     peer.deliver(subscription, 1, &["b"]).await;
     assert_eq!(soon(consumer.next()).await.unwrap().unwrap().offset(), Offset(1));
+    drop(peer);
+    assert_eq!(broker.greeted().await.replaces, Some(84));
 }
 
 #[tokio::test]

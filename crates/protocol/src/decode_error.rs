@@ -154,9 +154,9 @@ impl DecodeError {
         kind: Kind,
         field: &'static str,
         first: u64,
-        count: u32,
+        count: impl Into<u64>,
     ) -> Result<(), Self> {
-        if first.checked_add(u64::from(count)).is_none() {
+        if first.checked_add(count.into()).is_none() {
             let allowed = "a number that still fits 64 bits after count is added";
             return Err(Self::Field { kind, field, value: first, allowed });
         }

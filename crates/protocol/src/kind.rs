@@ -115,6 +115,8 @@ kinds! {
     Settled = 68, false, true;
     /// Replace a subscription's window.
     SetCredit = 69, true, false;
+    /// Messages that a subscription does not get.
+    Gap = 70, false, true;
 }
 
 impl fmt::Display for Kind {

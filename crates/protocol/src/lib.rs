@@ -3,7 +3,7 @@
 //! bytes -> [`Preface`] once, then [`FrameReader`] -> [`FrameHeader`] and body -> [`Request`] at
 //! the server, [`Reply`] at the client. Control bodies are protobuf ([`control`]); the frames of the
 //! data path are fixed binary and decoded without copying ([`Publish`], [`Confirm`], [`Deliver`],
-//! [`Settle`], [`Settled`], [`SetCredit`]). docs/reference/protocol.md is the page.
+//! [`Settle`], [`Settled`], [`SetCredit`], [`Gap`]). docs/reference/protocol.md is the page.
 //!
 //! This crate knows no socket, no queue and no file: what a frame means is for others to say.
 
@@ -15,8 +15,10 @@ mod deliver;
 mod durability;
 mod error_code;
 mod error_reply;
+mod features;
 mod frame_header;
 mod frame_reader;
+mod gap;
 mod kind;
 mod preface;
 mod publish;
@@ -33,8 +35,10 @@ pub use decode_error::DecodeError;
 pub use deliver::{Deliver, DeliverHead};
 pub use durability::Durability;
 pub use error_code::ErrorCode;
+pub use features::Features;
 pub use frame_header::FrameHeader;
 pub use frame_reader::FrameReader;
+pub use gap::{Gap, GapReason};
 pub use kind::Kind;
 pub use preface::Preface;
 pub use publish::{Publish, PublishHead};

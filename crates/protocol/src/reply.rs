@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes};
 
 use crate::{
     confirm::Confirm, control, decode_error::DecodeError, deliver::Deliver,
-    frame_header::FrameHeader, kind::Kind, settled::Settled,
+    frame_header::FrameHeader, gap::Gap, kind::Kind, settled::Settled,
 };
 
 /// What a server sends.
@@ -27,6 +27,7 @@ pub enum Reply {
     Confirm(Confirm),
     Deliver(Deliver),
     Settled(Settled),
+    Gap(Gap),
 }
 
 impl Reply {
@@ -50,6 +51,7 @@ impl Reply {
             Self::Confirm(_) => Kind::Confirm,
             Self::Deliver(_) => Kind::Deliver,
             Self::Settled(_) => Kind::Settled,
+            Self::Gap(_) => Kind::Gap,
         }
     }
 
@@ -73,6 +75,7 @@ impl Reply {
             Self::Confirm(body) => body.encode(request, out),
             Self::Deliver(body) => body.encode(request, out),
             Self::Settled(body) => body.encode(request, out),
+            Self::Gap(body) => body.encode(request, out),
         }
     }
 
@@ -100,6 +103,7 @@ impl Reply {
             Kind::Confirm => Self::Confirm(Confirm::decode(body)?),
             Kind::Deliver => Self::Deliver(Deliver::decode(body)?),
             Kind::Settled => Self::Settled(Settled::decode(body)?),
+            Kind::Gap => Self::Gap(Gap::decode(body)?),
             Kind::Hello
             | Kind::Goodbye
             | Kind::CreateTopic

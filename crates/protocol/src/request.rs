@@ -135,7 +135,8 @@ impl Request {
             | Kind::SubscriptionEnded
             | Kind::Confirm
             | Kind::Deliver
-            | Kind::Settled => return Err(DecodeError::Direction { kind }),
+            | Kind::Settled
+            | Kind::Gap => return Err(DecodeError::Direction { kind }),
         })
     }
 }

@@ -5,7 +5,9 @@ use std::{collections::HashMap, net::TcpStream};
 
 use bytes::{Bytes, BytesMut};
 use sennit_model::TopicId;
-use sennit_protocol::{FrameHeader, FrameReader};
+use sennit_protocol::{Features, FrameHeader, FrameReader};
+
+use crate::successor::SessionToken;
 
 /// A connection on its way to a core.
 #[derive(Debug)]
@@ -26,6 +28,10 @@ pub(crate) struct Moved {
     pub(crate) frames: FrameReader,
     /// The largest frame body the client takes.
     pub(crate) frame_bytes_max: usize,
+    /// What was granted to it.
+    pub(crate) features: Features,
+    /// The token it was given.
+    pub(crate) token: Option<SessionToken>,
     /// Topics placed beside another: which.
     pub(crate) homes: HashMap<TopicId, TopicId>,
 }

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use crate::{
-    arrival::Arrival,
+    arrival::{Arrival, Moved},
     core::CoreHandle,
     drain,
     inbox::Message,
@@ -66,17 +66,16 @@ pub(crate) async fn serve(arrival: Arrival, core: CoreHandle) {
     let cores = core.cores.clone();
     let (mut reading, writing) = stream.into_split();
     let writer = tokio::task::spawn_local(write(writing, outbox.clone(), scratch));
-    let mut session = Session::new(id, core, outbox.clone());
+    let mut session = Session::new(id, core.clone(), outbox.clone());
     let mut input = BytesMut::new();
-    let flow = match moved {
-        Some(moved) => session.moved_in(*moved, &mut input).await,
-        None => Flow::GoOn,
-    };
-    let end = match flow {
-        Flow::GoOn => read(&mut reading, &mut session, &outbox, &mut input).await,
-        ended => ended,
+    let end = tokio::select! {
+        biased;
+        () = outbox.successor.came() => Flow::Broken,
+        end = speak(moved, &mut reading, &mut session, &outbox, &mut input) => end,
     };
     session.end(end == Flow::Left);
+    core.with(|core| core.carry_commands());
+    outbox.successor.let_in();
     outbox.close();
     let abort = writer.abort_handle();
     match timeout(FAREWELL, writer).await {
@@ -89,6 +88,24 @@ pub(crate) async fn serve(arrival: Arrival, core: CoreHandle) {
             }
         }
         Ok(_) => {}
+    }
+}
+
+/// Does what the client asks until the connection ends, or moves; says which.
+async fn speak(
+    moved: Option<Box<Moved>>,
+    stream: &mut OwnedReadHalf,
+    session: &mut Session,
+    outbox: &Outbox,
+    input: &mut BytesMut,
+) -> Flow {
+    let flow = match moved {
+        Some(moved) => session.moved_in(*moved, input).await,
+        None => Flow::GoOn,
+    };
+    match flow {
+        Flow::GoOn => read(stream, session, outbox, input).await,
+        ended => ended,
     }
 }
 

@@ -12,9 +12,9 @@ use std::{
 use sennit_engine::{Command, Effect, SessionId};
 use sennit_journal::Home;
 use sennit_model::Timestamp;
-use sennit_protocol::SettleRun;
+use sennit_protocol::{Gap, GapReason, SettleRun};
 use sennit_shard::{Fetch, Held, Moved, Shard};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 use crate::{
     answers::Answers,
@@ -26,6 +26,7 @@ use crate::{
     outbox::Outbox,
     read_thread::ReadMessage,
     refusal_reply,
+    successor::SessionToken,
 };
 
 /// Bytes that make it worth to hand the lane a second batch while it writes the first.
@@ -75,6 +76,8 @@ pub(crate) struct Core {
     shard: Shard,
     cores: Arc<Cores>,
     outboxes: HashMap<SessionId, Rc<Outbox>>,
+    /// The sessions that may be replaced.
+    tokens: HashMap<SessionToken, SessionId>,
     sessions_opened: u64,
     workers: Workers,
     batches_under_way: usize,
@@ -124,6 +127,7 @@ impl CoreHandle {
             shard,
             cores: cores.clone(),
             outboxes: HashMap::new(),
+            tokens: HashMap::new(),
             sessions_opened: 0,
             workers,
             batches_under_way: 0,
@@ -200,8 +204,30 @@ impl Core {
 
     /// Forgets a session. Its subscriptions are ended by commands of their own.
     pub(crate) fn close_session(&mut self, session: SessionId) {
-        if self.outboxes.remove(&session).is_some() {
+        if let Some(outbox) = self.outboxes.remove(&session) {
             self.metrics().connections.less(1);
+            outbox.successor.token.get().and_then(|token| self.tokens.remove(&token));
+        }
+    }
+
+    /// From now on a session can be replaced by whoever knows its token.
+    pub(crate) fn name_session(&mut self, session: SessionId, token: SessionToken) {
+        if let Some(outbox) = self.outboxes.get(&session) {
+            outbox.successor.token.set(Some(token));
+            self.tokens.insert(token, session);
+        }
+    }
+
+    /// Ends the session of this token, if it is here; says when all shards are told.
+    pub(crate) fn replace(&mut self, token: SessionToken, ended: oneshot::Sender<()>) {
+        let session = self.tokens.get(&token).and_then(|session| self.outboxes.get(session));
+        match session {
+            Some(outbox) => outbox.successor.comes(ended),
+            None => {
+                // It may have ended just now.
+                self.carry_commands();
+                let _ = ended.send(());
+            }
         }
     }
 
@@ -328,9 +354,8 @@ impl Core {
         self.batches_under_way == 0 && !self.shard.has_frames()
     }
 
-    /// Carries frames to the lane if it has time for them, fetches to the reader, and batches to
-    /// the other cores; says when the shard wants to be woken.
-    fn carry(&mut self) -> Option<Timestamp> {
+    /// Carries commands to the other cores' shards.
+    pub(crate) fn carry_commands(&mut self) {
         for core in 0..self.commands.len() {
             if core != self.index && !self.commands[core].is_empty() {
                 let commands = std::mem::take(&mut self.commands[core]);
@@ -338,6 +363,12 @@ impl Core {
                 let _ = self.cores.inboxes[core].send(Message::Commands(commands));
             }
         }
+    }
+
+    /// Carries frames to the lane if it has time for them, fetches to the reader, and batches to
+    /// the other cores; says when the shard wants to be woken.
+    fn carry(&mut self) -> Option<Timestamp> {
+        self.carry_commands();
         let lazy_until = self.commit();
         for core in 0..self.effects.len() {
             if !self.effects[core].is_empty() {
@@ -507,8 +538,12 @@ impl Core {
             Effect::Refused { refusal, .. } => {
                 outbox.refused(request, refusal_reply::reply(&refusal));
             }
-            // Told once the protocol has a frame for it.
-            Effect::Gap { .. } => {}
+            Effect::Gap { subscription, partition, range, .. } => outbox.gap(Gap {
+                subscription,
+                partition: partition.index,
+                offsets: range,
+                reason: GapReason::Damaged,
+            }),
             Effect::Subscribed { .. }
             | Effect::Done { .. }
             | Effect::Described { .. }

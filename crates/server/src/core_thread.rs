@@ -134,6 +134,7 @@ async fn take_messages(
                 Message::Connection(arrival) => {
                     spawn_local(connection::serve(arrival, core.clone()));
                 }
+                Message::Replace(token, ended) => core.with(|core| core.replace(token, ended)),
                 Message::Commands(commands) => core.with(|core| core.handle_from_afar(commands)),
                 Message::Effects(effects) => core.with(|core| core.effects_from_afar(effects)),
                 Message::Committed(done) => core.with(|core| core.committed(done)),

@@ -9,7 +9,7 @@ use sennit_protocol::{Reply, Request};
 use sennit_shard::{Fetch, Held, Moved};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::arrival::Arrival;
+use crate::{arrival::Arrival, successor::SessionToken};
 
 /// What was written and synced.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,9 @@ pub(crate) struct Committed {
 pub(crate) enum Message {
     /// A connection to serve.
     Connection(Arrival),
+    /// The client of this session, if that is one of the core's, is here on another connection:
+    /// the session is to end. Answered once it has.
+    Replace(SessionToken, oneshot::Sender<()>),
     /// Commands for its shard, from sessions of another core.
     Commands(Vec<Command>),
     /// Effects for its sessions, from another core's shard.

@@ -32,6 +32,7 @@ mod serve;
 mod session;
 mod slot_thread;
 mod storage;
+mod successor;
 
 pub use config::Config;
 pub use error::ServeError;

@@ -9,10 +9,12 @@ use std::{
 use sennit_engine::{Confirmed, Delivery};
 use sennit_model::{Messages, PartitionId, ProducerId};
 use sennit_protocol::{
-    ConfirmHead, ConfirmRun, DeliverHead, Durability, ErrorCode, Reply, Run, SettleRun, Settled,
-    control,
+    ConfirmHead, ConfirmRun, DeliverHead, Durability, ErrorCode, Features, Gap, Reply, Run,
+    SettleRun, Settled, control,
 };
 use tokio::sync::Notify;
+
+use crate::successor::Successor;
 
 /// Bytes that are made ready for one write.
 const WRITE_BYTES: usize = 256 << 10;
@@ -82,6 +84,10 @@ pub(crate) struct Outbox {
     emptied: Notify,
     /// The largest frame body the client takes.
     frame_bytes_max: Cell<usize>,
+    /// What the client knows beyond the first frames of the protocol.
+    features: Cell<Features>,
+    /// Who takes the session's place.
+    pub(crate) successor: Successor,
     /// Whether the writer holds bytes that the socket has not taken.
     is_writing: Cell<bool>,
 }
@@ -93,6 +99,8 @@ impl Outbox {
             filled: Notify::new(),
             emptied: Notify::new(),
             frame_bytes_max: Cell::new(frame_bytes_max),
+            features: Cell::default(),
+            successor: Successor::default(),
             is_writing: Cell::new(false),
         }
     }
@@ -100,6 +108,16 @@ impl Outbox {
     /// No frame is larger from now on.
     pub(crate) fn set_frame_bytes_max(&self, limit: usize) {
         self.frame_bytes_max.set(limit);
+    }
+
+    /// What was granted; nothing else is sent that needs it.
+    pub(crate) fn set_features(&self, features: Features) {
+        self.features.set(features);
+    }
+
+    /// What was granted.
+    pub(crate) fn features(&self) -> Features {
+        self.features.get()
     }
 
     /// Waits while too many replies wait: a client that asks and does not read is not read either.
@@ -203,6 +221,13 @@ impl Outbox {
     pub(crate) fn deliver(&self, delivery: Delivery) {
         self.waiting.borrow_mut().items.push_back(Item::Delivery(delivery));
         self.filled.notify_one();
+    }
+
+    /// Messages are passed over; said behind what was delivered before.
+    pub(crate) fn gap(&self, gap: Gap) {
+        if self.features.get().gaps {
+            self.reply(&Reply::Gap(gap), 0);
+        }
     }
 
     pub(crate) fn reply(&self, reply: &Reply, request: u64) {

@@ -10,8 +10,8 @@ use sennit_model::{
     limits::{SETTLE_RUNS_MAX, SUBSCRIPTIONS_PER_CONNECTION_MAX},
 };
 use sennit_protocol::{
-    DecodeError, ErrorCode, FrameHeader, FrameReader, Preface, Publish, Reply, Request, SetCredit,
-    Settle, control, negotiated_frame_bytes_max,
+    DecodeError, ErrorCode, Features, FrameHeader, FrameReader, Preface, Publish, Reply, Request,
+    SetCredit, Settle, control, negotiated_frame_bytes_max,
 };
 use tokio::sync::{Semaphore, oneshot};
 
@@ -23,6 +23,7 @@ use crate::{
     outbox::Outbox,
     placement::shard_of,
     routes::Routes,
+    successor::SessionToken,
 };
 
 /// Requests about names and settings that one session may have under way; further ones wait.
@@ -83,8 +84,11 @@ impl Session {
     pub(crate) async fn moved_in(&mut self, moved: Moved, input: &mut BytesMut) -> Flow {
         (self.preface_seen, self.greeted, self.is_settled) = (true, true, true);
         self.frames = moved.frames;
-        self.greeted_with(moved.frame_bytes_max);
+        self.greeted_with(moved.frame_bytes_max, moved.features);
         self.routes.borrow_mut().homes = moved.homes;
+        if let Some(token) = moved.token {
+            self.core.with(|core| core.name_session(self.id, token));
+        }
         *input = moved.input;
         let (header, body) = moved.frame;
         match self.frame(&header, body).await {
@@ -100,6 +104,8 @@ impl Session {
             frame: self.moving.take()?,
             frames: self.frames.clone(),
             frame_bytes_max: self.frame_bytes_max,
+            features: self.outbox.features(),
+            token: self.outbox.successor.token.get(),
             homes: std::mem::take(&mut self.routes.borrow_mut().homes),
         })
     }
@@ -196,7 +202,7 @@ impl Session {
             return Flow::Moves(shard);
         }
         match request {
-            Request::Hello(hello) => return self.hello(&hello, header.request),
+            Request::Hello(hello) => return self.hello(&hello, header.request).await,
             _ if !self.greeted => {
                 let code = ErrorCode::HelloExpected;
                 return self.refuse(header.request, code, "the first frame must be Hello");
@@ -215,31 +221,53 @@ impl Session {
         Flow::GoOn
     }
 
-    fn hello(&mut self, hello: &control::Hello, request: u64) -> Flow {
+    async fn hello(&mut self, hello: &control::Hello, request: u64) -> Flow {
         if self.greeted {
             return self.refuse(request, ErrorCode::HelloExpected, "Hello was said before");
         }
         self.greeted = true;
         let limit = negotiated_frame_bytes_max(hello.frame_bytes_max);
         self.frames.set_limit(limit);
-        self.greeted_with(limit);
+        let features = Features::of_names(&hello.features);
+        self.greeted_with(limit, features);
+        if let Some(token) = hello.replaces {
+            self.replace(SessionToken(token)).await;
+        }
+        let token = SessionToken::draw(self.id.0);
+        self.core.with(|core| core.name_session(self.id, token));
         let grace = self.core.cores.session_grace.as_millis();
         let hello = control::HelloOk {
             server_name: "sennit".to_owned(),
             server_version: env!("CARGO_PKG_VERSION").to_owned(),
-            features: Vec::new(),
+            features: features.names(),
             limits: Some(control::Limits::new(limit)),
             session_id: self.id.0,
             reconnect_grace_ms: u64::try_from(grace).unwrap_or(u64::MAX),
             now_ms: now().0,
+            session_token: token.0,
         };
         self.outbox.reply(&Reply::HelloOk(hello), request);
         Flow::GoOn
     }
 
-    fn greeted_with(&mut self, frame_bytes_max: usize) {
+    /// Has the session of this token end, wherever it is, and waits until it has.
+    async fn replace(&self, token: SessionToken) {
+        let mut answers = Vec::new();
+        for inbox in &self.core.cores.inboxes {
+            let (ended, answer) = oneshot::channel();
+            let _ = inbox.send(Message::Replace(token, ended));
+            answers.push(answer);
+        }
+        for answer in answers {
+            // No answer comes from a core that has ended, and all its sessions with it.
+            let _ = answer.await;
+        }
+    }
+
+    fn greeted_with(&mut self, frame_bytes_max: usize, features: Features) {
         self.frame_bytes_max = frame_bytes_max;
         self.outbox.set_frame_bytes_max(frame_bytes_max);
+        self.outbox.set_features(features);
     }
 
     fn origin(&self, request: u64) -> Origin {

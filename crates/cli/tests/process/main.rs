@@ -10,6 +10,7 @@ mod broker;
 mod checker;
 mod crash;
 mod files;
+mod gaps;
 mod refusals;
 mod storage;
 mod torture;

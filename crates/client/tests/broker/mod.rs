@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use sennit_client::{Client, Message, Publisher, TopicName};
-use sennit_model::{Batch, BatchBuilder, Generation, Offset, PartitionIndex, Timestamp};
+use sennit_model::{
+    Batch, BatchBuilder, Generation, Offset, OffsetRange, PartitionIndex, Timestamp,
+};
 use sennit_protocol::{
     Confirm, ConfirmHead, ConfirmRun, Deliver, DeliverHead, Durability, ErrorCode, FrameReader,
-    Preface, Publish, Reply, Request, Settle, control,
+    Gap, GapReason, Preface, Publish, Reply, Request, Settle, control,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -51,17 +53,22 @@ impl Broker {
             frames: FrameReader::before_greeting(),
             input: BytesMut::new(),
             limits: control::Limits::new(sennit_model::limits::FRAME_BYTES_MAX),
+            replaces: None,
         };
         while Preface::take(&mut peer.input).unwrap().is_none() {
             peer.read().await;
         }
         peer.frames.set_limit(peer.limits.frame_bytes_max as usize);
         let (number, request) = peer.next().await;
-        let Request::Hello(_) = request else { panic!("{request:?}") };
+        let Request::Hello(hello) = request else { panic!("{request:?}") };
+        assert_eq!(hello.features, ["gaps"]);
+        peer.replaces = hello.replaces;
         let ok = control::HelloOk {
             server_name: "script".into(),
             server_version: "1".into(),
             limits: Some(peer.limits),
+            features: hello.features,
+            session_token: hello.replaces.unwrap_or(70) + 7,
             ..Default::default()
         };
         peer.send(number, Reply::HelloOk(ok)).await;
@@ -81,6 +88,8 @@ pub struct Peer {
     frames: FrameReader,
     input: BytesMut,
     limits: control::Limits,
+    /// The token of the session that it said it replaces.
+    pub replaces: Option<u64>,
 }
 
 impl Peer {
@@ -209,6 +218,12 @@ impl Peer {
         let batch = batch(payloads);
         let head = deliver_head(subscription, first, batch.count());
         self.send(0, Reply::Deliver(Deliver { head, messages: batch.bytes().clone() })).await;
+    }
+
+    pub async fn gap(&mut self, subscription: u32, first: u64, count: u64, reason: GapReason) {
+        let offsets = OffsetRange::new(Offset(first), count);
+        let gap = Gap { subscription, partition: PartitionIndex(0), offsets, reason };
+        self.send(0, Reply::Gap(gap)).await;
     }
 
     pub async fn settle(&mut self) -> (u64, Settle) {

@@ -3,7 +3,7 @@
 
 use bytes::{Bytes, BytesMut};
 use proptest::{collection::vec, prelude::*};
-use sennit_model::limits::GREETING_BYTES_MAX;
+use sennit_model::{Offset, OffsetRange, PartitionIndex, limits::GREETING_BYTES_MAX};
 
 use crate::*;
 
@@ -83,7 +83,7 @@ proptest! {
 
     #[test]
     fn a_cut_hot_frame_is_refused(cut in 0..1000usize, kind in prop::sample::select(vec![
-        Kind::Confirm, Kind::Settle, Kind::Settled, Kind::SetCredit,
+        Kind::Confirm, Kind::Settle, Kind::Settled, Kind::SetCredit, Kind::Gap,
     ])) {
         let run = SettleRun { count: 1, attempt: 1, ..SettleRun::default() };
         let mut frame = Vec::new();
@@ -98,6 +98,11 @@ proptest! {
             }
             Kind::Settled => {
                 Settled { applied: 1, stale: [run; 3].into_iter().collect() }.encode(1, &mut frame);
+            }
+            Kind::Gap => {
+                let offsets = OffsetRange::new(Offset(1), 1);
+                let (partition, reason) = (PartitionIndex(0), GapReason::Lost);
+                Gap { subscription: 1, partition, offsets, reason }.encode(1, &mut frame);
             }
             _ => SetCredit::default().encode(1, &mut frame),
         }
@@ -152,6 +157,26 @@ fn a_settle_that_announces_more_runs_than_it_holds_is_refused_without_allocating
     let needed = 8192 * 24;
     let refused = Settle::decode(Bytes::from(body));
     assert_eq!(refused, Err(DecodeError::Length { kind: Kind::Settle, needed, given: 0 }));
+}
+
+#[test]
+fn a_gap_of_nothing_or_past_the_last_offset_or_without_reason_is_refused() {
+    let body = |first: u64, count: u64, reason: u8| {
+        let mut body = vec![0; 8];
+        body.extend_from_slice(&first.to_le_bytes());
+        body.extend_from_slice(&count.to_le_bytes());
+        body.extend_from_slice(&[reason, 0, 0, 0, 0, 0, 0, 0]);
+        Gap::decode(Bytes::from(body))
+    };
+    let field = |refused: Result<Gap, DecodeError>| match refused {
+        Err(DecodeError::Field { kind: Kind::Gap, field, .. }) => field,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(field(body(7, 0, 1)), "count");
+    assert_eq!(field(body(u64::MAX, 1, 1)), "first_offset");
+    assert_eq!(field(body(7, 1, 0)), "reason");
+    // A reason of later versions is one all the same.
+    assert_eq!(body(7, 1, 9).map(|gap| gap.reason), Ok(GapReason::Unknown(9)));
 }
 
 #[test]

@@ -5,13 +5,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use proptest::{collection::vec, option, prelude::*};
 use sennit_model::{
-    Generation, GroupId, Offset, PartitionId, PartitionIndex, ProducerId, ProducerStamp, Timestamp,
-    TopicId, limits::DURATION_MAX,
+    Generation, GroupId, Offset, OffsetRange, PartitionId, PartitionIndex, ProducerId,
+    ProducerStamp, Timestamp, TopicId, limits::DURATION_MAX,
 };
 
 use crate::{
-    Confirm, ConfirmHead, ConfirmRun, Deliver, DeliverHead, Durability, Publish, PublishHead,
-    Reply, Request, SetCredit, Settle, SettleHead, SettleRun, Settled, Verdict,
+    Confirm, ConfirmHead, ConfirmRun, Deliver, DeliverHead, Durability, Gap, GapReason, Publish,
+    PublishHead, Reply, Request, SetCredit, Settle, SettleHead, SettleRun, Settled, Verdict,
     control::{start_at::At, *},
 };
 
@@ -149,6 +149,17 @@ fn set_credit() -> impl Strategy<Value = SetCredit> {
     })
 }
 
+fn gap() -> impl Strategy<Value = Gap> {
+    (any::<(u32, u32)>(), first(), 1..=u64::from(u32::MAX), 1..=u8::MAX).prop_map(
+        |((subscription, partition), first, count, reason)| Gap {
+            subscription,
+            partition: PartitionIndex(partition),
+            offsets: OffsetRange::new(Offset(first), count),
+            reason: GapReason::of_number(reason).unwrap(),
+        },
+    )
+}
+
 fn topic_config() -> impl Strategy<Value = TopicConfig> {
     let retention = any::<(bool, Option<u64>, Option<u64>)>()
         .prop_map(|(until_settled, age_ms, bytes)| Retention { until_settled, age_ms, bytes });
@@ -185,29 +196,32 @@ fn limits() -> impl Strategy<Value = Limits> {
 }
 
 fn hello() -> impl Strategy<Value = Hello> {
-    (text(), text(), vec(text(), 0..3), any::<u32>(), option::of(text())).prop_map(
-        |(client_name, client_version, features, frame_bytes_max, token)| Hello {
-            client_name,
-            client_version,
-            features,
-            frame_bytes_max,
-            token,
-        },
-    )
+    (text(), text(), vec(text(), 0..3), any::<u32>(), (option::of(text()), any::<Option<u64>>()))
+        .prop_map(|(client_name, client_version, features, frame_bytes_max, (token, replaces))| {
+            Hello { client_name, client_version, features, frame_bytes_max, token, replaces }
+        })
 }
 
 fn hello_ok() -> impl Strategy<Value = HelloOk> {
-    (text(), text(), vec(text(), 0..3), option::of(limits()), any::<(u64, u64, u64)>()).prop_map(
-        |(server_name, server_version, features, limits, (session_id, grace, now_ms))| HelloOk {
-            server_name,
-            server_version,
-            features,
-            limits,
-            session_id,
-            reconnect_grace_ms: grace,
-            now_ms,
-        },
-    )
+    (text(), text(), vec(text(), 0..3), option::of(limits()), any::<(u64, u64, u64, u64)>())
+        .prop_map(
+            |(
+                server_name,
+                server_version,
+                features,
+                limits,
+                (session_id, grace, now_ms, session_token),
+            )| HelloOk {
+                server_name,
+                server_version,
+                features,
+                limits,
+                session_id,
+                reconnect_grace_ms: grace,
+                now_ms,
+                session_token,
+            },
+        )
 }
 
 fn error() -> impl Strategy<Value = Error> {
@@ -376,5 +390,6 @@ pub fn reply() -> impl Strategy<Value = Reply> {
         confirm().prop_map(Reply::Confirm),
         deliver().prop_map(Reply::Deliver),
         settled().prop_map(Reply::Settled),
+        gap().prop_map(Reply::Gap),
     ]
 }

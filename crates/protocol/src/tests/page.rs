@@ -73,6 +73,25 @@ fn the_page_states_the_port_and_the_preface() {
 }
 
 #[test]
+fn the_page_lists_every_feature() {
+    for name in Features::ALL.names() {
+        assert!(PAGE.contains(&format!("\n| `{name}` |")), "the page lacks {name}");
+    }
+    assert_eq!(Features::of_names(&Features::ALL.names()), Features::ALL);
+    assert_eq!(Features::of_names(&["none of ours".into()]), Features::default());
+}
+
+#[test]
+fn the_page_lists_every_reason_of_a_gap() {
+    for reason in (1..=u8::MAX).filter_map(GapReason::of_number) {
+        if !matches!(reason, GapReason::Unknown(_)) {
+            let named = format!("{} {}", reason.number(), reason.name());
+            assert!(PAGE.contains(&named), "the page lacks {named}");
+        }
+    }
+}
+
+#[test]
 fn numbers_of_errors_and_kinds_find_their_way_back() {
     for &code in ErrorCode::ALL {
         assert_eq!(ErrorCode::of_number(code.number()), Some(code));

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use sennit_model::{
-    BatchBuilder, Generation, GroupId, Header, HeaderKind, Message, Offset, PartitionId,
-    PartitionIndex, ProducerId, ProducerStamp, Timestamp, TopicId,
+    BatchBuilder, Generation, GroupId, Header, HeaderKind, Message, Offset, OffsetRange,
+    PartitionId, PartitionIndex, ProducerId, ProducerStamp, Timestamp, TopicId,
 };
 use serde_json::Value;
 
@@ -94,6 +94,7 @@ impl Frame {
             Kind::Confirm => Self::Reply(Reply::Confirm(confirm(fields))),
             Kind::Deliver => Self::Reply(Reply::Deliver(deliver(fields))),
             Kind::Settled => Self::Reply(Reply::Settled(settled(fields))),
+            Kind::Gap => Self::Reply(Reply::Gap(gap(fields))),
         };
         vec![frame]
     }
@@ -264,6 +265,17 @@ fn set_credit(fields: &Value) -> SetCredit {
         subscription: short(fields, "subscription"),
         messages: short(fields, "messages"),
         bytes: long(fields, "bytes"),
+    }
+}
+
+fn gap(fields: &Value) -> Gap {
+    let reasons = [GapReason::Damaged, GapReason::Lost];
+    let number = short(fields, "reason") as u8;
+    Gap {
+        subscription: short(fields, "subscription"),
+        partition: PartitionIndex(short(fields, "partition")),
+        offsets: OffsetRange::new(Offset(long(fields, "first_offset")), long(fields, "count")),
+        reason: *reasons.get(number as usize - 1).unwrap_or(&GapReason::Unknown(number)),
     }
 }
 

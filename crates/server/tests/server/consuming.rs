@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use sennit_protocol::{ErrorCode, Reply, Request, SetCredit, Verdict, control};
+use sennit_protocol::{ErrorCode, Reply, Request, SetCredit, Settled, Verdict, control};
 use tempfile::TempDir;
 
-use crate::world::{Broker, config, publish, settlement, texts_of};
+use crate::{
+    http::get,
+    world::{Broker, Peer, config, publish, settlement, texts_of},
+};
 
 #[test]
 fn what_is_published_is_delivered_once_and_is_gone_when_acked() {
@@ -143,6 +146,61 @@ fn a_cut_connection_keeps_what_it_held_for_the_grace_and_no_longer() {
     drop(cut);
     assert_eq!(staying.delivery().head.attempt, 2);
     assert!(begin.elapsed() >= grace, "{:?}", begin.elapsed());
+    broker.stop();
+}
+
+/// A consumer that comes back while its old connection is open; what it settles of the old
+/// deliveries, and the old connection.
+fn comes_back(broker: &Broker, names_its_token: bool) -> (Settled, Peer) {
+    let (mut old, ok) = broker.connect().greeted_with(control::Hello::default());
+    assert_ne!(ok.session_token, 0);
+    let topic = old.create_topic("orders", 2);
+    let group = old.subscribe("orders", 1, 100);
+    for partition in 0..2 {
+        old.send(&Request::Publish(publish(topic, partition, 0, &["a"])));
+    }
+    let (_, held) = old.deliveries(2);
+    let replaces = names_its_token.then_some(ok.session_token);
+    let hello = control::Hello { replaces, ..<_>::default() };
+    let (mut new, _) = broker.connect().greeted_with(hello);
+    new.subscribe("orders", 1, 100);
+    (new.settle((topic, group), &held, Verdict::Ack), old)
+}
+
+#[test]
+fn who_comes_back_with_its_token_settles_what_its_old_connection_holds() {
+    let (broker, _folder) = Broker::fresh();
+    let (settled, mut old) = comes_back(&broker, true);
+    assert_eq!((settled.applied, settled.stale.len()), (2, 0));
+    while old.next().is_some() {}
+    broker.stop();
+}
+
+#[test]
+fn who_comes_back_without_its_token_is_another_and_disturbs_nobody() {
+    let (broker, _folder) = Broker::fresh();
+    let (settled, mut old) = comes_back(&broker, false);
+    assert_eq!((settled.applied, settled.stale.len()), (0, 2));
+    let unknown = control::Hello { replaces: Some(1), ..<_>::default() };
+    broker.connect().greeted_with(unknown);
+    assert_eq!(old.ask(&Request::Ping), Reply::Pong);
+    broker.stop();
+}
+
+#[test]
+fn a_session_that_has_moved_to_another_core_can_be_replaced() {
+    let (broker, _folder) = Broker::fresh();
+    for name in ["a", "b", "c", "d"] {
+        let (mut old, ok) = broker.connect().greeted_with(control::Hello::default());
+        old.create_topic(name, 1);
+        old.subscribe(name, 1, 1);
+        let hello = control::Hello { replaces: Some(ok.session_token), ..<_>::default() };
+        broker.connect().greeted_with(hello);
+        while old.next().is_some() {}
+    }
+    let (_, metrics) = get(&broker, "/metrics");
+    let moved = |line: &str| line.starts_with("sennit_connections_moved") && !line.ends_with(" 0");
+    assert!(metrics.lines().any(moved), "{metrics}");
     broker.stop();
 }
 

@@ -2,8 +2,8 @@
 
 use std::{os::unix::fs::FileExt, path::PathBuf, time::Instant};
 
-use sennit_model::TopicId;
-use sennit_protocol::{Reply, Request, Verdict, control};
+use sennit_model::{Offset, OffsetRange, PartitionIndex, TopicId};
+use sennit_protocol::{Gap, GapReason, Reply, Request, Verdict, control};
 use sennit_server::Config;
 use tempfile::TempDir;
 
@@ -133,7 +133,12 @@ fn a_flipped_bit_in_a_pack_costs_its_batch_and_no_more() {
     file.write_all_at(&[byte[0] ^ 1], 100_000).unwrap();
 
     let broker = Broker::start(settings);
-    let mut peer = broker.greeted();
+    let knows_gaps = control::Hello {
+        features: vec!["gaps".into(), "of a later version".into()],
+        ..<_>::default()
+    };
+    let (mut peer, granted) = broker.connect().greeted_with(knows_gaps.clone());
+    assert_eq!(granted.features, ["gaps"]);
     let group = peer.subscribe("orders", 1, BATCHES as u32 * BATCH as u32 / 2);
     let mut came = Vec::new();
     while came.len() < texts.len() - BATCH {
@@ -145,6 +150,23 @@ fn a_flipped_bit_in_a_pack_costs_its_batch_and_no_more() {
     assert_eq!(lost.len(), BATCH);
     assert!(came.iter().all(|text| texts.contains(text)));
     assert_eq!(damaged(&mut peer), BATCH as u64);
+    let first = texts.iter().position(|text| text == lost[0]).unwrap() as u64;
+    let offsets = OffsetRange::new(Offset(first), BATCH as u64);
+    let (partition, reason) = (PartitionIndex(0), GapReason::Damaged);
+    assert_eq!(peer.gaps, [Gap { subscription: 1, partition, offsets, reason }]);
+
+    // Who comes later hears of it too, but not a client that knows no gaps.
+    let (mut later, _) = broker.connect().greeted_with(knows_gaps);
+    later.subscribe("orders", 7, 1);
+    let mut old = broker.greeted();
+    old.subscribe("orders", 7, 1);
+    for peer in [&mut later, &mut old] {
+        // Asked of the shard, so that it comes behind.
+        assert_eq!(damaged(peer), BATCH as u64);
+        assert_eq!(peer.ask(&Request::Ping), Reply::Pong);
+    }
+    assert_eq!(later.gaps, [Gap { subscription: 7, partition, offsets, reason }]);
+    assert_eq!(old.gaps, []);
     let (status, ready) = get(&broker, "/readyz");
     assert_eq!(status, 200);
     assert!(ready.contains(r#""quarantined":{"batches":"#), "{ready}");

@@ -16,8 +16,8 @@ use sennit_model::{
     BatchBuilder, GroupId, Message, PartitionId, PartitionIndex, ProducerId, ProducerStamp, TopicId,
 };
 use sennit_protocol::{
-    Confirm, Deliver, ErrorCode, FrameReader, Preface, Publish, Reply, Request, Settle, SettleHead,
-    SettleRun, Settled, Verdict, control,
+    Confirm, Deliver, ErrorCode, FrameReader, Gap, Preface, Publish, Reply, Request, Settle,
+    SettleHead, SettleRun, Settled, Verdict, control,
 };
 use sennit_server::{Addresses, Config, ServeError, serve};
 use tempfile::TempDir;
@@ -96,6 +96,8 @@ pub struct Peer {
     asked: u64,
     /// Deliveries that came before an answer that was waited for.
     passed_over: VecDeque<Deliver>,
+    /// Gaps that have come.
+    pub gaps: Vec<Gap>,
 }
 
 impl Peer {
@@ -107,17 +109,30 @@ impl Peer {
         stream.set_nodelay(true).unwrap();
         let mut frames = FrameReader::before_greeting();
         frames.set_limit(sennit_model::limits::FRAME_BYTES_MAX);
-        Self { stream, input: BytesMut::new(), frames, asked: 0, passed_over: VecDeque::new() }
+        Self {
+            stream,
+            input: BytesMut::new(),
+            frames,
+            asked: 0,
+            passed_over: VecDeque::new(),
+            gaps: Vec::new(),
+        }
     }
 
     /// Says preface and Hello, and hears HelloOk.
-    pub fn greeted(mut self, frame_bytes_max: u32) -> Self {
-        self.send_bytes(&Preface::BYTES);
+    pub fn greeted(self, frame_bytes_max: u32) -> Self {
         let hello =
             control::Hello { client_name: "test".into(), frame_bytes_max, ..<_>::default() };
-        let reply = self.ask(&Request::Hello(hello));
-        assert!(matches!(reply, Reply::HelloOk(_)), "{reply:?}");
-        self
+        self.greeted_with(hello).0
+    }
+
+    /// As [`Self::greeted`], with the words given.
+    pub fn greeted_with(mut self, hello: control::Hello) -> (Self, control::HelloOk) {
+        self.send_bytes(&Preface::BYTES);
+        match self.ask(&Request::Hello(hello)) {
+            Reply::HelloOk(ok) => (self, ok),
+            other => panic!("{other:?}"),
+        }
     }
 
     pub fn send_bytes(&mut self, bytes: &[u8]) {
@@ -142,7 +157,11 @@ impl Peer {
     pub fn next(&mut self) -> Option<(u64, Reply)> {
         loop {
             if let Some((header, body)) = self.frames.next_frame(&mut self.input).unwrap() {
-                return Some((header.request, Reply::decode(&header, body).unwrap()));
+                let reply = Reply::decode(&header, body).unwrap();
+                if let Reply::Gap(gap) = reply {
+                    self.gaps.push(gap);
+                }
+                return Some((header.request, reply));
             }
             let mut bytes = vec![0; 64 << 10];
             match self.stream.read(&mut bytes) {

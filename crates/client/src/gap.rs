@@ -1,0 +1,39 @@
+//! What a consumer is told of messages that it does not get. It knows no socket.
+
+use std::fmt;
+
+use sennit_model::{OffsetRange, PartitionIndex};
+use sennit_protocol::GapReason;
+
+/// Messages of one partition that the consumer does not get, because the broker cannot read them or
+/// has lost them. There is nothing to settle: the broker goes on behind them by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Gap {
+    /// Which of the topic's partitions.
+    pub partition: PartitionIndex,
+    /// Which offsets; at least one.
+    pub offsets: OffsetRange,
+    /// Why.
+    pub reason: GapReason,
+}
+
+impl fmt::Display for Gap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { partition, offsets, reason } = self;
+        write!(f, "offsets {offsets} of partition {} ", partition.0)?;
+        match reason {
+            GapReason::Damaged => f.write_str("cannot be read (damaged)"),
+            GapReason::Lost => f.write_str("may have held messages and are gone (lost)"),
+            other => write!(f, "are passed over (reason {})", other.number()),
+        }
+    }
+}
+
+/// What comes to a consumer: a message or a run of them, or that there are some which do not come.
+#[derive(Clone, Debug)]
+pub enum Received<D> {
+    /// A [`crate::Delivery`] or a [`crate::DeliveryRun`], to be settled.
+    Delivered(D),
+    /// Messages that do not come; what follows them does.
+    Gap(Gap),
+}

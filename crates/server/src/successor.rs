@@ -1,0 +1,52 @@
+//! A session whose client has come back on another connection, before it was noticed that this one
+//! is dead. The session ends as if that were noticed now; only then is its successor greeted, so
+//! that it may settle what this one held. It does not know what a session holds.
+
+use std::{
+    cell::{Cell, RefCell},
+    hash::{BuildHasher, RandomState},
+};
+
+use tokio::sync::{Notify, oneshot};
+
+/// What a client says of its old session to replace it. Nobody else can guess it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct SessionToken(pub(crate) u64);
+
+impl SessionToken {
+    /// A new one.
+    pub(crate) fn draw(session: u64) -> Self {
+        // The standard library's keys are random; 0 is no token on the wire.
+        Self(RandomState::new().hash_one(session).max(1))
+    }
+}
+
+/// The way to a session for those who replace it.
+#[derive(Debug, Default)]
+pub(crate) struct Successor {
+    /// The token of the session, once it is greeted.
+    pub(crate) token: Cell<Option<SessionToken>>,
+    waiting: RefCell<Vec<oneshot::Sender<()>>>,
+    came: Notify,
+}
+
+impl Successor {
+    /// A successor is here, and waits for the session's end.
+    pub(crate) fn comes(&self, ended: oneshot::Sender<()>) {
+        self.waiting.borrow_mut().push(ended);
+        self.came.notify_one();
+    }
+
+    /// Waits until there is one.
+    pub(crate) async fn came(&self) {
+        self.came.notified().await;
+    }
+
+    /// The session has ended.
+    pub(crate) fn let_in(&self) {
+        for ended in self.waiting.take() {
+            // Its connection may be gone as well.
+            let _ = ended.send(());
+        }
+    }
+}
