@@ -26,8 +26,9 @@ use crate::{
     usage::number,
 };
 
-/// Requests that are under way at once.
+/// Requests that are under way at once, and the connections that they are spread over.
 const WIDTH: u64 = 512;
+const CONNECTIONS: u64 = 16;
 
 /// How long a message that has to be there may take to come.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(60);
@@ -81,21 +82,43 @@ async fn for_each<F: Future<Output = Result<()>> + 'static>(
     }
 }
 
+/// Connections that requests are spread over.
+#[derive(Clone)]
+pub struct Connections(Rc<Vec<Client>>);
+
+impl Connections {
+    /// Connects.
+    ///
+    /// # Errors
+    /// The broker cannot be reached.
+    pub async fn open(server: &str) -> Result<Self> {
+        let mut clients = Vec::new();
+        for _ in 0..CONNECTIONS {
+            clients.push(Client::connect(server).await?);
+        }
+        Ok(Self(Rc::new(clients)))
+    }
+
+    fn of(&self, number: u64) -> Client {
+        self.0[(number % CONNECTIONS) as usize].clone()
+    }
+}
+
 /// Makes the topics, and publishes a message to each; how long each of both took.
 ///
 /// # Errors
 /// The broker refuses.
 pub async fn fill(
-    client: &Client,
+    clients: &Connections,
     topics: u64,
     size: usize,
     bench: &Bench<'_>,
 ) -> Result<(Duration, Duration)> {
     let begun = Instant::now();
-    let maker = client.clone();
+    let maker = clients.clone();
     let told = |count: u64| (bench.progress)("create", count, Some(topics));
     for_each(topics, &told, move |number| {
-        let client = maker.clone();
+        let client = maker.of(number);
         async move {
             let stream = TopicConfig::of_kind(TopicKind::Stream);
             client.create_topic(&name_of(number)?, stream).await?;
@@ -105,11 +128,11 @@ pub async fn fill(
     .await?;
     let created = begun.elapsed();
     let begun = Instant::now();
-    let publisher = client.clone();
+    let publishers = clients.clone();
     let payloads = Rc::new(std::cell::RefCell::new(Payloads::new(size)));
     let told = |count: u64| (bench.progress)("publish", count, Some(topics));
     for_each(topics, &told, move |number| {
-        let (client, payloads) = (publisher.clone(), Rc::clone(&payloads));
+        let (client, payloads) = (publishers.of(number), Rc::clone(&payloads));
         async move {
             let publisher = client.publisher(&name_of(number)?).open().await?;
             let stamp = Stamp { producer: 0, sequence: number, intended_ns: 0 };
@@ -125,7 +148,7 @@ pub async fn fill(
 /// Reads `sample` topics, drawn at random; how many have another message than they should, and what
 /// went wrong.
 async fn compare(
-    client: &Client,
+    clients: &Connections,
     topics: u64,
     sample: u64,
     size: usize,
@@ -133,10 +156,10 @@ async fn compare(
 ) -> Result<u64> {
     let (wrong, payloads) = (Rc::new(Cell::new(0)), Rc::new(Payloads::new(size)));
     let counted = Rc::clone(&wrong);
-    let client = client.clone();
+    let clients = clients.clone();
     let told = |count: u64| (bench.progress)("sample", count, Some(sample));
     for_each(sample, &told, move |turn| {
-        let (client, payloads) = (client.clone(), Rc::clone(&payloads));
+        let (client, payloads) = (clients.of(turn), Rc::clone(&payloads));
         let counted = Rc::clone(&counted);
         let number = xxh3_64(&turn.to_le_bytes()) % topics;
         async move {
@@ -168,13 +191,12 @@ impl ManyTopics {
         let local = LocalSet::new();
         let server = broker.server.clone();
         let before = local.block_on(&runtime, async {
-            let client = Client::connect(server.clone()).await?;
-            let (created, published) = fill(&client, self.topics, self.size, bench).await?;
+            let clients = Connections::open(&server).await?;
+            let (created, published) = fill(&clients, self.topics, self.size, bench).await?;
             let begun = Instant::now();
-            let listed = client.list_topics().await?.len() as u64;
+            let listed = clients.of(0).list_topics().await?.len() as u64;
             ensure!(listed == self.topics, "{listed} of {} topics are listed", self.topics);
             let list_s = begun.elapsed().as_secs_f64();
-            client.close().await;
             Ok((created.as_secs_f64(), published.as_secs_f64(), list_s))
         });
         let (create_s, publish_s, list_s) = before?;
@@ -185,10 +207,10 @@ impl ManyTopics {
         let ready_s = starting.ready()?.as_secs_f64();
         let begun = Instant::now();
         let after = local.block_on(&runtime, async {
-            let client = Client::connect(server).await?;
-            let listed = client.list_topics().await?.len() as u64;
+            let clients = Connections::open(&server).await?;
+            let listed = clients.of(0).list_topics().await?.len() as u64;
             let sampling = Instant::now();
-            let wrong = compare(&client, self.topics, self.sample, self.size, bench).await?;
+            let wrong = compare(&clients, self.topics, self.sample, self.size, bench).await?;
             Ok::<_, anyhow::Error>((listed, wrong, sampling.elapsed().as_secs_f64()))
         });
         let (listed, wrong, sample_s) = after?;

@@ -6,7 +6,6 @@
 //! segment so long that none is due before the end, and each window says that none was.
 
 use anyhow::{Context, Result};
-use sennit_client::Client;
 use serde_json::json;
 use tokio::task::LocalSet;
 
@@ -14,7 +13,7 @@ use crate::{
     amplification::cost,
     broker::Broker,
     load::{Bench, Load},
-    many_topics,
+    many_topics::{Connections, fill},
     options::Options,
     row::{Checkpointed, Row},
 };
@@ -110,10 +109,8 @@ impl Pauses {
         let broker = Broker::start(&Options { data, ..bench.options.clone() }, flags)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         LocalSet::new().block_on(&runtime, async {
-            let client = Client::connect(broker.server.clone()).await?;
-            many_topics::fill(&client, self.topics, self.load.size, bench).await?;
-            client.close().await;
-            Ok::<_, anyhow::Error>(())
+            let clients = Connections::open(&broker.server).await?;
+            fill(&clients, self.topics, self.load.size, bench).await
         })?;
         Ok(broker)
     }
