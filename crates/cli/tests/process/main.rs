@@ -10,6 +10,8 @@ mod broker;
 mod checker;
 mod crash;
 mod files;
+mod ledger;
 mod refusals;
+mod soak;
 mod storage;
 mod torture;
