@@ -1,16 +1,30 @@
-//! The broker under test: one that runs already, or one of our own in a process of its own.
+//! The broker under test: one that runs already, or one of our own in a process of its own, which
+//! can be killed and started again where it was.
 
 use std::{
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    process::{Child, Command, Stdio},
+    process::{Child, ChildStderr, ChildStdout, Command, Stdio},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, Receiver},
+    },
+    thread,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use tempfile::TempDir;
 
-use crate::options::Options;
+use crate::{options::Options, usage::is_ready};
+
+/// How often a broker that starts is asked whether it is ready.
+const READY_LOOK: Duration = Duration::from_millis(1);
+
+/// How long a broker may take to start.
+const READY_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Where a broker is, and what may be asked of the kernel about it.
 pub struct Broker {
@@ -27,6 +41,9 @@ pub struct Broker {
 
 struct Own {
     child: Child,
+    data: PathBuf,
+    flags: Vec<String>,
+    log: Log,
     /// Removed with the broker.
     _data: Option<TempDir>,
 }
@@ -38,6 +55,41 @@ struct Addresses {
     http: String,
 }
 
+/// What a broker's log says of its journals, summed over its shards since it was last started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovered {
+    /// Shards that have told.
+    pub shards: u32,
+    /// Records that were replayed.
+    pub records: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+}
+
+type Log = Arc<Mutex<Recovered>>;
+
+/// A broker that was told to start, and from when on that is measured.
+pub struct Starting {
+    begun: Instant,
+    ready: Receiver<Result<Duration>>,
+}
+
+impl Starting {
+    /// When it was told.
+    #[must_use]
+    pub fn begun(&self) -> Instant {
+        self.begun
+    }
+
+    /// Waits until `/readyz` has said so; how long that took.
+    ///
+    /// # Errors
+    /// It never did.
+    pub fn ready(&self) -> Result<Duration> {
+        self.ready.recv().context("nobody looks whether the broker is ready")?
+    }
+}
+
 impl Broker {
     /// The broker that `options` name, started if they say so.
     ///
@@ -45,7 +97,7 @@ impl Broker {
     /// It does not start.
     pub fn of(options: &Options) -> Result<Self> {
         if options.serve {
-            return Self::start(options);
+            return Self::start(options, &[]);
         }
         Ok(Self {
             server: options.server.clone(),
@@ -56,7 +108,11 @@ impl Broker {
         })
     }
 
-    fn start(options: &Options) -> Result<Self> {
+    /// A broker of our own, told `flags` besides what `options` say.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub fn start(options: &Options, flags: &[&str]) -> Result<Self> {
         let (data, kept) = match &options.data {
             Some(data) => (data.clone(), None),
             None => {
@@ -64,29 +120,61 @@ impl Broker {
                 (fresh.path().to_owned(), Some(fresh))
             }
         };
-        let mut command = Command::new(std::env::current_exe()?);
-        command.args(["serve", "--json", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
-        command.arg("--data").arg(&data);
+        let mut flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
         if let Some(shards) = options.shards {
-            command.args(["--shards", &shards.to_string()]);
+            flags.extend(["--shards".to_owned(), shards.to_string()]);
         }
-        if std::env::var_os("RUST_LOG").is_none() {
-            command.env("RUST_LOG", "warn");
-        }
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-        let mut line = String::new();
-        let said = child.stdout.take().context("the broker has a standard output")?;
-        BufReader::new(said).read_line(&mut line)?;
-        let Ok(addresses) = serde_json::from_str::<Addresses>(&line) else {
-            let ended = child.wait()?;
-            bail!("the broker did not start: {ended}");
-        };
+        let log = Log::default();
+        let (mut child, said) = spawn(&data, ["127.0.0.1:0"; 2], &flags, &log)?;
+        let addresses = addresses(&mut child, said)?;
         Ok(Self {
             server: addresses.listen,
             http: addresses.http,
             pid: Some(child.id()),
-            data: Some(data),
-            own: Some(Own { child, _data: kept }),
+            data: Some(data.clone()),
+            own: Some(Own { child, data, flags, log, _data: kept }),
+        })
+    }
+
+    /// Ends it without warning, and waits until the kernel has cleared it away.
+    ///
+    /// # Errors
+    /// It is not ours.
+    pub fn kill(&mut self) -> Result<()> {
+        let own = self.own.as_mut().context("only a broker of our own is killed")?;
+        own.child.kill()?;
+        own.child.wait()?;
+        Ok(())
+    }
+
+    /// Starts it again after [`Self::kill`]: the same folder, the same addresses. Returns at once.
+    ///
+    /// # Errors
+    /// It is not ours, or the process does not start.
+    pub fn start_again(&mut self) -> Result<Starting> {
+        let own = self.own.as_mut().context("only a broker of our own is started again")?;
+        *own.log.lock().unwrap_or_else(PoisonError::into_inner) = Recovered::default();
+        let begun = Instant::now();
+        let (child, said) = spawn(&own.data, [&self.server, &self.http], &own.flags, &own.log)?;
+        own.child = child;
+        self.pid = Some(own.child.id());
+        let (sender, ready) = mpsc::channel();
+        let http = self.http.clone();
+        thread::spawn(move || {
+            let ready = wait_until_ready(&http, begun);
+            // Nobody waits any more if the run was given up.
+            let _ = sender.send(ready);
+            // Read to its end, so that the broker never writes to a pipe without a reader.
+            BufReader::new(said).lines().map_while(Result::ok).for_each(drop);
+        });
+        Ok(Starting { begun, ready })
+    }
+
+    /// What its log has said of its journals since it was started last.
+    #[must_use]
+    pub fn recovered(&self) -> Recovered {
+        self.own.as_ref().map_or_else(Recovered::default, |own| {
+            *own.log.lock().unwrap_or_else(PoisonError::into_inner)
         })
     }
 
@@ -95,6 +183,74 @@ impl Broker {
     pub fn folder(&self) -> PathBuf {
         self.data.clone().unwrap_or_else(|| PathBuf::from("."))
     }
+}
+
+fn spawn(
+    data: &Path,
+    [listen, http]: [&str; 2],
+    flags: &[String],
+    log: &Log,
+) -> Result<(Child, ChildStdout)> {
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["serve", "--json", "--log-json", "--listen", listen, "--http", http]);
+    command.arg("--data").arg(data).args(flags);
+    if std::env::var_os("RUST_LOG").is_none() {
+        command.env("RUST_LOG", "warn,sennit_server::core_thread=info");
+    }
+    let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = piped.spawn()?;
+    let said = child.stdout.take().context("the broker has a standard output")?;
+    let logged = child.stderr.take().context("the broker has a standard error")?;
+    let log = Arc::clone(log);
+    thread::spawn(move || read_log(logged, &log));
+    Ok((child, said))
+}
+
+fn addresses(child: &mut Child, said: ChildStdout) -> Result<Addresses> {
+    let mut line = String::new();
+    BufReader::new(said).read_line(&mut line)?;
+    match serde_json::from_str(&line) {
+        Ok(addresses) => Ok(addresses),
+        Err(_) => bail!("the broker did not start: {}", child.wait()?),
+    }
+}
+
+/// Notes what was recovered, and passes on everything else.
+fn read_log(logged: ChildStderr, log: &Log) {
+    #[derive(Deserialize)]
+    struct Line {
+        fields: Fields,
+    }
+    #[derive(Deserialize)]
+    struct Fields {
+        message: String,
+        records: u64,
+        bytes: u64,
+    }
+    for line in BufReader::new(logged).lines().map_while(Result::ok) {
+        match serde_json::from_str::<Line>(&line) {
+            Ok(Line { fields }) if fields.message == "recovered" => {
+                let mut sum = log.lock().unwrap_or_else(PoisonError::into_inner);
+                sum.shards += 1;
+                sum.records += fields.records;
+                sum.bytes += fields.bytes;
+            }
+            _ => {
+                // Whoever reads it has gone, or it is said.
+                let _ = writeln!(std::io::stderr(), "{line}");
+            }
+        }
+    }
+}
+
+fn wait_until_ready(http: &str, begun: Instant) -> Result<Duration> {
+    while begun.elapsed() < READY_TIMEOUT {
+        if is_ready(http) {
+            return Ok(begun.elapsed());
+        }
+        thread::sleep(READY_LOOK);
+    }
+    bail!("the broker was not ready after {READY_TIMEOUT:?}")
 }
 
 impl Drop for Broker {
@@ -114,6 +270,18 @@ fn fresh_folder() -> Result<TempDir> {
     let made = std::fs::create_dir_all(results)
         .and_then(|()| tempfile::Builder::new().prefix("data-").tempdir_in(results));
     Ok(made.or_else(|_| tempfile::tempdir())?)
+}
+
+/// Bytes that the files below `folder` take on its disk.
+#[must_use]
+pub fn disk_bytes(folder: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    let bytes = entries.flatten().map(|entry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => disk_bytes(&entry.path()),
+        Ok(metadata) => metadata.blocks() * 512,
+        Err(_) => 0,
+    });
+    bytes.sum()
 }
 
 /// Whether `folder` lies in memory, where a sync costs nothing and a figure means nothing.

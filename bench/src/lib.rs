@@ -7,16 +7,21 @@
 //!
 //! This crate knows the client and the kernel's accounts, and nothing of the broker's inside.
 
+mod amplification;
+mod backlog;
 mod broker;
 mod child;
 mod clock;
 mod consumer;
 mod echo;
+mod ground;
 mod identity;
 mod latency;
 mod load;
+mod many_topics;
 mod merge;
 mod options;
+mod pauses;
 mod plan;
 mod probe;
 mod producer;

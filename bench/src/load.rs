@@ -1,23 +1,24 @@
 //! One run of load: a topic, worker processes, a window of time, and the row that comes of it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
-use sennit_client::{Client, GroupConfig, StartAt, TopicConfig, TopicKind};
-use sennit_model::{GroupName, TopicName, limits::CREDIT_BYTES_MAX};
+use anyhow::{Result, ensure};
+use sennit_model::limits::CREDIT_BYTES_MAX;
 use serde::Serialize;
 
 use crate::{
     broker::Broker,
     child::Worker,
     clock::now_ns,
+    ground::Ground,
     identity::judge,
     latency::Latencies,
     merge::Merged,
-    plan::{Consume, Echo, Order, Plan, Produce, Report, Role, Window},
+    options::Options,
+    plan::{Consume, Echo, Order, Produce, Report, Role, Window},
     row::Row,
     stamp::STAMP_BYTES,
-    usage::Watch,
+    usage::{Usage, Watch},
 };
 
 /// Between the order to start and the start: every worker is awake by then.
@@ -25,9 +26,6 @@ const START_DELAY_NS: u64 = 200_000_000;
 
 /// How often a parent looks from one worker to the next.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-
-/// How long the acks of a run may take to be committed once everything was delivered.
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What a run of load is.
 #[derive(Clone, Debug, Serialize)]
@@ -62,6 +60,9 @@ pub struct Load {
     pub preload: Option<u64>,
     /// Partitions of the topic.
     pub partitions: u32,
+    /// Bytes that each partition keeps of a stream without groups; `None` for a queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub retain_bytes: Option<u64>,
 }
 
 impl Load {
@@ -84,6 +85,7 @@ impl Load {
             drain_s: 10.0,
             preload: None,
             partitions: 1,
+            retain_bytes: None,
         }
     }
 }
@@ -95,7 +97,10 @@ impl Default for Load {
 }
 
 /// What a run needs besides its load.
+#[derive(Clone)]
 pub struct Bench<'a> {
+    /// What the run was told.
+    pub options: &'a Options,
     /// The broker.
     pub broker: &'a Broker,
     /// The topic to use instead of a fresh one.
@@ -104,71 +109,6 @@ pub struct Bench<'a> {
     pub workload: &'static str,
     /// Told what is going on, and the messages of how many there are to be.
     pub progress: &'a dyn Fn(&str, u64, Option<u64>),
-}
-
-/// A topic for one run, and its group.
-struct Ground {
-    runtime: tokio::runtime::Runtime,
-    client: Client,
-    topic: TopicName,
-    fresh: bool,
-}
-
-impl Ground {
-    fn prepare(bench: &Bench<'_>, partitions: u32) -> Result<Self> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let fresh = bench.topic.is_none();
-        let name = bench.topic.clone().unwrap_or_else(|| {
-            format!("bench.{}.{}-{}", bench.workload, std::process::id(), now_ns())
-        });
-        let topic: TopicName = name.parse()?;
-        let server = &bench.broker.server;
-        let client = runtime.block_on(async {
-            let client = Client::connect(server.clone()).await?;
-            let config = TopicConfig { partitions, ..TopicConfig::of_kind(TopicKind::Queue) };
-            client.create_topic(&topic, config).await?;
-            let (group, default) = (GroupName::default_group(), GroupConfig::default());
-            client.create_group(&topic, &group, default, StartAt::Earliest).await?;
-            Ok::<_, sennit_client::Error>(client)
-        });
-        let client = client.with_context(|| format!("the broker at {server}"))?;
-        Ok(Self { runtime, client, topic, fresh })
-    }
-
-    fn plan(&self, bench: &Bench<'_>, load: &Load, role: Role) -> Plan {
-        Plan {
-            server: bench.broker.server.clone(),
-            topic: self.topic.to_string(),
-            partitions: load.partitions,
-            group: GroupName::default_group().to_string(),
-            size: load.size,
-            role,
-        }
-    }
-
-    /// How many messages are not settled, once that no longer changes or is none.
-    fn unsettled(&self) -> Result<u64> {
-        let begun = Instant::now();
-        loop {
-            let group = GroupName::default_group();
-            let asked = self.client.describe_group(&self.topic, &group);
-            let group = self.runtime.block_on(asked)?;
-            let unsettled = group.ready + group.leased + group.delayed;
-            if unsettled == 0 || begun.elapsed() > SETTLE_TIMEOUT {
-                return Ok(unsettled);
-            }
-            std::thread::sleep(LOOK_EVERY);
-        }
-    }
-}
-
-impl Drop for Ground {
-    fn drop(&mut self) {
-        if self.fresh {
-            // What is left behind of a broken run is in the broker's data, to be looked at.
-            let _ = self.runtime.block_on(self.client.delete_topic(&self.topic));
-        }
-    }
 }
 
 /// The share of part `index` of `parts` of `all`: where it begins and how many.
@@ -222,9 +162,17 @@ impl Bench<'_> {
     /// The broker cannot be reached or a worker cannot work. What goes wrong with messages is in
     /// the row.
     pub fn run(&self, row: &str, load: &Load) -> Result<Row> {
+        Ok(self.measure(row, load)?.0)
+    }
+
+    /// As [`Self::run`], with all that the broker used in the window.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn measure(&self, row: &str, load: &Load) -> Result<(Row, Usage)> {
         ensure!(load.size >= STAMP_BYTES, "a payload has at least {STAMP_BYTES} bytes");
         ensure!(load.producers > 0, "somebody has to publish");
-        let ground = Ground::prepare(self, load.partitions)?;
+        let ground = Ground::prepare(self, load)?;
         let mut measured = Measured::default();
         if load.preload.is_some() {
             let unmeasured = Window { start_ns: now_ns(), from_ns: 0, until_ns: u64::MAX };
@@ -269,7 +217,7 @@ impl Bench<'_> {
         }
         self.name(&mut made, row);
         made.config = serde_json::to_value(load)?;
-        Ok(made)
+        Ok((made, usage))
     }
 
     /// Runs a client that goes round, under the name `row`.
@@ -279,7 +227,7 @@ impl Bench<'_> {
     pub fn run_rounds(&self, row: &str, size: usize, echo: &Echo) -> Result<Row> {
         ensure!(size >= STAMP_BYTES, "a payload has at least {STAMP_BYTES} bytes");
         let load = Load { size, ..Load::new() };
-        let ground = Ground::prepare(self, load.partitions)?;
+        let ground = Ground::prepare(self, &load)?;
         let plan = ground.plan(self, &load, Role::Echo(echo.clone()));
         let mut workers = vec![Worker::start(&plan)?];
         let start_ns = now_ns() + START_DELAY_NS;
@@ -300,7 +248,8 @@ impl Bench<'_> {
         Ok(made)
     }
 
-    fn name(&self, made: &mut Row, row: &str) {
+    /// Says in a row what it is of.
+    pub fn name(&self, made: &mut Row, row: &str) {
         made.workload = self.workload.into();
         made.target = "sennit".into();
         made.durability = "durable".into();

@@ -54,6 +54,74 @@ pub struct Row {
     pub probe: Option<Probe>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<Spread>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
+    pub restart: Option<Restarted>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
+    pub checkpoint: Option<Checkpointed>,
+}
+
+/// What a row of `restart` says besides: times are from the moment the broker was told to start,
+/// after kill -9.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Restarted {
+    /// Until `/readyz` said so.
+    pub ready_s: f64,
+    /// Until a consumer that came back by itself had its first message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_delivery_s: Option<f64>,
+    /// The most that `ready_s` should be.
+    pub limit_s: f64,
+    /// Bytes of records that were replayed.
+    pub replayed_bytes: u64,
+    /// Records that were replayed.
+    pub replayed_records: u64,
+    /// `ready_s` for a GiB replayed, less the second that is allowed for everything else.
+    pub replay_s_per_gib: f64,
+    /// Bytes of the data directory when the broker was killed.
+    pub data_bytes: u64,
+    /// Messages or topics that had to be there again.
+    pub expected: u64,
+    /// Messages that were read and compared.
+    pub sampled: u64,
+    /// How long it took to make the topics.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub create_s: Option<f64>,
+    /// How long it took to publish.
+    pub publish_s: f64,
+    /// How long it took to list all topics before the kill.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub list_s: Option<f64>,
+    /// How long it took to read the sample.
+    pub sample_s: f64,
+}
+
+/// What a row of `checkpoint` says besides.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct Checkpointed {
+    /// Bytes given to disks, as the kernel counts them, for each byte confirmed: encoded messages,
+    /// without the heads of their batches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_amplification: Option<f64>,
+    /// The most that it should be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_amplification_limit: Option<f64>,
+    /// Bytes confirmed in the window.
+    pub confirmed_bytes: u64,
+    /// Bytes written to the journal in the window, as the broker counts them.
+    pub journal_bytes: u64,
+    /// Checkpoints that ended in the window.
+    pub checkpoints: u64,
+    /// Bytes that moved to packs in the window.
+    pub moved_bytes: u64,
+    /// The 99th percentile of publish to confirm where neither was due.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quiet_p99_us: Option<u64>,
+    /// The row's 99th percentile for each of `quiet_p99_us`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p99_ratio: Option<f64>,
+    /// The most that it should be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p99_ratio_limit: Option<f64>,
 }
 
 /// How far the runs behind a median row lie apart, in its headline figure.
@@ -68,7 +136,7 @@ pub struct Spread {
 }
 
 /// The heads of a table of rows.
-pub const HEADS: [&str; 12] = [
+const HEADS: [&str; 12] = [
     "ROW",
     "PUBLISHED/S",
     "CONFIRMED/S",
@@ -83,7 +151,48 @@ pub const HEADS: [&str; 12] = [
     "SYNCS",
 ];
 
+/// The heads of a table of restarts.
+const RESTART_HEADS: [&str; 11] = [
+    "ROW",
+    "READY s",
+    "LIMIT s",
+    "FIRST DELIVERY s",
+    "REPLAYED MiB",
+    "s/GiB",
+    "DATA MiB",
+    "CREATE s",
+    "PUBLISH s",
+    "LIST s",
+    "MISS/DUP/BAD/ERR OF SAMPLE",
+];
+
+/// The heads of a table of what checkpoints cost.
+const CHECKPOINT_HEADS: [&str; 12] = [
+    "ROW",
+    "CONFIRMED/S",
+    "WRITTEN/PUBLISHED",
+    "LIMIT",
+    "JOURNAL MiB",
+    "MOVED MiB",
+    "CHECKPOINTS",
+    "CONFIRM p50",
+    "p99",
+    "QUIET p99",
+    "RATIO",
+    "MISS/DUP/ORD/BAD/ERR",
+];
+
 impl Row {
+    /// What stands above the row in a table.
+    #[must_use]
+    pub fn heads(&self) -> &'static [&'static str] {
+        match (&self.restart, &self.checkpoint) {
+            (Some(_), _) => &RESTART_HEADS,
+            (_, Some(_)) => &CHECKPOINT_HEADS,
+            _ => &HEADS,
+        }
+    }
+
     /// Takes over what the broker used.
     pub fn set_usage(&mut self, usage: Usage) {
         self.broker_cpu_s = usage.cpu_s;
@@ -134,9 +243,61 @@ impl Row {
         Self { verdict: wrong, errors, error_texts: texts, runs, ..median }
     }
 
-    /// The cells below `HEADS`.
+    /// The cells below [`Self::heads`].
     #[must_use]
     pub fn cells(&self) -> Vec<String> {
+        match (&self.restart, &self.checkpoint) {
+            (Some(restart), _) => self.restart_cells(restart),
+            (_, Some(checkpoint)) => self.checkpoint_cells(checkpoint),
+            _ => self.load_cells(),
+        }
+    }
+
+    fn restart_cells(&self, restart: &Restarted) -> Vec<String> {
+        let verdict = &self.verdict;
+        let (missing, duplicates, corrupt) = (verdict.missing, verdict.duplicates, verdict.corrupt);
+        let (errors, sampled) = (self.errors, restart.sampled);
+        let seconds = |of: Option<f64>| of.map_or_else(String::new, |of| format!("{of:.2}"));
+        vec![
+            self.row.clone(),
+            seconds(Some(restart.ready_s)),
+            seconds(Some(restart.limit_s)),
+            seconds(restart.first_delivery_s),
+            (restart.replayed_bytes >> 20).to_string(),
+            seconds(Some(restart.replay_s_per_gib)),
+            (restart.data_bytes >> 20).to_string(),
+            seconds(restart.create_s),
+            seconds(Some(restart.publish_s)),
+            seconds(restart.list_s),
+            format!("{missing}/{duplicates}/{corrupt}/{errors} of {sampled}"),
+        ]
+    }
+
+    fn checkpoint_cells(&self, checkpoint: &Checkpointed) -> Vec<String> {
+        let verdict = &self.verdict;
+        let (missing, duplicates) = (verdict.missing, verdict.duplicates);
+        let (order, corrupt, errors) = (verdict.out_of_order, verdict.corrupt, self.errors);
+        let ratio = |of: Option<f64>| of.map_or_else(String::new, |of| format!("{of:.2}"));
+        let us = |of: Option<u64>| of.map_or_else(String::new, |of| format!("{of} us"));
+        let confirm = self.publish_to_confirm_us;
+        let limit = checkpoint.write_amplification_limit.or(checkpoint.p99_ratio_limit);
+        vec![
+            self.row.clone(),
+            self.confirmed_per_s.map_or_else(String::new, |rate| format!("{rate:.0}")),
+            ratio(checkpoint.write_amplification),
+            ratio(limit),
+            (checkpoint.journal_bytes >> 20).to_string(),
+            (checkpoint.moved_bytes >> 20).to_string(),
+            checkpoint.checkpoints.to_string(),
+            us(confirm.map(|of| of.p50)),
+            us(confirm.map(|of| of.p99)),
+            us(checkpoint.quiet_p99_us),
+            ratio(checkpoint.p99_ratio),
+            format!("{missing}/{duplicates}/{order}/{corrupt}/{errors}"),
+        ]
+    }
+
+    fn load_cells(&self) -> Vec<String> {
         let rate = |rate: Option<f64>| rate.map_or_else(String::new, |rate| format!("{rate:.0}"));
         let us = |of: Option<Percentiles>, pick: fn(Percentiles) -> u64| {
             of.map_or_else(String::new, |of| format!("{} us", pick(of)))
@@ -199,6 +360,10 @@ mod tests {
 
     #[test]
     fn a_row_has_a_cell_below_each_head() {
-        assert_eq!(run(5.0, 0).cells().len(), HEADS.len());
+        let (restart, checkpoint) = (Some(Restarted::default()), Some(Checkpointed::default()));
+        for row in [run(5.0, 0), Row { restart, ..run(5.0, 0) }, Row { checkpoint, ..run(5.0, 0) }]
+        {
+            assert_eq!(row.cells().len(), row.heads().len());
+        }
     }
 }

@@ -16,10 +16,10 @@ use crate::{
     load::Bench,
     options::Options,
     probe::Probe,
-    row::{HEADS, Row},
+    row::Row,
     workload::{
-        Measurement, burst::Burst, lifecycle::Lifecycle, publish::Publish, round_trip::RoundTrip,
-        steady::Steady,
+        Measurement, burst::Burst, checkpoint::Checkpoint, lifecycle::Lifecycle, publish::Publish,
+        restart::Restart, round_trip::RoundTrip, steady::Steady,
     },
 };
 
@@ -36,6 +36,12 @@ pub enum Workload {
     RoundTrip(RoundTrip),
     /// Publish, take and ack: one after the other, and over a backlog
     Lifecycle(Lifecycle),
+    /// From kill -9 to ready and to the first delivery, with messages pending or many topics; on a
+    /// broker of its own
+    Restart(Restart),
+    /// What checkpoints and moves to packs cost: bytes written, and the confirms beside them; on
+    /// brokers of its own
+    Checkpoint(Checkpoint),
 }
 
 impl Workload {
@@ -46,7 +52,14 @@ impl Workload {
             Self::Publish(_) => "publish",
             Self::RoundTrip(_) => "round-trip",
             Self::Lifecycle(_) => "lifecycle",
+            Self::Restart(_) => "restart",
+            Self::Checkpoint(_) => "checkpoint",
         }
+    }
+
+    /// Whether each row starts the brokers that it measures.
+    fn brings_brokers(&self) -> bool {
+        matches!(self, Self::Restart(_) | Self::Checkpoint(_))
     }
 
     fn rows(&self, partitions: Option<u32>) -> Vec<Measurement> {
@@ -57,6 +70,8 @@ impl Workload {
             Self::Publish(publish) => publish.rows(partitions),
             Self::RoundTrip(round_trip) => round_trip.rows(one),
             Self::Lifecycle(lifecycle) => lifecycle.rows(one),
+            Self::Restart(restart) => restart.rows(one),
+            Self::Checkpoint(checkpoint) => checkpoint.rows(one),
         }
     }
 }
@@ -67,7 +82,8 @@ impl Workload {
 /// The broker cannot be reached, a worker cannot work, or a row is not clean: then the rows have
 /// been printed first.
 pub fn run(workload: &Workload, options: &Options) -> Result<()> {
-    let broker = Broker::of(options)?;
+    let serve = options.serve && !workload.brings_brokers();
+    let broker = Broker::of(&Options { serve, ..options.clone() })?;
     let folder = broker.folder();
     if lies_in_memory(&folder) {
         say("warning: the data lies in memory, where a sync costs nothing")?;
@@ -84,7 +100,8 @@ pub fn run(workload: &Workload, options: &Options) -> Result<()> {
         bar.set_position(count);
     };
     let topic = options.topic.clone();
-    let bench = Bench { broker: &broker, topic, workload: workload.name(), progress: &progress };
+    let bench =
+        Bench { options, broker: &broker, topic, workload: workload.name(), progress: &progress };
     let mut rows = Vec::new();
     for measurement in workload.rows(options.partitions) {
         let runs: Result<Vec<Row>> = (0..options.runs).map(|_| measurement.run(&bench)).collect();
@@ -130,18 +147,23 @@ fn append(path: &Path, row: &Row) -> Result<()> {
     written.with_context(|| path.display().to_string())
 }
 
+/// A table for each row of rows that say the same things.
 fn print(rows: &[Row]) -> Result<()> {
-    let cells: Vec<_> = rows.iter().map(Row::cells).collect();
-    let text = if io::stdout().is_terminal() {
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING).set_header(HEADS);
-        table.add_rows(cells);
-        format!("{}\n", table.trim_fmt())
-    } else {
-        let lines = std::iter::once(HEADS.join("\t"));
-        let lines = lines.chain(cells.iter().map(|cells| cells.join("\t")));
-        lines.map(|line| line + "\n").collect()
-    };
+    let mut text = String::new();
+    for alike in rows.chunk_by(|a, b| a.heads() == b.heads()) {
+        let heads = alike[0].heads();
+        let cells: Vec<_> = alike.iter().map(Row::cells).collect();
+        if io::stdout().is_terminal() {
+            let mut table = Table::new();
+            table.load_style(presets::NOTHING).set_header(heads);
+            table.add_rows(cells);
+            text += &format!("{}\n", table.trim_fmt());
+        } else {
+            let lines = std::iter::once(heads.join("\t"));
+            let lines = lines.chain(cells.iter().map(|cells| cells.join("\t")));
+            text.extend(lines.map(|line| line + "\n"));
+        }
+    }
     Ok(io::stdout().write_all(text.as_bytes())?)
 }
 

@@ -21,8 +21,8 @@ use crate::{
 /// Between two looks at memory: 10 Hz.
 const SAMPLE_NS: u64 = 100_000_000;
 
-/// How long the metrics may take.
-const METRICS_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long an answer over HTTP may take.
+const HTTP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What a broker used within a window; `None` where nobody says.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,6 +37,12 @@ pub struct Usage {
     pub bytes_written: Option<u64>,
     /// Syncs of the journal.
     pub syncs: Option<u64>,
+    /// Bytes written to the journal.
+    pub journal_bytes: Option<u64>,
+    /// Checkpoints that ended.
+    pub checkpoints: Option<u64>,
+    /// Bytes that moved to packs.
+    pub moved_bytes: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,14 +50,21 @@ struct Snapshot {
     cpu_s: Option<f64>,
     bytes_written: Option<u64>,
     syncs: Option<u64>,
+    journal_bytes: Option<u64>,
+    checkpoints: Option<u64>,
+    moved_bytes: Option<u64>,
 }
 
 impl Snapshot {
     fn take(pid: Option<u32>, http: &str) -> Self {
+        let metrics = get(http, "/metrics").unwrap_or_default();
         Self {
             cpu_s: pid.and_then(cpu_s),
             bytes_written: pid.and_then(|pid| number(pid, "io", "write_bytes:")),
-            syncs: metric(http, "sennit_journal_syncs_total"),
+            syncs: sum_of(&metrics, "sennit_journal_syncs_total"),
+            journal_bytes: sum_of(&metrics, "sennit_journal_bytes_total"),
+            checkpoints: sum_of(&metrics, "sennit_checkpoints_total"),
+            moved_bytes: sum_of(&metrics, "sennit_moved_bytes_total"),
         }
     }
 }
@@ -89,6 +102,9 @@ impl Watch {
                     .map(|kib| kib * 1024),
                 bytes_written: both(before.bytes_written, after.bytes_written),
                 syncs: both(before.syncs, after.syncs),
+                journal_bytes: both(before.journal_bytes, after.journal_bytes),
+                checkpoints: both(before.checkpoints, after.checkpoints),
+                moved_bytes: both(before.moved_bytes, after.moved_bytes),
             }
         });
         Self { done, thread }
@@ -121,24 +137,29 @@ fn rss_bytes(pid: u32) -> Option<u64> {
         .map(|pages| pages * rustix::param::page_size() as u64)
 }
 
-/// The number after `name` in a file of the process.
-fn number(pid: u32, file: &str, name: &str) -> Option<u64> {
+/// The number after `name` in a file of the process below /proc.
+pub fn number(pid: u32, file: &str, name: &str) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The sum of a metric over all its labels, from a broker's /metrics.
-fn metric(http: &str, name: &str) -> Option<u64> {
+/// Whether a broker says that it is ready.
+pub fn is_ready(http: &str) -> bool {
+    get(http, "/readyz").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
+}
+
+fn get(http: &str, path: &str) -> Option<String> {
     let mut stream = TcpStream::connect(http).ok()?;
-    stream.set_read_timeout(Some(METRICS_TIMEOUT)).ok()?;
-    let request = format!("GET /metrics HTTP/1.1\r\nHost: {http}\r\nConnection: close\r\n\r\n");
+    stream.set_read_timeout(Some(HTTP_TIMEOUT)).ok()?;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {http}\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).ok()?;
     let mut text = String::new();
     stream.read_to_string(&mut text).ok()?;
-    sum_of(&text, name)
+    Some(text)
 }
 
+/// The sum of a metric over all its labels.
 fn sum_of(metrics: &str, name: &str) -> Option<u64> {
     let values: Vec<f64> = metrics
         .lines()

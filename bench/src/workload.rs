@@ -1,15 +1,21 @@
 //! The workloads by name: each turns its options into rows to be measured.
 
 pub mod burst;
+pub mod checkpoint;
 pub mod lifecycle;
 pub mod publish;
+pub mod restart;
 pub mod round_trip;
 pub mod steady;
 
 use anyhow::Result;
 
 use crate::{
+    amplification::Amplification,
+    backlog::Backlog,
     load::{Bench, Load},
+    many_topics::ManyTopics,
+    pauses::Pauses,
     plan::Echo,
     row::Row,
 };
@@ -35,6 +41,14 @@ pub enum How {
         /// The rounds.
         echo: Echo,
     },
+    /// By a broker that is killed with messages in a queue.
+    Backlog(Backlog),
+    /// By a broker that is killed with many topics.
+    ManyTopics(ManyTopics),
+    /// By what the kernel says was written.
+    Amplification(Amplification),
+    /// By confirms beside checkpoints and moves, and without.
+    Pauses(Pauses),
 }
 
 impl Measurement {
@@ -52,7 +66,21 @@ impl Measurement {
         match &self.how {
             How::Load(load) => bench.run(&self.row, load),
             How::Rounds { size, echo } => bench.run_rounds(&self.row, *size, echo),
+            How::Backlog(backlog) => backlog.run(bench, &self.row),
+            How::ManyTopics(topics) => topics.run(bench, &self.row),
+            How::Amplification(amplification) => amplification.run(bench, &self.row),
+            How::Pauses(pauses) => pauses.run(bench, &self.row),
         }
+    }
+}
+
+/// A number as people read it: `500k`, `10M`.
+pub(crate) fn show_count(count: u64) -> String {
+    match count {
+        0 => "0".into(),
+        n if n % 1_000_000 == 0 => format!("{}M", n / 1_000_000),
+        n if n % 1000 == 0 => format!("{}k", n / 1000),
+        n => n.to_string(),
     }
 }
 

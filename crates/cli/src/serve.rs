@@ -9,6 +9,7 @@ use tracing_subscriber::EnvFilter;
 use crate::{
     exit::{Exit, Failure},
     output::{print_json, talk},
+    quantity::size,
 };
 
 const EXAMPLES: &str = "\
@@ -36,7 +37,10 @@ pub struct Args {
     /// How many threads share the partitions [default: one per core, or what the data says]
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
-    /// Segments of 64 MiB of each shard's journal beyond which the oldest is emptied into packs
+    /// How long a segment of a new data directory's journals is, 20MiB at least
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
+    segment_size: u64,
+    /// Segments of each shard's journal beyond which the oldest is emptied into packs
     #[arg(long, value_name = "N", default_value_t = Config::default().journal_segments)]
     journal_segments: usize,
     /// How the journal is written: around the page cache or through it
@@ -79,6 +83,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             IoKind::Direct => Access::Direct,
             IoKind::Buffered => Access::Buffered,
         },
+        segment_bytes: args.segment_size,
         journal_segments: args.journal_segments,
         insecure_no_auth: args.insecure_no_auth,
         ..Config::default()

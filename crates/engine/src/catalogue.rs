@@ -3,7 +3,6 @@
 
 use std::{collections::BTreeMap, ops::Bound};
 
-use hashbrown::HashMap;
 use sennit_model::{
     GroupConfig, GroupId, GroupName, Incarnation, Retention, StartAt, TopicConfig, TopicId,
     TopicKind, TopicName, limits,
@@ -84,7 +83,7 @@ pub(crate) struct Decision {
 #[derive(Debug, Default)]
 pub struct Catalogue {
     topics: BTreeMap<TopicId, Topic>,
-    by_name: HashMap<TopicName, TopicId, foldhash::fast::FixedState>,
+    by_name: BTreeMap<TopicName, TopicId>,
     next_topic: u32,
     next_group: u32,
 }
@@ -105,6 +104,13 @@ impl Catalogue {
     /// All topics, by number: in the order in which they were created.
     pub fn topics(&self) -> impl ExactSizeIterator<Item = &Topic> {
         self.topics.values()
+    }
+
+    /// All topics whose name comes after `name`, by name. The next costs little, however many there
+    /// are.
+    pub fn topics_after_name(&self, name: &str) -> impl Iterator<Item = &Topic> {
+        let range = (Bound::Excluded(name), Bound::Unbounded);
+        self.by_name.range::<str, _>(range).filter_map(|(_, id)| self.topics.get(id))
     }
 
     /// Which numbers the next topic and group get.

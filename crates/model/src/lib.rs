@@ -23,6 +23,6 @@ pub use id::{
     TopicId,
 };
 pub use message::{Message, MessageView};
-pub use name::{GroupName, NameError, TopicName};
+pub use name::{DEAD_LETTER_SUFFIX, GroupName, NameError, TopicName};
 pub use offset::{Offset, OffsetRange};
 pub use time::Timestamp;

@@ -1,6 +1,6 @@
 //! Names that users give: checked once at the rim, then trusted.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 
 use crate::limits::NAME_BYTES_MAX;
 
@@ -76,6 +76,13 @@ macro_rules! name {
             }
         }
 
+        // Ordered and compared as its text is.
+        impl Borrow<str> for $type {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
         impl fmt::Display for $type {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 self.0.fmt(f)
@@ -101,17 +108,18 @@ impl TopicName {
     /// # Errors
     /// [`NameError::TooLong`] when the longer name exceeds the limit.
     pub fn dead_letter_topic(&self) -> Result<Self, NameError> {
-        format!("{}.{DEAD_LETTER_PART}", self.0).parse()
+        format!("{}{DEAD_LETTER_SUFFIX}", self.0).parse()
     }
 
     /// Whether this topic takes the dead letters of another.
     #[must_use]
     pub fn is_dead_letter_topic(&self) -> bool {
-        self.0.strip_suffix(DEAD_LETTER_PART).is_some_and(|rest| rest.ends_with('.'))
+        self.0.ends_with(DEAD_LETTER_SUFFIX)
     }
 }
 
-const DEAD_LETTER_PART: &str = "dead-letter";
+/// What the name of a topic that takes dead letters ends with, after the name of their topic.
+pub const DEAD_LETTER_SUFFIX: &str = ".dead-letter";
 
 impl GroupName {
     /// The group that every queue has: `default`.

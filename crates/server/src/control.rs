@@ -3,8 +3,6 @@
 //! the next start.
 #![expect(clippy::result_large_err, reason = "a failure is rare, and leaves at once as a reply")]
 
-use std::rc::Rc;
-
 use sennit_engine::{
     CatalogueCommand, Command, PartitionCommand, PartitionDescription, Refusal, Topic,
 };
@@ -13,23 +11,29 @@ use sennit_model::{
     TopicId, TopicKind, TopicName,
 };
 use sennit_protocol::{ErrorCode, Reply, Request, control, topic_kind};
-use tokio::sync::Mutex;
+use tokio::sync::oneshot;
 
 use crate::{
-    answers::Answer, core::CoreHandle, inbox::ControlReply, placement::shard_of, refusal_reply,
+    answers::Answer, changes::Changes, core::CoreHandle, inbox::ControlReply, placement::shard_of,
+    refusal_reply,
 };
 
 /// Most topics in a page of a listing.
 const PAGE_TOPICS_MAX: usize = 1000;
 
+/// Topics whose partitions are brought in line at once when the broker starts.
+const OPENED_MAX: usize = 4096;
+
 /// The control of names and settings, on the first core.
 #[derive(Clone, Debug)]
 pub(crate) struct Control {
     core: CoreHandle,
-    /// Changes are made one after the other.
-    changes: Rc<Mutex<()>>,
+    changes: Changes,
     frame_bytes_max: usize,
 }
+
+/// Answers that shards owe.
+type Asked = Vec<oneshot::Receiver<Result<Answer, Refusal>>>;
 
 /// What went wrong, as the client is told.
 type Failure = control::Error;
@@ -41,7 +45,7 @@ fn failure(refusal: Refusal) -> Failure {
 impl Control {
     pub(crate) fn new(core: CoreHandle) -> Self {
         let frame_bytes_max = sennit_model::limits::FRAME_BYTES_MAX;
-        Self { core, changes: Rc::default(), frame_bytes_max }
+        Self { core, changes: Changes::default(), frame_bytes_max }
     }
 
     /// Brings the shards in line with the catalogue: `owned` are the partitions they were
@@ -49,8 +53,12 @@ impl Control {
     pub(crate) async fn reconcile(&self, owned: &[(usize, PartitionId)]) -> Result<(), Failure> {
         let topics: Vec<TopicId> =
             self.core.look(|core| core.shard().catalogue().topics().map(Topic::id).collect());
-        for topic in topics {
-            self.open_partitions(topic).await?;
+        for topics in topics.chunks(OPENED_MAX) {
+            let asked: Vec<_> =
+                topics.iter().filter_map(|&topic| self.ask_to_open(topic)).collect();
+            for answers in asked {
+                gather(answers).await?;
+            }
         }
         for &(shard, partition) in owned {
             let is_known = self.core.look(|core| {
@@ -78,7 +86,11 @@ impl Control {
     }
 
     async fn create_dead_letter_topic(&self, source: TopicId) -> Result<(), Failure> {
-        let _changes = self.changes.lock().await;
+        let name = self.core.look(|core| {
+            core.shard().catalogue().topic(source).map(|topic| topic.created.name.clone())
+        });
+        let Some(name) = name else { return Ok(()) };
+        let _changes = self.changes.of(name.as_str()).await;
         let incarnation = incarnation()?;
         let command = CatalogueCommand::CreateDeadLetterTopic { source, incarnation };
         let (topic, _, _) = self.change_catalogue(command).await?;
@@ -152,16 +164,21 @@ impl Control {
 
     /// Has every partition of a topic be as the catalogue says.
     async fn open_partitions(&self, topic: TopicId) -> Result<(), Failure> {
-        let Some(topic) = self.core.look(|core| core.shard().catalogue().topic(topic).cloned())
-        else {
-            return Ok(());
-        };
+        match self.ask_to_open(topic) {
+            Some(asked) => gather(asked).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks every partition of a topic to be as the catalogue says; `None` if it is gone.
+    fn ask_to_open(&self, topic: TopicId) -> Option<Asked> {
+        let topic = self.core.look(|core| core.shard().catalogue().topic(topic).cloned())?;
         let open = PartitionCommand::Open {
             config: *topic.config(),
             groups: topic.group_settings(),
             dead_letters: topic.dead_letters(),
         };
-        self.tell_partitions(&topic, &open).await.map(drop)
+        Some(self.ask_partitions(&topic, &open))
     }
 
     /// Tells every partition of a topic the same, all at once, and gathers their answers.
@@ -170,8 +187,12 @@ impl Control {
         topic: &Topic,
         command: &PartitionCommand,
     ) -> Result<Vec<Answer>, Failure> {
+        gather(self.ask_partitions(topic, command)).await
+    }
+
+    fn ask_partitions(&self, topic: &Topic, command: &PartitionCommand) -> Asked {
         let shards = self.core.cores.inboxes.len();
-        let asked: Vec<_> = self.core.with(|core| {
+        self.core.with(|core| {
             let asked = (0..topic.config().partitions).map(|index| {
                 let index = PartitionIndex(index);
                 let (origin, answer) = core.answers.ask();
@@ -183,15 +204,7 @@ impl Control {
             let asked = asked.collect();
             core.handle();
             asked
-        });
-        let mut answers = Vec::with_capacity(asked.len());
-        for answer in asked {
-            let answer = answer
-                .await
-                .map_err(|_| control::Error::new(ErrorCode::ShuttingDown, "the broker stops"))?;
-            answers.push(answer.map_err(failure)?);
-        }
-        Ok(answers)
+        })
     }
 
     fn topic_named(&self, name: &str) -> Result<Topic, Failure> {
@@ -216,7 +229,7 @@ impl Control {
     async fn create_topic(&self, body: control::CreateTopic) -> Result<ControlReply, Failure> {
         let name: TopicName = body.name.parse().map_err(|error| Failure::from(&error))?;
         let config = body.topic_config().map_err(|error| Failure::from(&error))?;
-        let _changes = self.changes.lock().await;
+        let _changes = self.changes.of(name.as_str()).await;
         let (topic, created) = self.new_topic(name, config).await?;
         Ok(done(topic, 0, created))
     }
@@ -237,7 +250,7 @@ impl Control {
 
     async fn alter_topic(&self, body: control::AlterTopic) -> Result<ControlReply, Failure> {
         let config = body.topic_config().map_err(|error| Failure::from(&error))?;
-        let _changes = self.changes.lock().await;
+        let _changes = self.changes.of(&body.name).await;
         let topic = self.topic_named(&body.name)?.id();
         self.change_catalogue(CatalogueCommand::AlterTopic { topic, config }).await?;
         self.open_partitions(topic).await?;
@@ -245,7 +258,7 @@ impl Control {
     }
 
     async fn delete_topic(&self, body: control::DeleteTopic) -> Result<ControlReply, Failure> {
-        let _changes = self.changes.lock().await;
+        let _changes = self.changes.of(&body.name).await;
         let topic = self.topic_named(&body.name)?;
         self.change_catalogue(CatalogueCommand::DeleteTopic { topic: topic.id() }).await?;
         self.tell_partitions(&topic, &PartitionCommand::Drop).await?;
@@ -259,7 +272,7 @@ impl Control {
     async fn create_group(&self, body: control::CreateGroup) -> Result<ControlReply, Failure> {
         let name: GroupName = body.name.parse().map_err(|error| Failure::from(&error))?;
         let config = body.group_config().map_err(|error| Failure::from(&error))?;
-        let _changes = self.changes.lock().await;
+        let _changes = self.changes.of(&body.topic).await;
         let topic = self.topic_named(&body.topic)?.id();
         let (group, created) = self.new_group(topic, name, config, body.start_at()).await?;
         Ok(done(topic, group, created))
@@ -281,7 +294,7 @@ impl Control {
     }
 
     async fn delete_group(&self, body: control::DeleteGroup) -> Result<ControlReply, Failure> {
-        let _changes = self.changes.lock().await;
+        let _changes = self.changes.of(&body.topic).await;
         let topic = self.topic_named(&body.topic)?;
         let group = self.group_named(&topic, &body.name)?.setting.id;
         let topic = topic.id();
@@ -294,7 +307,7 @@ impl Control {
         let topic = match self.topic_named(&body.name) {
             Err(_) if body.create_if_missing => {
                 let name: TopicName = body.name.parse().map_err(|error| Failure::from(&error))?;
-                let _changes = self.changes.lock().await;
+                let _changes = self.changes.of(&body.name).await;
                 if self.topic_named(&body.name).is_err() {
                     self.new_topic(name, TopicConfig::of_kind(TopicKind::Queue)).await?;
                 }
@@ -318,7 +331,7 @@ impl Control {
             && group.as_ref().is_err_and(|e| e.error_code() == Some(ErrorCode::UnknownGroup))
         {
             let name: GroupName = body.group.parse().map_err(|error| Failure::from(&error))?;
-            let _changes = self.changes.lock().await;
+            let _changes = self.changes.of(&body.topic).await;
             topic = self.topic_named(&body.topic)?;
             if self.group_named(&topic, &body.group).is_err() {
                 let config = GroupConfig::default();
@@ -345,19 +358,16 @@ impl Control {
             size => size.min(PAGE_TOPICS_MAX),
         };
         let (topics, next_page_token) = self.core.look(|core| {
-            let mut named: Vec<&Topic> = core.shard().catalogue().topics().collect();
-            named.sort_unstable_by(|a, b| a.created.name.cmp(&b.created.name));
-            let from =
-                named.partition_point(|t| t.created.name.as_str() <= body.page_token.as_str());
-            let page = &named[from..named.len().min(from + size)];
-            let next = (from + size < named.len())
-                .then(|| page.last().map(|topic| topic.created.name.to_string()));
-            let entries = page.iter().map(|topic| control::TopicEntry {
+            let mut named = core.shard().catalogue().topics_after_name(&body.page_token);
+            let entries = named.by_ref().take(size).map(|topic| control::TopicEntry {
                 name: topic.created.name.to_string(),
                 id: topic.id().0,
                 config: Some(topic.config().into()),
             });
-            (entries.collect(), next.flatten().unwrap_or_default())
+            let entries: Vec<_> = entries.collect();
+            let last = entries.last().map(|entry| entry.name.clone());
+            let next = named.next().and(last);
+            (entries, next.unwrap_or_default())
         });
         let list = control::TopicList { topics, next_page_token };
         Ok(ControlReply { reply: Reply::TopicList(list), home: TopicId::default() })
@@ -424,6 +434,18 @@ impl Control {
         let reply = Reply::GroupDescription(group_description(&topic, &group, &partitions));
         Ok(ControlReply { reply, home: topic.created.home })
     }
+}
+
+/// Waits for all answers.
+async fn gather(asked: Asked) -> Result<Vec<Answer>, Failure> {
+    let mut answers = Vec::with_capacity(asked.len());
+    for answer in asked {
+        let answer = answer
+            .await
+            .map_err(|_| control::Error::new(ErrorCode::ShuttingDown, "the broker stops"))?;
+        answers.push(answer.map_err(failure)?);
+    }
+    Ok(answers)
 }
 
 fn group_description(

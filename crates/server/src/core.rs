@@ -325,6 +325,8 @@ impl Core {
 
     /// What was to be emptied was copied.
     pub(crate) fn moved(&mut self, moved: Moved) {
+        let bytes = moved.batches.iter().map(|batch| u64::from(batch.place.bytes)).sum();
+        self.metrics().moved_bytes.add(bytes);
         self.shard.moved(moved, now());
         self.look_at = Timestamp(0);
         self.route();

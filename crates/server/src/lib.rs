@@ -9,6 +9,7 @@
 mod answers;
 mod arrival;
 mod asked;
+mod changes;
 mod config;
 mod connection;
 mod control;

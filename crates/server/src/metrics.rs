@@ -79,6 +79,7 @@ core_metrics! {
     counter checkpoints none "Checkpoints of the state written to the journal";
     counter journal_syncs none "Syncs of the journal";
     counter journal_bytes bytes "Bytes written to the journal";
+    counter moved_bytes bytes "Bytes of batches copied to packs";
     counter connections_opened none "Connections accepted";
     counter connections_moved none "Connections that came from another core, to be where their partition is";
     counter broken_frames none "Frames that could not be decoded";

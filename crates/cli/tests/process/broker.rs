@@ -17,6 +17,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(60);
 pub struct Broker {
     child: Child,
     data: PathBuf,
+    flags: Vec<String>,
     pub listen: String,
     pub http: String,
 }
@@ -34,10 +35,11 @@ pub fn sennit(arguments: &[&str]) -> Command {
     command
 }
 
-fn serve(data: &Path, listen: &str, http: &str) -> Option<(Child, Addresses)> {
+fn serve(data: &Path, listen: &str, http: &str, flags: &[String]) -> Option<(Child, Addresses)> {
     let mut child = sennit(&["serve", "--json", "--listen", listen, "--http", http])
         .arg("--data")
         .arg(data)
+        .args(flags)
         .stdout(Stdio::piped())
         .spawn()
         .expect("the binary starts");
@@ -65,9 +67,20 @@ fn serve(data: &Path, listen: &str, http: &str) -> Option<(Child, Addresses)> {
 impl Broker {
     /// Starts a broker on free ports.
     pub fn start(data: &Path) -> Self {
+        Self::start_with(data, &[])
+    }
+
+    /// Starts a broker on free ports that is told more.
+    pub fn start_with(data: &Path, flags: &[&str]) -> Self {
+        let flags: Vec<_> = flags.iter().map(|&flag| flag.to_owned()).collect();
         let (child, Addresses { listen, http }) =
-            serve(data, "127.0.0.1:0", "127.0.0.1:0").expect("the broker starts");
-        Self { child, data: data.to_owned(), listen, http }
+            serve(data, "127.0.0.1:0", "127.0.0.1:0", &flags).expect("the broker starts");
+        Self { child, data: data.to_owned(), flags, listen, http }
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Kills it without warning and waits until the kernel has cleared it away.
@@ -78,7 +91,8 @@ impl Broker {
 
     /// Starts it again where it was.
     pub fn start_again(&mut self) {
-        let (child, _) = serve(&self.data, &self.listen, &self.http).expect("it starts again");
+        let (child, _) =
+            serve(&self.data, &self.listen, &self.http, &self.flags).expect("it starts again");
         self.child = child;
     }
 

@@ -11,6 +11,8 @@ mod checker;
 mod crash;
 mod files;
 mod gaps;
+mod ledger;
 mod refusals;
+mod soak;
 mod storage;
 mod torture;

@@ -25,10 +25,16 @@ const CYCLES: u32 = 12;
 const BACKLOG_MAX: usize = 5000;
 
 /// Choices that a seed repeats (SplitMix64).
-struct Choices(u64);
+pub struct Choices(u64);
 
 impl Choices {
-    fn below(&mut self, limit: u64) -> u64 {
+    /// The choices of a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A number below `limit`.
+    pub fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -37,7 +43,8 @@ impl Choices {
     }
 }
 
-fn number(name: &str) -> Option<u64> {
+/// The number in an environment variable, if it is set.
+pub fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
 }
 
@@ -179,7 +186,7 @@ async fn torture(broker: &mut Broker, seed: u64) {
     let group = GroupConfig { attempts_max: u32::MAX, ..GroupConfig::default() };
     admin.create_group(&world.topic, &world.group, group, StartAt::Earliest).await.unwrap();
 
-    let choices = |number: u32| Choices(seed ^ (u64::from(number) << 32));
+    let choices = |number: u32| Choices::new(seed ^ (u64::from(number) << 32));
     let producers: Vec<_> = (0..PRODUCERS)
         .map(|producer| {
             let task = produce(Rc::clone(&world), producer, choices(1 + producer));

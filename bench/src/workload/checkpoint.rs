@@ -1,0 +1,86 @@
+//! `checkpoint`: what the broker writes beyond what was published, and what confirms wait while
+//! checkpoints are written and messages move to packs.
+
+use super::{How, Measurement, show_rate};
+use crate::{amplification::Amplification, load::Load, pauses::Pauses};
+
+/// Options of `checkpoint`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Checkpoint {
+    /// Messages per second of the rows that count what is written
+    #[arg(long, value_name = "N", default_value_t = 100_000.0)]
+    rate: f64,
+    /// Messages per second of the row that measures confirms
+    #[arg(long, value_name = "N", default_value_t = 20_000.0)]
+    confirm_rate: f64,
+    /// Seconds before what happens counts: the stream is full by then
+    #[arg(long, value_name = "SECONDS", default_value_t = 20.0)]
+    warmup: f64,
+    /// Seconds that count
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
+    duration: f64,
+    /// Bytes that the stream keeps: more than a journal of 8 segments
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
+    retain: u64,
+    /// Windows of each kind of the row that measures confirms
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=99))]
+    windows: u32,
+    /// Seconds of each of them
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    window: f64,
+    /// Topics of one message each that checkpoints have to write there
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    topics: u64,
+    /// Bytes of a payload
+    #[arg(long, value_name = "BYTES", default_value_t = 1024)]
+    size: usize,
+}
+
+impl Checkpoint {
+    /// A queue, a stream, and confirms.
+    #[must_use]
+    pub fn rows(&self, partitions: u32) -> Vec<Measurement> {
+        let load = Load {
+            rate: Some(self.rate),
+            warmup_s: self.warmup,
+            duration_s: self.duration,
+            size: self.size,
+            partitions,
+            ..Load::new()
+        };
+        let rate = show_rate(self.rate);
+        let queue = Amplification { load: load.clone(), limit: 1.1, moves: false };
+        let retain_bytes = Some(self.retain);
+        let stream = Load { consumers: 0, retain_bytes, ..load.clone() };
+        let stream = Amplification { load: stream, limit: 2.2, moves: true };
+        let pauses = Pauses {
+            load: Load {
+                consumers: 0,
+                rate: Some(self.confirm_rate),
+                warmup_s: 1.0,
+                duration_s: self.window,
+                retain_bytes: Some(256 << 20),
+                ..load
+            },
+            windows: self.windows,
+            topics: self.topics,
+            limit: 3.0,
+        };
+        let confirms = show_rate(self.confirm_rate);
+        vec![
+            Measurement {
+                row: format!("queue, published and acked, {rate}"),
+                how: How::Amplification(queue),
+            },
+            Measurement {
+                row: format!("stream that keeps {} MiB, {rate}", self.retain >> 20),
+                how: How::Amplification(stream),
+            },
+            Measurement {
+                row: format!("confirms beside both, {confirms}"),
+                how: How::Pauses(pauses),
+            },
+        ]
+    }
+}
