@@ -8,8 +8,14 @@ use sennit_journal::{BLOCK_BYTES, Disk, Fault, Lane, LaneConfig, Position, Reade
 use sennit_model::{Generation, Timestamp};
 
 use crate::{
-    checkpoint::Checkpoints, mover::Mover, moves::Moves, packs::Packs, segments::Segments,
-    shard::Shard, tail_cache::TailCache, writer::Writer,
+    checkpoint::Checkpoints,
+    mover::{Mover, PackLengths},
+    moves::Moves,
+    packs::Packs,
+    segments::Segments,
+    shard::Shard,
+    tail_cache::TailCache,
+    writer::Writer,
 };
 
 /// What a shard is told.
@@ -19,6 +25,8 @@ pub struct Settings {
     pub cache_bytes: usize,
     /// Segments of the journal in use beyond which the oldest is emptied into packs.
     pub journal_segments: usize,
+    /// How long packs are.
+    pub packs: PackLengths,
 }
 
 /// What recovery found.
@@ -154,7 +162,8 @@ pub fn recover<D: Disk>(
     }
     let cache = TailCache::new(settings.cache_bytes);
     let moves = Moves::new(packs, settings.journal_segments);
-    let mover = Mover::new(disk.clone(), lane_config, recovered.reader.another(), next_pack);
+    let reader = recovered.reader.another();
+    let mover = Mover::new(disk.clone(), lane_config, reader, settings.packs, next_pack);
     let checkpoints = Checkpoints::new(segment_bytes);
     let shard = Shard::new(engine, writer, cache, moves, checkpoints, now);
     let (reader, slots) = (recovered.reader, recovered.slots);

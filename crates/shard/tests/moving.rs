@@ -17,7 +17,7 @@ use sennit_model::{
     BatchBuilder, GroupConfig, GroupId, Message, Messages, PartitionId, PartitionIndex,
     ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId, TopicKind,
 };
-use sennit_shard::{Fetch, Held, Moved, Recovered, Settings, recover};
+use sennit_shard::{Fetch, Held, Moved, PackLengths, Recovered, Settings, recover};
 
 const ORDERS: PartitionId = PartitionId { topic: TopicId(1), index: PartitionIndex(0) };
 const MAILS: PartitionId = PartitionId { topic: TopicId(2), index: PartitionIndex(0) };
@@ -47,7 +47,8 @@ impl Broker {
             segment_bytes,
             incarnation: 42,
         };
-        let settings = Settings { cache_bytes: 0, journal_segments: 1 };
+        let settings =
+            Settings { cache_bytes: 0, journal_segments: 1, packs: PackLengths::default() };
         let parts = recover(disk, config, settings, NOW).unwrap();
         let disk = disk.clone();
         let (delivered, runs, freed) = (Vec::new(), Vec::new(), BTreeSet::new());
