@@ -131,8 +131,11 @@ impl Run {
         let mut random = Random::new(seed);
         let swarm = Swarm::draw(&mut random);
         trace.step(format_args!("seed {seed}: {swarm:?}"));
-        let settings =
-            Settings { cache_bytes: swarm.cache_bytes, journal_segments: swarm.journal_segments };
+        let settings = Settings {
+            cache_bytes: swarm.cache_bytes,
+            journal_segments: swarm.journal_segments,
+            packs: swarm.packs,
+        };
         let world = World::begin(random.number(), swarm.segment_bytes, settings, trace)?;
         let topics = Topics::default();
         let mut run = Self { random, swarm, world, topics, lives: 1, delivered: 0 };

@@ -8,6 +8,8 @@ use std::time::Duration;
 use sennit_journal::disk::FaultPlan;
 use sennit_model::{GroupConfig, Retention, TopicConfig, TopicKind};
 
+use sennit_shard::PackLengths;
+
 use crate::random::Random;
 
 /// What the world may be asked to do next.
@@ -79,6 +81,8 @@ pub struct Swarm {
     pub move_eagerness: u32,
     /// Segments of the journal beyond which the oldest is emptied.
     pub journal_segments: usize,
+    /// How long packs are.
+    pub packs: PackLengths,
     /// How often a turn of commands goes to the shard, in parts of a thousand.
     pub turn_eagerness: u32,
     /// How often due timers are looked at, in parts of a thousand.
@@ -132,6 +136,10 @@ impl Swarm {
             read_eagerness: eagerness(random),
             move_eagerness: eagerness(random),
             journal_segments: random.between(1, 4) as usize,
+            packs: PackLengths {
+                finished: [12 << 10, 64 << 10, 64 << 20][random.below(3) as usize],
+                own: [1, 4 << 10, 32 << 10, 8 << 20][random.below(4) as usize],
+            },
             turn_eagerness: [300, 800, 1000][random.below(3) as usize],
             clock_eagerness: eagerness(random),
             timed: (some(random, 500, [20, 200, 500]), some(random, 400, [20, 200, 500])),
