@@ -9,7 +9,7 @@ use std::{
 };
 
 use sennit_journal::{
-    Disk, DiskFile,
+    BLOCK_BYTES, Disk, DiskFile,
     disk::{FaultPlan, FaultyDisk},
 };
 use xxhash_rust::xxh3::xxh3_64;
@@ -63,6 +63,16 @@ impl Trouble {
             _ => call == Call::Write,
         }
     }
+}
+
+/// A bit that flipped.
+#[derive(Clone, Debug)]
+pub struct Rotten {
+    path: PathBuf,
+    byte: usize,
+    bit: u8,
+    /// The block around it, as it is then.
+    around: Vec<u8>,
 }
 
 /// The calls so far, and the trouble to come.
@@ -187,12 +197,40 @@ impl SimulatedDisk {
         self.set_plan(self.plan.get());
     }
 
-    /// Flips a bit of a file, all of which is put on the platter first.
-    pub fn rot(&self, path: &Path, byte: usize, bit: u8) {
-        if self.faulty.open_to_write(path).and_then(|file| file.sync()).is_err() {
-            return;
-        }
+    /// Flips a bit of a file, all of which is put on the platter first; `None` if that fails.
+    pub fn rot(&self, path: &Path, byte: usize, bit: u8) -> Option<Rotten> {
+        self.faulty.open_to_write(path).and_then(|file| file.sync()).ok()?;
         self.faulty.rot(path, byte, bit);
+        let around = self.around(path, byte)?;
+        Some(Rotten { path: path.to_owned(), byte, bit, around })
+    }
+
+    /// Flips a bit back, unless something else was written there meanwhile; says whether it did.
+    pub fn mend(&self, rotten: &Rotten) -> bool {
+        let Rotten { path, byte, bit, around } = rotten;
+        let is_as_it_was = self.around(path, *byte).as_ref() == Some(around);
+        if is_as_it_was {
+            self.faulty.rot(path, *byte, *bit);
+        }
+        is_as_it_was
+    }
+
+    /// The block in which a byte of a file lies, as far as the file goes.
+    fn around(&self, path: &Path, byte: usize) -> Option<Vec<u8>> {
+        let file = self.faulty.open_to_read(path).ok()?;
+        let from = byte / BLOCK_BYTES * BLOCK_BYTES;
+        let length = (file.length().ok()? as usize).saturating_sub(from).min(BLOCK_BYTES);
+        let mut bytes = vec![0; length];
+        file.read_at(&mut bytes, from as u64).ok()?;
+        Some(bytes)
+    }
+
+    /// Whether a file holds `bytes` at this place.
+    #[must_use]
+    pub fn holds(&self, path: &Path, at: usize, bytes: &[u8]) -> bool {
+        let mut held = vec![0; bytes.len()];
+        let file = self.faulty.open_to_read(path);
+        file.and_then(|file| file.read_at(&mut held, at as u64)).is_ok() && held == bytes
     }
 
     /// The names and lengths of all files.

@@ -12,6 +12,7 @@ mod moving;
 pub mod oracle;
 mod publishers;
 mod random;
+mod rot;
 mod run;
 mod scenarios;
 mod script;
@@ -22,7 +23,7 @@ mod trace;
 mod world;
 
 pub use disk::Trouble;
-pub use run::{Failure, Finished, run, run_all};
+pub use run::{Failure, Finished, mix, run, run_all};
 pub use scenarios::{SCENARIOS, run_scenarios};
 pub use script::{Act, Ending};
 pub use sequences::{ALPHABET, BrokenCourse, Counted, run_sequences, traced_course};

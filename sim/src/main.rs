@@ -4,7 +4,7 @@ use std::{io::Write, process::ExitCode, time::Duration};
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use sennit_sim::{run, run_all, run_scenarios, run_sequences, traced_course};
+use sennit_sim::{mix, run, run_all, run_scenarios, run_sequences, traced_course};
 
 /// Runs everything below the waterline on a disk that fails, as seeds tell it to.
 #[derive(Debug, Parser)]
@@ -48,7 +48,9 @@ fn main() -> ExitCode {
     if arguments.seeds.is_none() {
         let ended = run(from, arguments.operations, arguments.trace);
         let (line, code) = match ended {
-            Ok(finished) => (format!("seed {from}: {finished:?}"), ExitCode::SUCCESS),
+            Ok(finished) => {
+                (format!("seed {from}: {finished:?}\n  {}", mix(from)), ExitCode::SUCCESS)
+            }
             Err(failure) => (failure.to_string(), ExitCode::FAILURE),
         };
         // Where nobody reads any more, nobody misses it.

@@ -105,8 +105,8 @@ pub struct Swarm {
     pub careful: u32,
     /// How many lives the shard has at most.
     pub generations_max: u32,
-    /// Whether a durable bit flips at the end.
-    pub rots: bool,
+    /// How many durable bits flip at the end, one after the other.
+    pub rots: u64,
 }
 
 impl Swarm {
@@ -156,7 +156,7 @@ impl Swarm {
             lease_max: Duration::from_millis([500, 5_000, 600_000][random.below(3) as usize]),
             careful: [300, 800, 980][random.below(3) as usize],
             generations_max: random.between(1, 5) as u32,
-            rots: random.chance(200),
+            rots: if random.chance(250) { random.between(1, 3) } else { 0 },
         }
     }
 
