@@ -35,7 +35,7 @@ bench: ## Measure the broker on this machine
 	done
 
 torture: ## The long runs: simulator, kill -9 loops, fuzzing (TORTURE_SECONDS=600 each)
-	$(call step,torture,SENNIT_TORTURE_SECONDS=$(TORTURE_SECONDS) SENNIT_SIM_SEEDS=20000 cargo test -p sennit-sim -p sennit -- --nocapture)
+	$(call step,torture,SENNIT_TORTURE_SECONDS=$(TORTURE_SECONDS) SENNIT_SIM_SEEDS=20000 SENNIT_SIM_SEQUENCE=5 cargo test -p sennit-sim -p sennit -- --nocapture)
 	$(call step,fuzzing,fuzz/run $(TORTURE_SECONDS))
 
 fuzz: ## Fuzz every decoder (SECONDS=10 each)

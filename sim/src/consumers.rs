@@ -152,8 +152,31 @@ impl Consumers {
         Some(Command::Settle(Settle { origin, partition, group, verdict, runs, confirm }))
     }
 
+    /// Settles what is held at these offsets, message by message.
+    pub fn settle_where(
+        &mut self,
+        requests: &mut u64,
+        verdict: &Verdict,
+        which: impl Fn(u64) -> bool,
+    ) -> Vec<Command> {
+        let single = |(taker, run): (Taker, DeliveryRun)| {
+            let offsets = run.first.0..run.first.0 + u64::from(run.count);
+            offsets.map(move |first| (taker, DeliveryRun { first: Offset(first), count: 1, ..run }))
+        };
+        let (settled, kept) =
+            self.held.drain(..).flat_map(single).partition(|(_, run)| which(run.first.0));
+        self.held = settled;
+        let commands = self.settle_all(requests, verdict);
+        self.held = kept;
+        commands
+    }
+
     /// Acks everything that is held, a settlement for each group.
     pub fn ack_all(&mut self, requests: &mut u64) -> Vec<Command> {
+        self.settle_all(requests, &Verdict::Ack)
+    }
+
+    fn settle_all(&mut self, requests: &mut u64, verdict: &Verdict) -> Vec<Command> {
         let mut settles: Vec<Settle> = Vec::new();
         for (taker, run) in self.held.drain(..) {
             let (partition, group) = (taker.partition, taker.group);
@@ -166,7 +189,7 @@ impl Consumers {
             }
             *requests += 1;
             let origin = Origin { session: taker.session, request: *requests };
-            let (verdict, runs, confirm) = (Verdict::Ack, vec![run], true);
+            let (verdict, runs, confirm) = (verdict.clone(), vec![run], true);
             settles.push(Settle { origin, partition, group, verdict, runs, confirm });
         }
         settles.into_iter().map(Command::Settle).collect()

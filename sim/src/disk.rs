@@ -1,20 +1,88 @@
-//! The simulated disk as the journal sees it: the faulty one, with each call in the trace, and a
-//! power switch that goes off at a given call. It knows no journal.
+//! The simulated disk as the journal sees it: the faulty one, with each call in the trace, a power
+//! switch that goes off at a given call, and one trouble that comes at one call. It knows no journal.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     io,
     path::{Path, PathBuf},
     rc::Rc,
 };
 
 use sennit_journal::{
-    Disk, DiskFile,
+    BLOCK_BYTES, Disk, DiskFile,
     disk::{FaultPlan, FaultyDisk},
 };
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::trace::Trace;
+
+/// What a call does to the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// It changes nothing.
+    Look,
+    /// It reads bytes.
+    Read,
+    /// It writes bytes.
+    Write,
+    /// It makes a file's bytes durable.
+    Sync,
+    /// It makes a file.
+    Create,
+    /// It removes or cuts a file, or makes names durable.
+    Change,
+}
+
+/// What happens at a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// The power goes before it.
+    PowerGoes,
+    /// The power goes when the front part of what it writes is written, and noise behind that.
+    PowerTearsFront,
+    /// The power goes when the back part of what it writes is written.
+    PowerTearsBack,
+    /// It fails; a sync is then forgotten.
+    Fails,
+    /// It fails because there is no room.
+    IsFull,
+    /// It writes a part, and fails.
+    IsShort,
+    /// It writes a part, and fails because there is no room.
+    IsShortAndFull,
+}
+
+impl Trouble {
+    /// Whether it can come at such a call.
+    #[must_use]
+    pub fn fits(self, call: Call) -> bool {
+        match self {
+            Self::PowerGoes => !matches!(call, Call::Look | Call::Read),
+            Self::Fails => true,
+            Self::IsFull => matches!(call, Call::Write | Call::Create),
+            _ => call == Call::Write,
+        }
+    }
+}
+
+/// A bit that flipped.
+#[derive(Clone, Debug)]
+pub struct Rotten {
+    path: PathBuf,
+    byte: usize,
+    bit: u8,
+    /// The block around it, as it is then.
+    around: Vec<u8>,
+}
+
+/// The calls so far, and the trouble to come.
+#[derive(Debug, Default)]
+struct Watch {
+    count: Cell<u64>,
+    trouble: Cell<Option<(u64, Trouble)>>,
+    /// The calls since it was asked for, if it was.
+    seen: RefCell<Option<Vec<Call>>>,
+}
 
 /// When the power goes.
 #[derive(Debug, Default)]
@@ -30,6 +98,7 @@ pub struct SimulatedDisk {
     faulty: FaultyDisk,
     power: Rc<Power>,
     plan: Rc<Cell<FaultPlan>>,
+    watch: Rc<Watch>,
     trace: Trace,
 }
 
@@ -49,6 +118,7 @@ impl SimulatedDisk {
             faulty: FaultyDisk::new(seed, FaultPlan::default()),
             power: Rc::default(),
             plan: Rc::default(),
+            watch: Rc::default(),
             trace,
         }
     }
@@ -79,6 +149,27 @@ impl SimulatedDisk {
         self.set_plan(self.plan.get());
     }
 
+    /// Has this happen at the `nth` call from now on, of all there are; 1 is the next.
+    pub fn trouble_at(&self, nth: u64, trouble: Trouble) {
+        self.watch.trouble.set(Some((self.watch.count.get() + nth, trouble)));
+    }
+
+    /// Nothing will happen any more. Says whether something would have.
+    pub fn no_trouble(&self) -> bool {
+        self.watch.trouble.take().is_some()
+    }
+
+    /// Begins to write the calls down.
+    pub fn watch(&self) {
+        *self.watch.seen.borrow_mut() = Some(Vec::new());
+    }
+
+    /// The calls since [`SimulatedDisk::watch`].
+    #[must_use]
+    pub fn seen(&self) -> Vec<Call> {
+        self.watch.seen.borrow_mut().take().unwrap_or_default()
+    }
+
     /// Whether the power has gone.
     #[must_use]
     pub fn is_off(&self) -> bool {
@@ -106,12 +197,40 @@ impl SimulatedDisk {
         self.set_plan(self.plan.get());
     }
 
-    /// Flips a bit of a file, all of which is put on the platter first.
-    pub fn rot(&self, path: &Path, byte: usize, bit: u8) {
-        if self.faulty.open_to_write(path).and_then(|file| file.sync()).is_err() {
-            return;
-        }
+    /// Flips a bit of a file, all of which is put on the platter first; `None` if that fails.
+    pub fn rot(&self, path: &Path, byte: usize, bit: u8) -> Option<Rotten> {
+        self.faulty.open_to_write(path).and_then(|file| file.sync()).ok()?;
         self.faulty.rot(path, byte, bit);
+        let around = self.around(path, byte)?;
+        Some(Rotten { path: path.to_owned(), byte, bit, around })
+    }
+
+    /// Flips a bit back, unless something else was written there meanwhile; says whether it did.
+    pub fn mend(&self, rotten: &Rotten) -> bool {
+        let Rotten { path, byte, bit, around } = rotten;
+        let is_as_it_was = self.around(path, *byte).as_ref() == Some(around);
+        if is_as_it_was {
+            self.faulty.rot(path, *byte, *bit);
+        }
+        is_as_it_was
+    }
+
+    /// The block in which a byte of a file lies, as far as the file goes.
+    fn around(&self, path: &Path, byte: usize) -> Option<Vec<u8>> {
+        let file = self.faulty.open_to_read(path).ok()?;
+        let from = byte / BLOCK_BYTES * BLOCK_BYTES;
+        let length = (file.length().ok()? as usize).saturating_sub(from).min(BLOCK_BYTES);
+        let mut bytes = vec![0; length];
+        file.read_at(&mut bytes, from as u64).ok()?;
+        Some(bytes)
+    }
+
+    /// Whether a file holds `bytes` at this place.
+    #[must_use]
+    pub fn holds(&self, path: &Path, at: usize, bytes: &[u8]) -> bool {
+        let mut held = vec![0; bytes.len()];
+        let file = self.faulty.open_to_read(path);
+        file.and_then(|file| file.read_at(&mut held, at as u64)).is_ok() && held == bytes
     }
 
     /// The names and lengths of all files.
@@ -122,15 +241,30 @@ impl SimulatedDisk {
 
     fn call<T>(
         &self,
+        kind: Call,
         what: &str,
         path: &Path,
         (at, bytes): (u64, u64),
-        call: impl FnOnce() -> io::Result<T>,
+        call: impl FnOnce(Option<Trouble>) -> io::Result<T>,
     ) -> io::Result<T> {
         if self.is_off() {
             return Err(io::ErrorKind::NotConnected.into());
         }
-        let result = call();
+        let trouble = self.next_call(kind);
+        let result = match trouble {
+            Some(Trouble::PowerGoes) => Err(io::ErrorKind::NotConnected.into()),
+            Some(Trouble::IsFull) => Err(io::ErrorKind::StorageFull.into()),
+            Some(Trouble::Fails) if kind != Call::Sync => {
+                Err(io::Error::other("the disk was told to fail"))
+            }
+            trouble => call(trouble),
+        };
+        if matches!(
+            trouble,
+            Some(Trouble::PowerGoes | Trouble::PowerTearsFront | Trouble::PowerTearsBack)
+        ) {
+            self.power.is_off.set(true);
+        }
         let off_at = self.power.off_at.get();
         if off_at > 0 && self.faulty.calls() >= off_at {
             self.power.is_off.set(true);
@@ -145,86 +279,146 @@ impl SimulatedDisk {
         result
     }
 
+    /// Counts a call, and says what happens at it.
+    fn next_call(&self, kind: Call) -> Option<Trouble> {
+        let count = self.watch.count.get() + 1;
+        self.watch.count.set(count);
+        if let Some(seen) = self.watch.seen.borrow_mut().as_mut() {
+            seen.push(kind);
+        }
+        let (at, trouble) = self.watch.trouble.get()?;
+        if at != count {
+            return None;
+        }
+        self.watch.trouble.take();
+        Some(trouble)
+    }
+
+    /// Has the next call of the faulty disk fail.
+    fn failing<T>(&self, call: impl FnOnce() -> T) -> T {
+        let plan = self.plan.get();
+        self.faulty.set_plan(FaultPlan { failing_call: self.faulty.calls() + 1, ..plan });
+        let result = call();
+        self.set_plan(plan);
+        result
+    }
+
     fn open(&self, path: &Path, file: <FaultyDisk as Disk>::File) -> SimulatedFile {
         SimulatedFile { file, path: path.to_owned(), disk: self.clone() }
     }
 }
 
 const NOTHING: (u64, u64) = (0, 0);
+/// What the platter writes whole.
+const SECTOR_BYTES: usize = 512;
 
 impl Disk for SimulatedDisk {
     type File = SimulatedFile;
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
-        self.call("create directory", path, NOTHING, || self.faulty.create_directory(path))
+        let create = |_| self.faulty.create_directory(path);
+        self.call(Call::Look, "create directory", path, NOTHING, create)
     }
 
     fn list(&self, directory: &Path) -> io::Result<Vec<String>> {
-        self.call("list", directory, NOTHING, || self.faulty.list(directory))
+        self.call(Call::Look, "list", directory, NOTHING, |_| self.faulty.list(directory))
     }
 
     fn create(&self, path: &Path) -> io::Result<SimulatedFile> {
-        let file = self.call("create", path, NOTHING, || self.faulty.create(path))?;
+        let file =
+            self.call(Call::Create, "create", path, NOTHING, |_| self.faulty.create(path))?;
         Ok(self.open(path, file))
     }
 
     fn open_to_read(&self, path: &Path) -> io::Result<SimulatedFile> {
-        let file = self.call("open", path, NOTHING, || self.faulty.open_to_read(path))?;
-        Ok(self.open(path, file))
+        let open = |_| self.faulty.open_to_read(path);
+        Ok(self.open(path, self.call(Call::Look, "open", path, NOTHING, open)?))
     }
 
     fn open_to_write(&self, path: &Path) -> io::Result<SimulatedFile> {
-        let file = self.call("open to write", path, NOTHING, || self.faulty.open_to_write(path))?;
-        Ok(self.open(path, file))
+        let open = |_| self.faulty.open_to_write(path);
+        Ok(self.open(path, self.call(Call::Look, "open to write", path, NOTHING, open)?))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.call("remove", path, NOTHING, || self.faulty.remove(path))
+        self.call(Call::Change, "remove", path, NOTHING, |_| self.faulty.remove(path))
     }
 
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
-        self.call("sync", directory, NOTHING, || self.faulty.sync_directory(directory))
+        let sync = |_| self.faulty.sync_directory(directory);
+        self.call(Call::Change, "sync", directory, NOTHING, sync)
     }
 
     fn available_bytes(&self, directory: &Path) -> io::Result<u64> {
-        self.call("measure", directory, NOTHING, || self.faulty.available_bytes(directory))
+        let measure = |_| self.faulty.available_bytes(directory);
+        self.call(Call::Look, "measure", directory, NOTHING, measure)
     }
 }
 
 impl SimulatedFile {
     fn call<T>(
         &self,
+        kind: Call,
         what: &str,
         numbers: (u64, u64),
-        call: impl FnOnce() -> io::Result<T>,
+        call: impl FnOnce(Option<Trouble>) -> io::Result<T>,
     ) -> io::Result<T> {
-        self.disk.call(what, &self.path, numbers, call)
+        self.disk.call(kind, what, &self.path, numbers, call)
+    }
+
+    /// Writes a part, and fails.
+    fn write_part(&self, bytes: &[u8], offset: u64, trouble: Trouble) -> io::Result<()> {
+        let middle = bytes.len() / 2 / SECTOR_BYTES * SECTOR_BYTES;
+        let (front, back) = bytes.split_at(middle);
+        match trouble {
+            Trouble::PowerTearsBack => {
+                self.file.write_at(back, offset + middle as u64)?;
+            }
+            Trouble::PowerTearsFront => {
+                let noise = xxh3_64(bytes).to_le_bytes().repeat(SECTOR_BYTES / 8);
+                let noise = &noise[..SECTOR_BYTES.min(back.len())];
+                self.file.write_at(&[front, noise].concat(), offset)?;
+            }
+            _ => self.file.write_at(front, offset)?,
+        }
+        match trouble {
+            Trouble::IsShortAndFull => Err(io::ErrorKind::StorageFull.into()),
+            _ => Err(io::Error::other("the disk was told to write a part")),
+        }
     }
 }
 
 impl DiskFile for SimulatedFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.call("write", (offset, xxh3_64(bytes)), || self.file.write_at(bytes, offset))
+        let hash = if self.disk.trace.is_silent() { 0 } else { xxh3_64(bytes) };
+        let numbers = (offset, hash);
+        self.call(Call::Write, "write", numbers, |trouble| match trouble {
+            Some(trouble) => self.write_part(bytes, offset, trouble),
+            None => self.file.write_at(bytes, offset),
+        })
     }
 
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
         let length = bytes.len() as u64;
-        self.call("read", (offset, length), || self.file.read_at(bytes, offset))
+        self.call(Call::Read, "read", (offset, length), |_| self.file.read_at(bytes, offset))
     }
 
     fn forget_cached(&self) -> io::Result<()> {
-        self.call("forget", NOTHING, || self.file.forget_cached())
+        self.call(Call::Look, "forget", NOTHING, |_| self.file.forget_cached())
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.call("sync", NOTHING, || self.file.sync())
+        self.call(Call::Sync, "sync", NOTHING, |trouble| match trouble {
+            Some(_) => self.disk.failing(|| self.file.sync()),
+            None => self.file.sync(),
+        })
     }
 
     fn set_length(&self, length: u64) -> io::Result<()> {
-        self.call("set length", (length, 0), || self.file.set_length(length))
+        self.call(Call::Change, "set length", (length, 0), |_| self.file.set_length(length))
     }
 
     fn length(&self) -> io::Result<u64> {
-        self.call("length", NOTHING, || self.file.length())
+        self.call(Call::Look, "length", NOTHING, |_| self.file.length())
     }
 }

@@ -1,16 +1,11 @@
-//! The end of a run: everything calms down, all that is owed comes out, and a last restart (or a
-//! bit that rots) brings nothing back and loses nothing.
+//! The end of a run: everything calms down, bits rot, all that is owed comes out, and a last restart
+//! brings nothing back and loses nothing.
 
 use std::{path::PathBuf, time::Duration};
 
 use sennit_journal::Position;
 
-use crate::{
-    moving::live_packs,
-    oracle::Violation,
-    run::Run,
-    world::{RECOVERS, Stop},
-};
+use crate::{moving::live_packs, oracle::Violation, run::Run, world::Stop};
 
 /// Steps of the drain, each at most [`DRAIN_STEP`] long.
 const DRAIN_STEPS: u64 = 1_500;
@@ -31,14 +26,14 @@ impl Run {
             self.plan(false);
         }
         self.world.disk.power_on();
+        for _ in 0..self.swarm.rots {
+            self.rot()?;
+        }
         let snapshot = self.snapshot_bytes();
         self.drain()?;
         self.moves_rest()?;
         self.segments_are_released(snapshot)?;
         self.packs_are_removed()?;
-        if self.swarm.rots {
-            return self.rot();
-        }
         self.world.trace.step(format_args!("the last restart"));
         self.restart(true)?;
         self.plan(false);
@@ -48,31 +43,7 @@ impl Run {
         self.packs_are_removed()
     }
 
-    /// A bit flips in what is durable: the next start reports it, or a reader does, or everything
-    /// is there all the same.
-    fn rot(&mut self) -> Result<(), Violation> {
-        // A frame behind the last records says that they were durable; without it damage to them
-        // cannot be told from a torn write.
-        self.world.now = self.world.now.plus(DRAIN_STEP);
-        self.world.advance()?;
-        self.calmly(200)?;
-        let mut files = self.world.disk.files();
-        files.retain(|(_, length)| *length > 0);
-        let Some((path, length)) = self.random.pick(&files).cloned() else { return Ok(()) };
-        let byte = self.random.below(length as u64) as usize;
-        self.world.trace.step(format_args!("bit rot at byte {byte} of {path:?}"));
-        self.world.disk.rot(&path, byte, self.random.below(8) as u8);
-        match self.restart(false) {
-            Err(violation) if violation.rule == RECOVERS => return Ok(()),
-            restarted => restarted?,
-        }
-        match self.drain() {
-            Err(_) if self.world.parts.shard.counters().damaged_batches > 0 => Ok(()),
-            drained => drained,
-        }
-    }
-
-    fn drain(&mut self) -> Result<(), Violation> {
+    pub(crate) fn drain(&mut self) -> Result<(), Violation> {
         self.calmly(200)?;
         self.topics.letters_for_all(&mut self.world)?;
         self.topics.audit(&mut self.world)?;
@@ -112,10 +83,16 @@ impl Run {
         for id in self.world.oracle.partitions() {
             self.world.describe(id)?;
         }
-        Ok(self.world.oracle.owed(self.world.now).is_empty())
+        let has_damage = self.world.parts.shard.counters().damaged_batches > 0;
+        let oracle = &self.world.oracle;
+        let owed = match has_damage {
+            true => oracle.owed_without_word(self.world.now),
+            false => oracle.owed(self.world.now),
+        };
+        Ok(owed.is_empty())
     }
 
-    fn calmly(&mut self, steps: u64) -> Result<(), Violation> {
+    pub(crate) fn calmly(&mut self, steps: u64) -> Result<(), Violation> {
         match self.settle_down(steps) {
             Ok(()) => Ok(()),
             Err(Stop::Violation(violation)) => Err(violation),

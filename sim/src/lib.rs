@@ -12,10 +12,22 @@ mod moving;
 pub mod oracle;
 mod publishers;
 mod random;
+mod rot;
 mod run;
+mod scenarios;
+mod script;
+mod sequences;
 mod swarm;
 mod topics;
 mod trace;
 mod world;
 
-pub use run::{Failure, Finished, run, run_all};
+pub use disk::Trouble;
+pub use run::{Failure, Finished, mix, run, run_all};
+pub use scenarios::{SCENARIOS, run_scenarios};
+pub use script::{Act, Ending};
+pub use sequences::{ALPHABET, BrokenCourse, Counted, run_sequences, traced_course};
+
+/// Millions of short lives, each of which allocates anew.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -4,7 +4,7 @@ use std::{io::Write, process::ExitCode, time::Duration};
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use sennit_sim::{run, run_all};
+use sennit_sim::{mix, run, run_all, run_scenarios, run_sequences, traced_course};
 
 /// Runs everything below the waterline on a disk that fails, as seeds tell it to.
 #[derive(Debug, Parser)]
@@ -21,6 +21,12 @@ struct Arguments {
     /// How many seeds run at a time.
     #[arg(long, default_value_t = 2)]
     threads: u64,
+    /// All sequences of so many acts, with a crash at each call of the disk.
+    #[arg(long, conflicts_with_all = ["seed", "seeds", "scenarios"])]
+    sequences: Option<usize>,
+    /// All scenarios, with each call of the disk failing.
+    #[arg(long, conflicts_with_all = ["seed", "seeds"])]
+    scenarios: bool,
     /// Write each step to standard error.
     #[arg(long)]
     trace: bool,
@@ -34,12 +40,17 @@ fn range(text: &str) -> Result<(u64, u64), String> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if arguments.sequences.is_some() || arguments.scenarios {
+        return courses(&arguments);
+    }
     let (from, to) = arguments.seeds.unwrap_or((arguments.seed, arguments.seed + 1));
     let mut out = std::io::stdout();
     if arguments.seeds.is_none() {
         let ended = run(from, arguments.operations, arguments.trace);
         let (line, code) = match ended {
-            Ok(finished) => (format!("seed {from}: {finished:?}"), ExitCode::SUCCESS),
+            Ok(finished) => {
+                (format!("seed {from}: {finished:?}\n  {}", mix(from)), ExitCode::SUCCESS)
+            }
             Err(failure) => (failure.to_string(), ExitCode::FAILURE),
         };
         // Where nobody reads any more, nobody misses it.
@@ -66,4 +77,28 @@ fn main() -> ExitCode {
     let count = to.saturating_sub(from);
     let _ = writeln!(out, "{count} seeds, {} failed", failures.len());
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Short sequences or scenarios; with a trace, the steps of the one that fails.
+fn courses(arguments: &Arguments) -> ExitCode {
+    let threads = arguments.threads as usize;
+    let ran = match arguments.sequences {
+        Some(length) => run_sequences(length, threads),
+        None => run_scenarios(true, threads),
+    };
+    let mut out = std::io::stdout();
+    match ran {
+        Ok(counted) => {
+            let _ = writeln!(out, "{counted:?}");
+            ExitCode::SUCCESS
+        }
+        Err(broken) => {
+            if arguments.trace {
+                let (acts, from) = (&broken.acts, broken.from);
+                let _ = traced_course(acts, from, broken.trouble, broken.ending, true);
+            }
+            let _ = writeln!(out, "{broken}");
+            ExitCode::FAILURE
+        }
+    }
 }

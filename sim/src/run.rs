@@ -49,15 +49,17 @@ pub struct Failure {
     pub at: u64,
     /// What was broken.
     pub violation: Violation,
+    /// What the seed's world was like.
+    pub mix: String,
 }
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { seed, operations, at, violation } = self;
+        let Self { seed, operations, at, violation, mix } = self;
         write!(
             f,
             "seed {seed}, operation {at} of {operations}: {violation}\n  replay: cargo run \
-             --release -p sennit-sim -- --seed {seed} --operations {operations} --trace"
+             --release -p sennit-sim -- --seed {seed} --operations {operations} --trace\n  {mix}"
         )
     }
 }
@@ -95,7 +97,14 @@ pub fn run(seed: u64, operations: u64, echo: bool) -> Result<Finished, Failure> 
         let text = text.or(panic.downcast_ref::<&str>().copied());
         Err(Violation::new("no assertion fails", text.unwrap_or("it does not say which")))
     });
-    ended.map_err(|violation| Failure { seed, operations, at: at.get(), violation })
+    let mix = || mix(seed);
+    ended.map_err(|violation| Failure { seed, operations, at: at.get(), violation, mix: mix() })
+}
+
+/// What a seed's world is like, in words.
+#[must_use]
+pub fn mix(seed: u64) -> String {
+    format!("{:?}", Swarm::draw(&mut Random::new(seed)))
 }
 
 /// Runs seeds on so many threads, and returns what failed, by seed. `each` is told of every run.
@@ -131,8 +140,11 @@ impl Run {
         let mut random = Random::new(seed);
         let swarm = Swarm::draw(&mut random);
         trace.step(format_args!("seed {seed}: {swarm:?}"));
-        let settings =
-            Settings { cache_bytes: swarm.cache_bytes, journal_segments: swarm.journal_segments };
+        let settings = Settings {
+            cache_bytes: swarm.cache_bytes,
+            journal_segments: swarm.journal_segments,
+            packs: swarm.packs,
+        };
         let world = World::begin(random.number(), swarm.segment_bytes, settings, trace)?;
         let topics = Topics::default();
         let mut run = Self { random, swarm, world, topics, lives: 1, delivered: 0 };

@@ -8,6 +8,8 @@ use std::time::Duration;
 use sennit_journal::disk::FaultPlan;
 use sennit_model::{GroupConfig, Retention, TopicConfig, TopicKind};
 
+use sennit_shard::PackLengths;
+
 use crate::random::Random;
 
 /// What the world may be asked to do next.
@@ -79,6 +81,8 @@ pub struct Swarm {
     pub move_eagerness: u32,
     /// Segments of the journal beyond which the oldest is emptied.
     pub journal_segments: usize,
+    /// How long packs are.
+    pub packs: PackLengths,
     /// How often a turn of commands goes to the shard, in parts of a thousand.
     pub turn_eagerness: u32,
     /// How often due timers are looked at, in parts of a thousand.
@@ -101,8 +105,8 @@ pub struct Swarm {
     pub careful: u32,
     /// How many lives the shard has at most.
     pub generations_max: u32,
-    /// Whether a durable bit flips at the end.
-    pub rots: bool,
+    /// How many durable bits flip at the end, one after the other.
+    pub rots: u64,
 }
 
 impl Swarm {
@@ -132,6 +136,10 @@ impl Swarm {
             read_eagerness: eagerness(random),
             move_eagerness: eagerness(random),
             journal_segments: random.between(1, 4) as usize,
+            packs: PackLengths {
+                finished: [12 << 10, 64 << 10, 64 << 20][random.below(3) as usize],
+                own: [1, 4 << 10, 32 << 10, 8 << 20][random.below(4) as usize],
+            },
             turn_eagerness: [300, 800, 1000][random.below(3) as usize],
             clock_eagerness: eagerness(random),
             timed: (some(random, 500, [20, 200, 500]), some(random, 400, [20, 200, 500])),
@@ -148,7 +156,7 @@ impl Swarm {
             lease_max: Duration::from_millis([500, 5_000, 600_000][random.below(3) as usize]),
             careful: [300, 800, 980][random.below(3) as usize],
             generations_max: random.between(1, 5) as u32,
-            rots: random.chance(200),
+            rots: if random.chance(250) { random.between(1, 3) } else { 0 },
         }
     }
 

@@ -9,7 +9,8 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 /// The record of a run; clones write to the same one.
 #[derive(Clone)]
 pub struct Trace {
-    state: Rc<RefCell<State>>,
+    /// None where nobody asks.
+    state: Option<Rc<RefCell<State>>>,
 }
 
 struct State {
@@ -21,7 +22,7 @@ struct State {
 
 impl fmt::Debug for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Trace").field("steps", &self.state.borrow().steps).finish_non_exhaustive()
+        f.debug_struct("Trace").field("steps", &self.steps()).finish_non_exhaustive()
     }
 }
 
@@ -30,13 +31,25 @@ impl Trace {
     #[must_use]
     pub fn new(echo: bool) -> Self {
         let state = State { hasher: Xxh3::new(), steps: 0, line: Vec::new(), echo };
-        Self { state: Rc::new(RefCell::new(state)) }
+        Self { state: Some(Rc::new(RefCell::new(state))) }
+    }
+
+    /// A record of nothing, for those who run too many to look at them.
+    #[must_use]
+    pub fn silent() -> Self {
+        Self { state: None }
+    }
+
+    /// Whether anything is recorded.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.state.is_none()
     }
 
     /// Adds a step.
     pub fn step(&self, what: fmt::Arguments<'_>) {
-        let mut state = self.state.borrow_mut();
-        let state = &mut *state;
+        let Some(state) = &self.state else { return };
+        let state = &mut *state.borrow_mut();
         state.line.clear();
         // Writing to memory does not fail.
         let _ = state.line.write_fmt(what);
@@ -52,6 +65,7 @@ impl Trace {
     /// Adds a command.
     pub fn command(&self, command: &Command) {
         match command {
+            _ if self.is_silent() => {}
             Command::Publish(publish) => self.step(format_args!(
                 "  > publish {:?} to {} {:?} {} messages {:016x}",
                 publish.origin.request,
@@ -67,6 +81,7 @@ impl Trace {
     /// Adds an effect.
     pub fn effect(&self, effect: &Effect) {
         match effect {
+            _ if self.is_silent() => {}
             Effect::Deliver(delivery) => self.step(format_args!(
                 "  < deliver {}+{} of {} attempt {} generation {} to {}.{} {:016x}",
                 delivery.first,
@@ -82,15 +97,15 @@ impl Trace {
         }
     }
 
-    /// A hash of everything so far.
+    /// A hash of everything so far; 0 of a silent one.
     #[must_use]
     pub fn hash(&self) -> u64 {
-        self.state.borrow().hasher.digest()
+        self.state.as_ref().map_or(0, |state| state.borrow().hasher.digest())
     }
 
     /// How many steps there were.
     #[must_use]
     pub fn steps(&self) -> u64 {
-        self.state.borrow().steps
+        self.state.as_ref().map_or(0, |state| state.borrow().steps)
     }
 }

@@ -134,6 +134,12 @@ impl World {
         Ok(world)
     }
 
+    /// What the lane is told.
+    #[must_use]
+    pub fn config(&self) -> &LaneConfig {
+        &self.config
+    }
+
     /// A number for a request.
     pub fn request(&mut self) -> u64 {
         self.requests += 1;
@@ -331,6 +337,17 @@ impl World {
             || !self.fetches.is_empty()
             || self.moving.is_busy()
             || self.parts.shard.has_frames()
+    }
+
+    /// Whether commands, the lane or the reader have something to do that can be done now.
+    #[must_use]
+    pub fn is_committing(&self) -> bool {
+        let waits_for_room = self.is_full && self.parts.lane.spare_count() == 0;
+        let has_frames = self.flight.is_some() || self.parts.shard.has_frames();
+        !self.is_fenced
+            && (!self.commands.is_empty()
+                || !self.fetches.is_empty()
+                || (has_frames && !waits_for_room))
     }
 
     /// How a partition is; tells the oracle.

@@ -540,11 +540,14 @@ impl Core {
             Effect::Refused { refusal, .. } => {
                 outbox.refused(request, refusal_reply::reply(&refusal));
             }
-            Effect::Gap { subscription, partition, range, .. } => outbox.gap(Gap {
+            Effect::Gap { subscription, partition, range, reason, session: _ } => outbox.gap(Gap {
                 subscription,
                 partition: partition.index,
                 offsets: range,
-                reason: GapReason::Damaged,
+                reason: match reason {
+                    sennit_engine::GapReason::Damaged => GapReason::Damaged,
+                    sennit_engine::GapReason::Lost => GapReason::Lost,
+                },
             }),
             Effect::Subscribed { .. }
             | Effect::Done { .. }

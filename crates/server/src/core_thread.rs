@@ -8,7 +8,7 @@ use std::{
 
 use sennit_journal::{Fault, LaneConfig, disk::RealDisk};
 use sennit_model::PartitionId;
-use sennit_shard::{Recovered, RecoveryReport, Settings};
+use sennit_shard::{PackLengths, Recovered, RecoveryReport, Settings};
 use tokio::{
     sync::{mpsc as async_mpsc, oneshot},
     task::{LocalSet, spawn_local},
@@ -68,8 +68,11 @@ impl CoreThread {
         let Self { index, lane, config, cores, receiver, recovered, failed, .. } = self;
         let shard = index as u32;
         let disk = RealDisk::new(config.access);
-        let settings =
-            Settings { cache_bytes: config.cache_bytes, journal_segments: config.journal_segments };
+        let settings = Settings {
+            cache_bytes: config.cache_bytes,
+            journal_segments: config.journal_segments,
+            packs: PackLengths::default(),
+        };
         let parts = sennit_shard::recover(&disk, lane, settings, now())
             .map_err(|error| ServeError::Recover { shard, error })?;
         let Recovered { shard: state, lane, reader, slots, mover, report } = parts;

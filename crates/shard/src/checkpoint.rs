@@ -16,6 +16,8 @@ const PIECE_BYTES: usize = 64 << 10;
 pub(crate) struct Checkpoints {
     segment_bytes: u64,
     last_bytes: u64,
+    /// Whether one is due whatever was journaled.
+    is_asked_for: bool,
     under_way: Option<UnderWay>,
     /// Written and not yet committed: `(begin, end)`.
     pending: Option<(Position, Position)>,
@@ -30,14 +32,25 @@ struct UnderWay {
 
 impl Checkpoints {
     pub(crate) fn new(segment_bytes: u64) -> Self {
-        Self { segment_bytes, last_bytes: 0, under_way: None, pending: None }
+        Self { segment_bytes, last_bytes: 0, is_asked_for: false, under_way: None, pending: None }
     }
 
     /// Whether enough was journaled since the last one: a segment, and several times the size of
     /// the state, so that checkpoints stay a small part of what is written.
     pub(crate) fn is_due(&self, since_last: u64) -> bool {
         let is_idle = self.pending.is_none() && self.under_way.is_none();
-        is_idle && since_last >= self.segment_bytes.max(4 * self.last_bytes)
+        let is_long = since_last >= self.segment_bytes.max(4 * self.last_bytes);
+        is_idle && (is_long || self.is_asked_for)
+    }
+
+    /// Has one be due, whatever was journaled since the last.
+    pub(crate) fn ask(&mut self) {
+        self.is_asked_for = true;
+    }
+
+    /// Whether one was asked for that has not begun.
+    pub(crate) fn is_asked_for(&self) -> bool {
+        self.is_asked_for && self.pending.is_none()
     }
 
     /// About how long a piece is, in bytes.
@@ -62,6 +75,7 @@ impl Checkpoints {
         let under_way = self.under_way.get_or_insert_with(|| {
             // The frame in which a replay begins holds nothing before it.
             writer.seal();
+            self.is_asked_for = false;
             let mut checkpoint = engine.begin_checkpoint(piece_bytes);
             engine.checkpoint_step(&mut checkpoint, writer);
             UnderWay { checkpoint, begin: writer.frame_start() }

@@ -16,7 +16,7 @@ mod shard;
 mod tail_cache;
 mod writer;
 
-pub use mover::{Held, Keeping, MoveError, Moved, MovedBatch, Mover};
+pub use mover::{Held, Keeping, MoveError, Moved, MovedBatch, Mover, PackLengths};
 pub use read_cache::Fetch;
 pub use recover::{RecoverError, Recovered, RecoveryReport, Settings, recover};
 pub use shard::{Counters, Shard};

@@ -17,13 +17,24 @@ const PACKED: u8 = 1;
 /// Bytes of a packed record before the batch.
 const PACKED_HEAD_BYTES: usize = 24;
 
-/// A pack is finished when it is this long, in bytes: as much as is held in memory at a time.
-const PACK_BYTES: u64 = 64 << 20;
-/// A partition of which so many bytes are moved at once gets packs of its own, so that who reads it
-/// from its start reads file after file.
-const OWN_PACK_BYTES: u64 = 8 << 20;
 /// Set in the class of a pack that holds one partition only.
 const OWN: u64 = 1 << 63;
+
+/// How long packs are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackLengths {
+    /// A pack is finished when it is this long, in bytes: as much as is held in memory at a time.
+    pub finished: u64,
+    /// A partition of which so many bytes are moved at once gets packs of its own, so that who reads
+    /// it from its start reads file after file.
+    pub own: u64,
+}
+
+impl Default for PackLengths {
+    fn default() -> Self {
+        Self { finished: 64 << 20, own: 8 << 20 }
+    }
+}
 
 /// How long messages are to be kept: what goes at the same time lies together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -118,6 +129,7 @@ pub struct Mover<D: Disk> {
     disk: D,
     config: LaneConfig,
     reader: Reader<D>,
+    lengths: PackLengths,
     next_pack: u32,
 }
 
@@ -131,9 +143,15 @@ struct Copied {
 }
 
 impl<D: Disk> Mover<D> {
-    /// A mover whose packs have numbers from `next_pack` on.
-    pub(crate) fn new(disk: D, config: LaneConfig, reader: Reader<D>, next_pack: u32) -> Self {
-        Self { disk, config, reader, next_pack }
+    /// A mover whose packs are so long and have numbers from `next_pack` on.
+    pub(crate) fn new(
+        disk: D,
+        config: LaneConfig,
+        reader: Reader<D>,
+        lengths: PackLengths,
+        next_pack: u32,
+    ) -> Self {
+        Self { disk, config, reader, lengths, next_pack }
     }
 
     /// Every batch that lies in `home`.
@@ -215,7 +233,8 @@ impl<D: Disk> Mover<D> {
         for copied in &batches {
             *sums.entry(copied.partition).or_default() += copied.batch.len() as u64;
         }
-        let class = |copied: &Copied| match sums[&copied.partition] >= OWN_PACK_BYTES {
+        let PackLengths { finished, own } = self.lengths;
+        let class = |copied: &Copied| match sums[&copied.partition] >= own {
             true => own_class(copied.partition),
             false => copied.keeping as u64,
         };
@@ -225,7 +244,7 @@ impl<D: Disk> Mover<D> {
         for copied in batches {
             let class = class(&copied);
             let fits =
-                |(of, writer): &(u64, PackWriter<D>)| *of == class && writer.bytes() < PACK_BYTES;
+                |(of, writer): &(u64, PackWriter<D>)| *of == class && writer.bytes() < finished;
             if !under_way.as_ref().is_some_and(fits)
                 && let Some((_, writer)) = under_way.take()
             {

@@ -8,7 +8,7 @@ use sennit_model::{Generation, Timestamp};
 
 use crate::{
     checkpoint::Checkpoints,
-    mover::Mover,
+    mover::{Mover, PackLengths},
     moves::Moves,
     packs::Packs,
     replay::{ReadBack, Reading, replay},
@@ -25,6 +25,8 @@ pub struct Settings {
     pub cache_bytes: usize,
     /// Segments of the journal in use beyond which the oldest is emptied into packs.
     pub journal_segments: usize,
+    /// How long packs are.
+    pub packs: PackLengths,
 }
 
 /// What recovery found.
@@ -122,7 +124,13 @@ pub fn recover<D: Disk>(
             next_pack = next_pack.max(pack + 1);
         }
     }
-    let mut mover = Mover::new(disk.clone(), lane_config, recovered.reader.another(), next_pack);
+    let mut mover = Mover::new(
+        disk.clone(),
+        lane_config,
+        recovered.reader.another(),
+        settings.packs,
+        next_pack,
+    );
     let mut writer = Writer::new(recovered.builder, segments, replay_from);
     let committed = writer.end();
     for record in &lost {

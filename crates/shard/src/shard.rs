@@ -252,7 +252,14 @@ impl Shard {
     /// Whether the lane has something to write.
     #[must_use]
     pub fn has_frames(&self) -> bool {
-        !self.fenced && (self.writer.has_gathered() || self.checkpoints.is_under_way())
+        let writes_checkpoint = self.checkpoints.is_under_way() || self.checkpoints.is_asked_for();
+        !self.fenced && (self.writer.has_gathered() || writes_checkpoint)
+    }
+
+    /// Has a checkpoint begin with the next frames, however little was journaled since the last: who
+    /// stops soon makes the next start short.
+    pub fn checkpoint_soon(&mut self) {
+        self.checkpoints.ask();
     }
 
     /// Seals what has gathered and appends it to `out`: the lane is to write these next, in order.

@@ -22,6 +22,8 @@ use sennit_engine::{
 };
 use sennit_model::{Generation, GroupId, Offset, PartitionId, Timestamp};
 
+pub use owed::OWED;
+
 use group::Asked;
 use partition::{Admitted, Existence, PartitionModel};
 
@@ -312,6 +314,7 @@ impl Oracle {
             Effect::Gap { partition, range, .. } => {
                 if let Some(partition) = self.partitions.get_mut(partition) {
                     partition.gaps.extend(range.start.0..range.end.0);
+                    partition.unreadable.extend(range.start.0..range.end.0);
                 }
                 Ok(())
             }

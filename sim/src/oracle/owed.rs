@@ -5,6 +5,9 @@ use sennit_model::{GroupId, PartitionId, Timestamp};
 
 use super::{Oracle, Violation, group::Done};
 
+/// The promise that everything comes out in the end.
+pub const OWED: &str = "I3 what is not settled is delivered again";
+
 impl Oracle {
     /// The messages that a group is still owed: `(partition, group, offset)`. A message that
     /// expires by `now` is owed to nobody.
@@ -29,6 +32,14 @@ impl Oracle {
         owed
     }
 
+    /// What is owed of which nobody was told that it cannot be read.
+    #[must_use]
+    pub fn owed_without_word(&self, now: Timestamp) -> Vec<(PartitionId, GroupId, u64)> {
+        let mut owed = self.owed(now);
+        owed.retain(|(id, _, offset)| !self.partitions[id].unreadable.contains(offset));
+        owed
+    }
+
     /// Nothing is owed and nothing is on its way.
     ///
     /// # Errors
@@ -39,7 +50,7 @@ impl Oracle {
             let state = self.partitions[id].groups[group].states.get(offset);
             let held = self.partitions[id].groups[group].held.get(offset);
             return Err(Violation::new(
-                "I3 what is not settled is delivered again",
+                OWED,
                 format!(
                     "{} messages never came out, the first is {offset} of {id} for group {}: \
                      {state:?} {held:?}",

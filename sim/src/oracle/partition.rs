@@ -61,6 +61,8 @@ pub(super) struct PartitionModel {
     /// Offsets that could not be read in this life or an earlier one: they come out of turn, once
     /// they can be.
     pub(super) gaps: BTreeSet<u64>,
+    /// What this life has said to be unreadable.
+    pub(super) unreadable: BTreeSet<u64>,
     /// Groups that were taken away, in which turn; those that are there again all the same have
     /// the last of all turns.
     pub(super) gone: BTreeMap<GroupId, u64>,
@@ -104,6 +106,7 @@ impl PartitionModel {
             groups: BTreeMap::new(),
             holes: BTreeSet::new(),
             gaps: BTreeSet::new(),
+            unreadable: BTreeSet::new(),
             gone: BTreeMap::new(),
             letters: BTreeMap::new(),
             seen_end: 0,

@@ -18,6 +18,7 @@ impl Oracle {
         self.changes.clear();
         let durable_turn = self.durable_turn;
         for partition in self.partitions.values_mut() {
+            partition.unreadable.clear();
             for group in partition.groups.values_mut() {
                 group.crashed(durable_turn);
             }

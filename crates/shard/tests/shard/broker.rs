@@ -15,7 +15,7 @@ use sennit_model::{
     BatchBuilder, GroupConfig, GroupId, Message, Messages, OffsetRange, PartitionId,
     PartitionIndex, ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId, TopicKind,
 };
-use sennit_shard::{Fetch, Held, Moved, RecoverError, Recovered, Settings, recover};
+use sennit_shard::{Fetch, Held, Moved, PackLengths, RecoverError, Recovered, Settings, recover};
 
 pub(crate) const ORDERS: PartitionId = PartitionId { topic: TopicId(1), index: PartitionIndex(0) };
 pub(crate) const MAILS: PartitionId = PartitionId { topic: TopicId(2), index: PartitionIndex(0) };
@@ -51,7 +51,8 @@ impl Broker {
             segment_bytes,
             incarnation: 42,
         };
-        let settings = Settings { cache_bytes: 0, journal_segments: 1 };
+        let settings =
+            Settings { cache_bytes: 0, journal_segments: 1, packs: PackLengths::default() };
         let parts = recover(disk, config, settings, NOW)?;
         let disk = disk.clone();
         let (delivered, runs, gaps) = (Vec::new(), Vec::new(), Vec::new());

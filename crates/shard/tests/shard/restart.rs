@@ -15,7 +15,7 @@ use sennit_model::{
     BatchBuilder, Generation, GroupConfig, GroupId, Message, Messages, PartitionId, PartitionIndex,
     ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId, TopicKind,
 };
-use sennit_shard::{Recovered, Settings, recover};
+use sennit_shard::{PackLengths, Recovered, Settings, recover};
 
 const ORDERS: PartitionId = PartitionId { topic: TopicId(1), index: PartitionIndex(0) };
 const GROUP: GroupId = GroupId(1);
@@ -44,8 +44,13 @@ impl<D: Disk> Broker<D> {
             incarnation: 42,
         };
         let now = Timestamp(1_000);
-        let parts =
-            recover(disk, config, Settings { cache_bytes, journal_segments: 1000 }, now).unwrap();
+        let parts = recover(
+            disk,
+            config,
+            Settings { cache_bytes, journal_segments: 1000, packs: PackLengths::default() },
+            now,
+        )
+        .unwrap();
         let (delivered, runs) = (Vec::new(), Vec::new());
         Self {
             parts,

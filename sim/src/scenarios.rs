@@ -1,0 +1,126 @@
+//! Fifty stories of a broker, and each of them with its nth call of the disk failing, for every n.
+
+use crate::{
+    disk::Trouble,
+    script::{
+        Act::{self, *},
+        Ending,
+    },
+    sequences::{BrokenCourse, Counted, run_course, run_each},
+};
+
+/// What happens, in a sentence and in acts.
+pub const SCENARIOS: [(&str, &[Act]); 50] = [
+    ("nothing happens", &[]),
+    ("a batch is published", &[Small]),
+    ("a long message begins a segment", &[Long]),
+    ("two topics share a commit", &[Both]),
+    ("a batch gathers behind another", &[Gather, Gather, Small]),
+    ("what was published is settled in part", &[Small, Settle]),
+    ("what was published is settled whole", &[Small, Settle, Settle]),
+    ("one batch after the other is settled", &[Small, Settle, Small, Settle, Small, Settle]),
+    ("a delivery is handed back", &[Small, Retry, Settle, Settle]),
+    ("a delivery is handed back again and again", &[Small, Retry, Retry, Retry, Retry, Retry]),
+    ("messages go to the dead letters", &[Small, Bury]),
+    ("dead letters are settled", &[Small, Bury, Settle, Settle]),
+    ("long messages go to the dead letters", &[Long, Long, Bury, Checkpoint, Long]),
+    ("leases end", &[Small, Later, Settle, Settle]),
+    ("leases end over a restart", &[Small, Restart, Later, Settle, Settle]),
+    ("a topic is deleted", &[Small, Delete]),
+    ("a topic is deleted and another made", &[Small, Delete, Delete, Small]),
+    ("a topic is deleted with its messages held", &[Small, Small, Delete, Settle, Settle]),
+    ("a topic is deleted behind a checkpoint", &[Small, Checkpoint, Delete, Long, Long]),
+    ("a topic is deleted before a checkpoint", &[Small, Delete, Checkpoint, Long]),
+    ("a topic is deleted while a checkpoint is written", &[Small, Long, Piece, Delete, Small]),
+    ("a topic is deleted while a move is under way", &[Both, Long, Long, MoveSteps, Delete, Move]),
+    ("a group comes and goes", &[Small, Group, Small, Group]),
+    ("a group comes late and reads from packs", &[Both, Long, Long, Long, Move, Group, Settle]),
+    ("a checkpoint is written of nothing", &[Checkpoint]),
+    ("a checkpoint is written of what is settled in part", &[Small, Settle, Checkpoint, Restart]),
+    ("two checkpoints follow each other", &[Small, Checkpoint, Small, Checkpoint, Long, Restart]),
+    ("a checkpoint is cut short by a restart", &[Small, Long, Piece, Restart, Settle]),
+    ("a batch comes while a checkpoint is written", &[Small, Long, Piece, Small, Settle]),
+    ("a checkpoint comes due by itself", &[Long, Long, Long, Settle, Settle, Long]),
+    ("a mark is written", &[Small, Mark]),
+    ("marks follow each other", &[Small, Mark, Small, Mark, Settle, Mark]),
+    ("a restart with nothing in between", &[Restart, Restart, Restart]),
+    ("a restart after each batch", &[Small, Restart, Small, Restart, Small, Restart]),
+    ("a restart after each settlement", &[Small, Small, Settle, Restart, Settle, Restart]),
+    ("a restart after a long message", &[Long, Restart, Long, Restart]),
+    ("segments are released and used again", &[Long, Long, Settle, Settle, Long, Long, Long]),
+    ("a segment is emptied", &[Both, Long, Long, Move]),
+    (
+        "a segment of which little is wanted is emptied",
+        &[Both, Settle, Settle, Small, Long, Long, Move],
+    ),
+    ("segments are emptied one after the other", &[Long, Long, Long, Long, Long, Move, Long, Move]),
+    (
+        "a pack grows thin and is emptied",
+        &[Both, Long, Long, Long, Move, Settle, Settle, Long, Move],
+    ),
+    ("packs are removed", &[Both, Long, Long, Move, Settle, Settle, Settle, Move]),
+    ("a pack is read after a restart", &[Both, Long, Long, Move, Restart, Settle, Settle]),
+    ("a move is cut short by a restart", &[Both, Long, Long, MoveSteps, Restart, Move]),
+    ("a batch comes while a move is under way", &[Both, Long, Long, MoveSteps, Small, Move]),
+    (
+        "a batch is settled while its move is under way",
+        &[Both, Long, Long, MoveSteps, Settle, Settle, Move],
+    ),
+    (
+        "the disk runs full and has room again",
+        &[Both, Full, Long, Long, Long, Settle, Settle, Room, Long],
+    ),
+    (
+        "the disk runs full while a segment is emptied",
+        &[Both, Long, Long, Full, Move, Room, Long, Move],
+    ),
+    (
+        "a broker that is full is started again",
+        &[Both, Long, Full, Long, Long, Restart, Settle, Room, Small],
+    ),
+    (
+        "a long life",
+        &[
+            Both, Settle, Group, Long, Checkpoint, Long, Move, Delete, Both, Settle, Restart, Long,
+            Move, Mark,
+        ],
+    ),
+];
+
+/// What may happen at a call, and how the life ends then.
+const TROUBLES: [Trouble; 4] =
+    [Trouble::Fails, Trouble::IsFull, Trouble::IsShort, Trouble::IsShortAndFull];
+const ENDINGS: [Ending; 3] = [Ending::Kill, Ending::Loses, Ending::Keeps];
+
+/// Runs every scenario with every trouble at every call of the disk, on so many threads. `whole` says
+/// whether the life then ends in each of three ways, or in one of them, by turns.
+///
+/// # Errors
+/// The first course in which a promise was broken.
+pub fn run_scenarios(whole: bool, threads: usize) -> Result<Counted, Box<BrokenCourse>> {
+    run_each(&SCENARIOS, threads, |(name, acts)| nth_call(name, acts, whole))
+}
+
+fn nth_call(name: &str, acts: &[Act], whole: bool) -> Result<Counted, Box<BrokenCourse>> {
+    let mut counted = Counted { courses: 1, ..Counted::default() };
+    let broken = |trouble, ending| {
+        move |violation| {
+            let (name, acts) = (name.to_owned(), acts.to_vec());
+            Box::new(BrokenCourse { name, acts, from: 0, trouble, ending, violation })
+        }
+    };
+    let calls = run_course(acts, 0, None, Ending::Loses).map_err(broken(None, Ending::Loses))?;
+    for (nth, call) in (1..).zip(calls) {
+        counted.points += 1;
+        for trouble in TROUBLES.into_iter().filter(|trouble| trouble.fits(call)) {
+            let trouble = Some((nth, trouble));
+            let turn = counted.runs as usize % ENDINGS.len();
+            let endings = if whole { &ENDINGS[..] } else { &ENDINGS[turn..=turn] };
+            for &ending in endings {
+                run_course(acts, 0, trouble, ending).map_err(broken(trouble, ending))?;
+                counted.runs += 1;
+            }
+        }
+    }
+    Ok(counted)
+}

@@ -1,0 +1,486 @@
+//! A broker that is told what to do act by act, and nothing by chance: two topics, one for small
+//! messages and one for long ones, a consumer of each group. It does the acts and, after a stop, asks
+//! for everything that was promised; which acts there are, and when the disk fails, others say.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use sennit_engine::{
+    Command, Credit, DeadLetters, GroupSetting, Origin, PartitionCommand, Publish, SessionId,
+    Verdict,
+};
+use sennit_journal::disk::FaultPlan;
+use sennit_model::{
+    BatchBuilder, GroupConfig, GroupId, Message, PartitionId, PartitionIndex, ProducerStamp,
+    StartAt, TopicConfig, TopicId, TopicKind,
+};
+use sennit_shard::{PackLengths, Settings};
+
+use crate::{
+    oracle::Violation,
+    random::Random,
+    trace::Trace,
+    world::{Stop, World},
+};
+
+/// As short as segments can be.
+pub const SEGMENT_BYTES: u64 = 16 << 10;
+/// Messages in a small batch.
+const SMALL_MESSAGES: u64 = 3;
+/// Payload of a long message: its frame takes all that a segment has.
+const LONG_BYTES: usize = 9_000;
+/// Steps within which the lane comes to rest.
+const CALM_STEPS: u32 = 400;
+/// Steps within which moving comes to its end.
+const MOVE_STEPS: u32 = 400;
+/// Rounds within which all that is owed comes out.
+const DRAIN_ROUNDS: u32 = 60;
+
+/// Something to do. Each is done to its end, the commit, unless it says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Act {
+    /// Publish a batch of small messages.
+    Small,
+    /// Publish a long message.
+    Long,
+    /// Publish both in one turn.
+    Both,
+    /// Publish a small batch, and do not wait for anything.
+    Gather,
+    /// Ack two of three messages that are held, the next time all of them.
+    Settle,
+    /// Hand back what is held.
+    Retry,
+    /// Give what is held up as dead.
+    Bury,
+    /// Delete the topic of the small messages; if it is deleted, make another.
+    Delete,
+    /// Give both topics another group; the next time take it away.
+    Group,
+    /// Write a checkpoint.
+    Checkpoint,
+    /// Begin a checkpoint, and write one piece of it.
+    Piece,
+    /// Empty what is to be emptied, and remove packs.
+    Move,
+    /// Get a move on by three steps.
+    MoveSteps,
+    /// Let so much time go by that the lane writes a mark.
+    Mark,
+    /// Let leases end.
+    Later,
+    /// The disk has no more room.
+    Full,
+    /// The disk has room again.
+    Room,
+    /// The process is killed, and starts again.
+    Restart,
+}
+
+/// See the file's page.
+#[derive(Debug)]
+pub struct Script {
+    /// The broker.
+    pub world: World,
+    random: Random,
+    orders: Option<PartitionId>,
+    mails: PartitionId,
+    topics: BTreeMap<PartitionId, (Vec<GroupSetting>, DeadLetters)>,
+    dropped: Vec<PartitionId>,
+    next_topic: u32,
+    next_group: u32,
+    next_message: u64,
+    settles_all: bool,
+    extra_group: Option<GroupId>,
+}
+
+impl Script {
+    /// A broker that has started for the first time, with its two topics.
+    ///
+    /// # Errors
+    /// The promise that was broken.
+    pub fn begin(trace: Trace) -> Result<Self, Violation> {
+        let packs = PackLengths { finished: 24 << 10, own: 16 << 10 };
+        let settings = Settings { cache_bytes: 0, journal_segments: 1, packs };
+        let world = World::begin(1, SEGMENT_BYTES, settings, trace)?;
+        let mails = PartitionId { topic: TopicId(0), index: PartitionIndex(0) };
+        let mut script = Self {
+            world,
+            random: Random::new(0),
+            orders: None,
+            mails,
+            topics: BTreeMap::new(),
+            dropped: Vec::new(),
+            next_topic: 1,
+            next_group: 0,
+            next_message: 0,
+            settles_all: false,
+            extra_group: None,
+        };
+        script.mails = script.create().map_err(calm)?;
+        script.orders = Some(script.create().map_err(calm)?);
+        Ok(script)
+    }
+
+    /// Does an act. Nothing more happens once the lane has failed.
+    ///
+    /// # Errors
+    /// The promise that was broken, or that the power went.
+    pub fn act(&mut self, act: Act) -> Result<(), Stop> {
+        self.world.trace.step(format_args!("{act:?}"));
+        if self.world.is_fenced && act != Act::Restart {
+            return Ok(());
+        }
+        match act {
+            Act::Small => self.publish(true, false)?,
+            Act::Long => self.publish(false, true)?,
+            Act::Both => self.publish(true, true)?,
+            Act::Gather => return Ok(self.publish(true, false)?),
+            Act::Settle => {
+                let all = self.settles_all;
+                self.settles_all = !all;
+                self.settle(&Verdict::Ack, |offset| all || offset % 3 != 1)?;
+            }
+            Act::Retry => self.settle(&Verdict::Retry, |_| true)?,
+            Act::Bury => {
+                let reason = "it cannot be done".into();
+                self.settle(&Verdict::DeadLetter { reason }, |_| true)?;
+            }
+            Act::Delete => match self.orders.take() {
+                Some(orders) => self.drop_topic(orders)?,
+                None => self.orders = Some(self.create()?),
+            },
+            Act::Group => self.change_groups()?,
+            Act::Checkpoint => self.world.parts.shard.checkpoint_soon(),
+            Act::Piece => {
+                self.world.parts.shard.checkpoint_soon();
+                for _ in 0..3 {
+                    self.world.lane_step()?;
+                    self.world.slot_step()?;
+                }
+                return Ok(());
+            }
+            Act::Move => self.move_all()?,
+            Act::MoveSteps => {
+                for _ in 0..3 {
+                    self.world.move_step()?;
+                }
+            }
+            Act::Mark => self.pass(Duration::from_millis(60))?,
+            Act::Later => self.pass(Duration::from_secs(600))?,
+            Act::Full => self.set_room(Some(0)),
+            Act::Room => self.set_room(None),
+            Act::Restart => self.restart(Ending::Kill)?,
+        }
+        self.calm()
+    }
+
+    fn set_room(&mut self, room: Option<u64>) {
+        let used: usize = self.world.disk.files().iter().map(|(_, length)| length).sum();
+        let capacity_bytes = room.map_or(0, |room| used as u64 + room);
+        let plan = self.world.disk.plan();
+        self.world.disk.set_plan(FaultPlan { capacity_bytes, ..plan });
+    }
+
+    fn origin(&mut self) -> Origin {
+        Origin { session: SessionId(1), request: self.world.request() }
+    }
+
+    fn publish(&mut self, small: bool, long: bool) -> Result<(), Violation> {
+        if let Some(orders) = self.orders.filter(|_| small) {
+            let mut builder = BatchBuilder::new();
+            for _ in 0..SMALL_MESSAGES {
+                self.push_message(&mut builder, 20);
+            }
+            self.publish_batch(orders, builder);
+        }
+        if long {
+            let mut builder = BatchBuilder::new();
+            self.push_message(&mut builder, LONG_BYTES);
+            self.publish_batch(self.mails, builder);
+        }
+        self.world.turn()
+    }
+
+    fn push_message(&mut self, builder: &mut BatchBuilder, length: usize) {
+        self.next_message += 1;
+        let mut payload = self.next_message.to_le_bytes().to_vec();
+        payload.resize(8 + length, self.next_message as u8);
+        builder.push(&Message::new(payload)).expect("within all limits");
+    }
+
+    fn publish_batch(&mut self, partition: PartitionId, mut builder: BatchBuilder) {
+        let batch = builder.take().expect("it holds a message");
+        let (origin, producer) = (self.origin(), ProducerStamp::default());
+        self.world.say(Command::Publish(Publish { origin, partition, producer, batch }));
+    }
+
+    fn settle(&mut self, verdict: &Verdict, which: impl Fn(u64) -> bool) -> Result<(), Violation> {
+        let World { consumers, requests, .. } = &mut self.world;
+        let settles = consumers.settle_where(requests, verdict, which);
+        settles.into_iter().for_each(|settle| self.world.say(settle));
+        self.world.turn()
+    }
+
+    fn new_group(&mut self) -> GroupSetting {
+        self.next_group += 1;
+        let id = GroupId(self.next_group);
+        GroupSetting { id, config: GroupConfig::default(), start: StartAt::Earliest }
+    }
+
+    /// Makes a topic with a group, and one for its dead letters.
+    fn create(&mut self) -> Result<PartitionId, Stop> {
+        let [id, letters] = [0, 1].map(|more| TopicId(self.next_topic + more));
+        self.next_topic += 2;
+        let index = PartitionIndex(0);
+        let (group, of_letters) = (self.new_group(), self.new_group());
+        let letters_at = PartitionId { topic: letters, index };
+        self.topics.insert(letters_at, (vec![of_letters], DeadLetters::Stay));
+        let partition = PartitionId { topic: id, index };
+        self.topics.insert(partition, (vec![group], DeadLetters::To(letters)));
+        for (partition, group) in [(letters_at, of_letters), (partition, group)] {
+            self.open(partition)?;
+            self.subscribe(partition, group.id)?;
+        }
+        Ok(partition)
+    }
+
+    fn drop_topic(&mut self, partition: PartitionId) -> Result<(), Violation> {
+        let letters = match self.topics.get(&partition) {
+            Some((_, DeadLetters::To(topic))) => Some(PartitionId { topic: *topic, ..partition }),
+            _ => None,
+        };
+        for partition in [Some(partition), letters].into_iter().flatten() {
+            self.topics.remove(&partition);
+            self.dropped.push(partition);
+            let origin = self.origin();
+            self.world.say(Command::Partition(origin, partition, PartitionCommand::Drop));
+        }
+        self.world.turn()
+    }
+
+    fn change_groups(&mut self) -> Result<(), Stop> {
+        let gone = self.extra_group.take();
+        let new = if gone.is_none() { Some(self.new_group()) } else { None };
+        self.extra_group = new.map(|group| group.id);
+        let own = [self.orders, Some(self.mails)].into_iter().flatten();
+        for partition in own.collect::<Vec<_>>() {
+            if let Some((groups, _)) = self.topics.get_mut(&partition) {
+                groups.retain(|group| Some(group.id) != gone);
+                groups.extend(new);
+            }
+            self.open(partition)?;
+            if let Some(group) = new {
+                self.subscribe(partition, group.id)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the shard of a topic as it should be.
+    fn open(&mut self, partition: PartitionId) -> Result<(), Violation> {
+        let Some((groups, dead_letters)) = self.topics.get(&partition).cloned() else {
+            return Ok(());
+        };
+        let config = TopicConfig { partitions: 1, ..TopicConfig::of_kind(TopicKind::Queue) };
+        // Where a new group begins depends on what there is now.
+        self.world.describe(partition)?;
+        let origin = self.origin();
+        let open = PartitionCommand::Open { config, groups, dead_letters };
+        self.world.say(Command::Partition(origin, partition, open));
+        self.world.turn()
+    }
+
+    fn subscribe(&mut self, partition: PartitionId, group: GroupId) -> Result<(), Violation> {
+        let credit = Credit { messages: 10_000, bytes: 1 << 24 };
+        let request = self.world.request();
+        let place = (partition, group);
+        let command = self.world.consumers.subscribe(&mut self.random, place, credit, request);
+        self.world.say(command);
+        self.world.turn()
+    }
+
+    fn subscribe_all(&mut self) -> Result<(), Violation> {
+        for (partition, (groups, _)) in self.topics.clone() {
+            for group in groups {
+                self.subscribe(partition, group.id)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn pass(&mut self, span: Duration) -> Result<(), Violation> {
+        self.world.now = self.world.now.plus(span);
+        self.world.advance()
+    }
+
+    /// Has the lane and the reader do all they have to do.
+    fn calm(&mut self) -> Result<(), Stop> {
+        for _ in 0..CALM_STEPS {
+            self.world.slot_step()?;
+            if !self.world.is_committing() {
+                return Ok(());
+            }
+            self.world.lane_step()?;
+            self.world.read_step(0)?;
+        }
+        Err(Violation::new("I8 the lane comes to rest", "it does not").into())
+    }
+
+    fn move_all(&mut self) -> Result<(), Stop> {
+        for _ in 0..MOVE_STEPS {
+            self.world.move_step()?;
+            self.calm()?;
+            if !self.world.moving.is_busy() {
+                return Ok(());
+            }
+        }
+        Err(Violation::new("I8 moving comes to its end", "it does not").into())
+    }
+
+    /// Stops in this way, starts again, and looks at what was found.
+    ///
+    /// # Errors
+    /// The promise that was broken.
+    pub fn restart(&mut self, ending: Ending) -> Result<(), Violation> {
+        let plan = self.world.disk.plan();
+        self.world.disk.set_plan(FaultPlan { crash_keeps: ending.keeps(), ..plan });
+        self.world.restart(ending != Ending::Kill, |_, _| {})?;
+        let lost = &self.world.parts.report.lost_packs;
+        if !lost.is_empty() {
+            return Err(Violation::new("I1 no crash damages a pack", format!("lost: {lost:?}")));
+        }
+        // The catalogue says again what there should be.
+        for partition in self.dropped.clone() {
+            if self.world.oracle.partitions().contains(&partition) {
+                let origin = self.origin();
+                self.world.say(Command::Partition(origin, partition, PartitionCommand::Drop));
+                self.world.turn()?;
+            }
+        }
+        for partition in self.topics.keys().copied().collect::<Vec<_>>() {
+            self.open(partition)?;
+        }
+        self.subscribe_all()
+    }
+
+    /// All that is owed comes out, and everything kept can be read, by a group that reads from the
+    /// start.
+    ///
+    /// # Errors
+    /// The promise that was broken.
+    pub fn drain(&mut self) -> Result<(), Violation> {
+        self.drained().map_err(calm)
+    }
+
+    fn drained(&mut self) -> Result<(), Stop> {
+        self.set_room(None);
+        self.calm()?;
+        let goodbyes = self.world.consumers.leave_all();
+        goodbyes.into_iter().for_each(|command| self.world.say(command));
+        self.world.turn()?;
+        for partition in self.topics.keys().copied().collect::<Vec<_>>() {
+            let auditor = self.new_group();
+            if let Some((groups, _)) = self.topics.get_mut(&partition) {
+                groups.push(auditor);
+            }
+            self.open(partition)?;
+        }
+        self.subscribe_all()?;
+        for _ in 0..DRAIN_ROUNDS {
+            self.calm()?;
+            let World { consumers, requests, .. } = &mut self.world;
+            let acks = consumers.ack_all(requests);
+            if acks.is_empty() && self.world.oracle.owed(self.world.now).is_empty() {
+                break;
+            }
+            let is_idle = acks.is_empty();
+            acks.into_iter().for_each(|ack| self.world.say(ack));
+            self.world.turn()?;
+            if is_idle {
+                self.pass(Duration::from_secs(60))?;
+            }
+        }
+        self.calm()?;
+        for partition in self.topics.keys().copied().collect::<Vec<_>>() {
+            self.world.describe(partition)?;
+        }
+        self.world.check();
+        self.world.oracle.settled_up(self.world.now)?;
+        let damaged = self.world.parts.shard.counters().damaged_batches;
+        if damaged > 0 {
+            let detail = format!("{damaged} batches were found damaged");
+            return Err(Violation::new("I1 nothing is damaged", detail).into());
+        }
+        Ok(())
+    }
+
+    /// After a stop in this way everything that was promised holds, now, while the broker goes on,
+    /// and after another stop.
+    ///
+    /// # Errors
+    /// The promise that was broken.
+    pub fn stop_and_ask(&mut self, ending: Ending) -> Result<(), Violation> {
+        self.world.disk.no_trouble();
+        self.restart(ending)?;
+        self.drain()?;
+        self.goes_on().map_err(calm)?;
+        self.restart(Ending::Loses)?;
+        self.drain()?;
+        self.is_whole()
+    }
+
+    fn goes_on(&mut self) -> Result<(), Stop> {
+        for act in [Act::Long, Act::Both, Act::Checkpoint, Act::Long, Act::Move, Act::Mark] {
+            self.act(act)?;
+        }
+        Ok(())
+    }
+
+    /// Every byte that has a checksum is what it was.
+    fn is_whole(&self) -> Result<(), Violation> {
+        let verdict = sennit_journal::verify(&self.world.disk, self.world.config());
+        let verdict =
+            verdict.map_err(|fault| Violation::new("the disk reads", fault.to_string()))?;
+        match verdict.damage.first() {
+            None => Ok(()),
+            Some(damage) => Err(Violation::new("I1 nothing is damaged", format!("{damage:?}"))),
+        }
+    }
+}
+
+/// How a life ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The process goes, the system stays.
+    Kill,
+    /// The power goes, and what was not synced is there.
+    Keeps,
+    /// The power goes, and what was not synced is lost.
+    Loses,
+}
+
+impl Ending {
+    fn keeps(self) -> u32 {
+        if self == Self::Loses { 0 } else { 1000 }
+    }
+}
+
+/// What stops where the power does not go.
+pub fn calm(stop: Stop) -> Violation {
+    match stop {
+        Stop::Violation(violation) => violation,
+        Stop::PowerOff => Violation::new("nothing fails while all is calm", "the power went"),
+    }
+}
+
+/// Acts as text.
+pub struct Acts<'a>(pub &'a [Act]);
+
+impl fmt::Display for Acts<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, act) in self.0.iter().enumerate() {
+            write!(f, "{}{act:?}", if index > 0 { " " } else { "" })?;
+        }
+        Ok(())
+    }
+}

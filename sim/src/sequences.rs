@@ -1,0 +1,250 @@
+//! Every short sequence of acts, with a crash at every call of the disk that changes anything: what
+//! was not synced is kept, lost, or torn. What is asked afterwards is the script's.
+
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use crate::{
+    disk::{Call, Trouble},
+    oracle::Violation,
+    script::{Act, Acts, Ending, Script, calm},
+    trace::Trace,
+    world::Stop,
+};
+
+/// What sequences are made of.
+pub const ALPHABET: [Act; 8] = [
+    Act::Small,
+    Act::Long,
+    Act::Settle,
+    Act::Delete,
+    Act::Checkpoint,
+    Act::Move,
+    Act::Mark,
+    Act::Restart,
+];
+
+/// What was done before a sequence begins: nothing; and what leaves segments to be emptied, some of
+/// their messages settled.
+pub const BEGINNINGS: [&[Act]; 3] = [
+    &[],
+    &[Act::Small, Act::Long, Act::Settle, Act::Checkpoint, Act::Long],
+    &[
+        Act::Both,
+        Act::Long,
+        Act::Checkpoint,
+        Act::Long,
+        Act::Small,
+        Act::Move,
+        Act::Settle,
+        Act::Checkpoint,
+    ],
+];
+
+/// What was run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Sequences or scenarios.
+    pub courses: u64,
+    /// Calls of the disk at which something happened.
+    pub points: u64,
+    /// Runs.
+    pub runs: u64,
+}
+
+impl Counted {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.courses += other.courses;
+        self.points += other.points;
+        self.runs += other.runs;
+    }
+}
+
+/// Acts, what happened at which call of the disk while they were done, and the promise that was
+/// broken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokenCourse {
+    /// What they are called.
+    pub name: String,
+    /// What was done.
+    pub acts: Vec<Act>,
+    /// From which act on calls count.
+    pub from: usize,
+    /// At which call what happened, if anything did.
+    pub trouble: Option<(u64, Trouble)>,
+    /// How the life ended then.
+    pub ending: Ending,
+    /// What was broken.
+    pub violation: Violation,
+}
+
+impl fmt::Display for BrokenCourse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, acts, from, trouble, ending, violation } = self;
+        write!(f, "{name}: {}, ", Acts(acts))?;
+        match trouble {
+            Some((nth, trouble)) => write!(f, "at call {nth} from act {from} on {trouble:?}")?,
+            None => write!(f, "nothing happened")?,
+        }
+        write!(f, ", then {ending:?}: {violation}")
+    }
+}
+
+/// Runs all sequences of `1..=length` acts after each beginning, on so many threads. The crash is
+/// always in the last act: those in the acts before are the crashes of shorter sequences.
+///
+/// # Errors
+/// The first course in which a promise was broken.
+pub fn run_sequences(length: usize, threads: usize) -> Result<Counted, Box<BrokenCourse>> {
+    let mut courses = Vec::new();
+    for beginning in BEGINNINGS {
+        let mut longest = vec![beginning.to_vec()];
+        for _ in 0..length {
+            let longer = |acts: &Vec<Act>| {
+                let acts = acts.clone();
+                ALPHABET.map(|act| [&acts[..], &[act]].concat())
+            };
+            longest = longest.iter().flat_map(longer).collect();
+            courses.extend(longest.iter().cloned());
+        }
+    }
+    run_each(&courses, threads, |acts| crashes_in_last(acts))
+}
+
+/// Runs each course on so many threads, until one fails.
+pub(crate) fn run_each<C: Sync>(
+    courses: &[C],
+    threads: usize,
+    run: impl Fn(&C) -> Result<Counted, Box<BrokenCourse>> + Sync,
+) -> Result<Counted, Box<BrokenCourse>> {
+    let next = AtomicU64::new(0);
+    let outcome = Mutex::new(Ok(Counted::default()));
+    let lock = || outcome.lock().unwrap_or_else(PoisonError::into_inner);
+    let work = || {
+        while let Some(course) = courses.get(next.fetch_add(1, Ordering::Relaxed) as usize) {
+            let ran = run(course);
+            let mut outcome = lock();
+            match (&mut *outcome, ran) {
+                (Ok(counted), Ok(ran)) => counted.add(ran),
+                (Ok(_), Err(broken)) => *outcome = Err(broken),
+                (Err(_), _) => return,
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+    outcome.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn crashes_in_last(acts: &[Act]) -> Result<Counted, Box<BrokenCourse>> {
+    let from = acts.len() - 1;
+    let mut counted = Counted { courses: 1, ..Counted::default() };
+    let broken = |trouble, ending| {
+        move |violation| {
+            let (name, acts) = ("sequence".to_owned(), acts.to_vec());
+            Box::new(BrokenCourse { name, acts, from, trouble, ending, violation })
+        }
+    };
+    let mut calls = Vec::new();
+    for ending in [Ending::Kill, Ending::Loses] {
+        calls = run_course(acts, from, None, ending).map_err(broken(None, ending))?;
+        counted.runs += 1;
+    }
+    for (nth, call) in (1..).zip(calls) {
+        for (trouble, ending) in crashes_at(call) {
+            let trouble = Some((nth, trouble));
+            run_course(acts, from, trouble, ending).map_err(broken(trouble, ending))?;
+            counted.runs += 1;
+        }
+        counted.points += u64::from(Trouble::PowerGoes.fits(call));
+    }
+    Ok(counted)
+}
+
+fn crashes_at(call: Call) -> impl Iterator<Item = (Trouble, Ending)> {
+    let all = [
+        (Trouble::PowerGoes, Ending::Keeps),
+        (Trouble::PowerGoes, Ending::Loses),
+        (Trouble::PowerTearsFront, Ending::Keeps),
+        (Trouble::PowerTearsBack, Ending::Keeps),
+    ];
+    all.into_iter().filter(move |(trouble, _)| trouble.fits(call))
+}
+
+/// Does a course: the acts, with trouble at a call after those before `from`; then a stop and all
+/// that is asked after it. Returns the calls from `from` on.
+pub(crate) fn run_course(
+    acts: &[Act],
+    from: usize,
+    trouble: Option<(u64, Trouble)>,
+    ending: Ending,
+) -> Result<Vec<Call>, Violation> {
+    traced_course(acts, from, trouble, ending, false)
+}
+
+/// The same, with its steps on standard error.
+///
+/// # Errors
+/// The promise that was broken.
+pub fn traced_course(
+    acts: &[Act],
+    from: usize,
+    trouble: Option<(u64, Trouble)>,
+    ending: Ending,
+    echo: bool,
+) -> Result<Vec<Call>, Violation> {
+    let trace = if echo { Trace::new(true) } else { Trace::silent() };
+    let course = || course(acts, from, trouble, ending, trace);
+    catch_unwind(AssertUnwindSafe(course)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied());
+        Err(Violation::new("no assertion fails", text.unwrap_or("it does not say which")))
+    })
+}
+
+fn course(
+    acts: &[Act],
+    from: usize,
+    trouble: Option<(u64, Trouble)>,
+    ending: Ending,
+    trace: Trace,
+) -> Result<Vec<Call>, Violation> {
+    let mut script = Script::begin(trace)?;
+    let (before, after) = acts.split_at(from);
+    for &act in before {
+        script.act(act).map_err(calm)?;
+    }
+    let disk = script.world.disk.clone();
+    match trouble {
+        Some((nth, trouble)) => disk.trouble_at(nth, trouble),
+        None => disk.watch(),
+    }
+    let mut done = Ok(());
+    for &act in after {
+        done = script.act(act);
+        if done.is_err() {
+            break;
+        }
+    }
+    let seen = disk.seen();
+    if disk.no_trouble() {
+        return Err(Violation::new("a course is the same each time", "the call never came"));
+    }
+    match done {
+        Err(Stop::Violation(violation)) => return Err(violation),
+        Err(Stop::PowerOff) => {}
+        Ok(()) if script.world.is_fenced || trouble.is_none() => {}
+        Ok(()) => script.drain()?,
+    }
+    script.stop_and_ask(ending)?;
+    Ok(seen)
+}

@@ -1,0 +1,28 @@
+//! Fifty stories, each with its nth call of the disk failing, for every n and in every way.
+//! `SENNIT_TORTURE_SECONDS` has each life end in all ways after that.
+
+use std::{collections::BTreeSet, env};
+
+use sennit_sim::SCENARIOS;
+
+#[test]
+fn whichever_call_fails_the_broker_goes_on_or_stops_and_every_promise_holds() {
+    let whole = env::var_os("SENNIT_TORTURE_SECONDS").is_some();
+    match sennit_sim::run_scenarios(whole, 2) {
+        Ok(counted) => {
+            assert!(counted.points > 100 * counted.courses, "{counted:?}");
+            assert!(counted.runs > counted.points, "{counted:?}");
+        }
+        Err(broken) => panic!("{broken}"),
+    }
+}
+
+#[test]
+fn no_story_is_told_twice() {
+    let names: BTreeSet<_> = SCENARIOS.iter().map(|(name, _)| name).collect();
+    assert_eq!(names.len(), 50);
+    for (at, (name, acts)) in SCENARIOS.iter().enumerate() {
+        let twin = SCENARIOS[..at].iter().find(|(_, other)| other == acts);
+        assert_eq!(twin, None, "{name}");
+    }
+}
