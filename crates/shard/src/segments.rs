@@ -97,13 +97,15 @@ impl Segments {
     }
 
     /// The oldest segment that a replay does not need and that holds something live, if more than
-    /// `most` are in use, among those that `may` be emptied.
+    /// `most` are in use, among those that `may` be emptied. Empty ones that are only kept in case the
+    /// newest checkpoint is damaged do not count: their room comes with the next.
     pub(crate) fn to_empty(&self, most: usize, may: impl Fn(u64) -> bool) -> Option<u64> {
-        if self.live_bytes.len() <= most {
+        let passed = || self.live_bytes.range(..self.of(self.replay_from));
+        let empty = passed().filter(|&(_, &live)| live == 0).count();
+        if self.live_bytes.len() - empty <= most {
             return None;
         }
-        let passed = self.live_bytes.range(..self.of(self.fallback_from));
-        let held = passed.filter(|&(&segment, &live)| live > 0 && may(segment));
+        let held = passed().filter(|&(&segment, &live)| live > 0 && may(segment));
         held.map(|(&segment, _)| segment).next()
     }
 
