@@ -13,6 +13,7 @@ export PATH := $(TOOLS)/bin:$(PATH)
 
 SECONDS ?= 10
 TORTURE_SECONDS ?= 600
+SOAK_SECONDS ?= 1200
 CARGO_DENY := 0.20.2
 
 # $(call step,NAME,COMMAND): runs it and says how long it took.
@@ -33,9 +34,13 @@ bench: ## Measure the broker on this machine
 	@for workload in publish burst steady round-trip lifecycle; do \
 	    "$(CARGO_TARGET_DIR)/release/sennit" bench $$workload --serve --probe --runs 3; \
 	done
+	@for workload in restart checkpoint; do \
+	    "$(CARGO_TARGET_DIR)/release/sennit" bench $$workload; \
+	done
 
-torture: ## The long runs: simulator, kill -9 loops, fuzzing (TORTURE_SECONDS=600 each)
+torture: ## The long runs: simulator, kill -9 loops, fuzzing (TORTURE_SECONDS=600 each), soak (SOAK_SECONDS=1200)
 	$(call step,torture,SENNIT_TORTURE_SECONDS=$(TORTURE_SECONDS) SENNIT_SIM_SEEDS=20000 SENNIT_SIM_SEQUENCE=5 cargo test -p sennit-sim -p sennit -- --nocapture)
+	$(call step,soak,SENNIT_SOAK_SECONDS=$(SOAK_SECONDS) cargo test -p sennit --test process soak -- --nocapture)
 	$(call step,fuzzing,fuzz/run $(TORTURE_SECONDS))
 
 fuzz: ## Fuzz every decoder (SECONDS=10 each)
