@@ -2,9 +2,13 @@
 //! start refuses, or a reader says what it could not read, or everything is there all the same; and
 //! when the bit is what it was, nothing is missing.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use sennit_journal::Position;
+use sennit_engine::Place;
+use sennit_journal::{BLOCK_BYTES, Position};
 
 use crate::{
     disk::Rotten,
@@ -27,9 +31,25 @@ enum Where {
     LivePack,
     /// In a pack.
     Pack,
+    /// In a slot, whether somebody needs what it holds or not.
+    Slot,
+    /// In what was written of the newest segment.
+    Newest,
     /// In any file.
     Anywhere,
 }
+
+/// Each as likely as it is named often.
+const PLACES: [Where; 8] = [
+    Where::Live,
+    Where::LivePack,
+    Where::Pack,
+    Where::Slot,
+    Where::Newest,
+    Where::Newest,
+    Where::Newest,
+    Where::Anywhere,
+];
 
 impl Run {
     /// A bit flips, somebody meets it, and it flips back.
@@ -99,32 +119,51 @@ impl Run {
     }
 
     fn place_to_rot(&mut self) -> Option<(PathBuf, usize)> {
-        let all = [Where::Live, Where::LivePack, Where::Pack, Where::Anywhere];
-        let wanted = *self.random.pick(&all)?;
-        let mut files = self.world.disk.files();
-        files.retain(|(_, length)| *length > 0);
-        let is_pack = |path: &PathBuf| path.extension().is_some_and(|ending| ending == "pack");
-        if matches!(wanted, Where::Live | Where::LivePack) {
-            let mut places: Vec<_> = self.world.parts.shard.engine().places().collect();
-            places
-                .retain(|place| wanted == Where::Live || Position(place.position).pack().is_some());
-            // As they come their order is not the same each time.
-            places.sort_unstable();
-            let place = *self.random.pick(&places)?;
-            let position = Position(place.position);
-            let bytes = self.world.parts.reader.read(position, place.bytes as usize).ok()?;
-            let at = match position.pack() {
-                Some((_, byte)) => u64::from(byte),
-                None => position.0 % self.swarm.segment_bytes,
-            } as usize;
-            let is_pack_wanted = position.pack().is_some();
-            let (path, _) = files.into_iter().find(|(path, _)| {
-                is_pack(path) == is_pack_wanted && self.world.disk.holds(path, at, &bytes)
-            })?;
-            return Some((path, at + self.random.below(place.bytes.into()) as usize));
+        let wanted = *self.random.pick(&PLACES)?;
+        let segment_bytes = self.swarm.segment_bytes;
+        match wanted {
+            Where::Live | Where::LivePack => {
+                let mut places: Vec<_> = self.world.parts.shard.engine().places().collect();
+                let is_packed = |place: &Place| Position(place.position).pack().is_some();
+                places.retain(|place| wanted == Where::Live || is_packed(place));
+                // As they come their order is not the same each time.
+                places.sort_unstable();
+                let place = *self.random.pick(&places)?;
+                let (path, at) = self.file_of(Position(place.position), place.bytes as usize)?;
+                Some((path, at + self.random.below(place.bytes.into()) as usize))
+            }
+            Where::Newest => {
+                let end = self.world.committed;
+                let begin = Position(end.0.checked_sub(1)? / segment_bytes * segment_bytes);
+                let (path, _) = self.file_of(begin, BLOCK_BYTES)?;
+                Some((path, self.random.below(end.0 - begin.0) as usize))
+            }
+            Where::Pack | Where::Slot | Where::Anywhere => {
+                let mut files = self.world.disk.files();
+                files.retain(|(path, length)| {
+                    let fits =
+                        wanted == Where::Anywhere || is_pack(path) == (wanted == Where::Pack);
+                    *length > 0 && fits
+                });
+                let (path, length) = self.random.pick(&files).cloned()?;
+                Some((path, self.random.below(length as u64) as usize))
+            }
         }
-        files.retain(|(path, _)| wanted == Where::Anywhere || is_pack(path));
-        let (path, length) = self.random.pick(&files).cloned()?;
-        Some((path, self.random.below(length as u64) as usize))
     }
+
+    /// The file in which so many bytes of the journal or a pack lie, and where in it.
+    fn file_of(&mut self, position: Position, length: usize) -> Option<(PathBuf, usize)> {
+        let bytes = self.world.parts.reader.read(position, length).ok()?;
+        let pack = position.pack();
+        let at = pack.map_or(position.0 % self.swarm.segment_bytes, |(_, byte)| byte.into());
+        let mut files = self.world.disk.files();
+        files.retain(|(path, _)| {
+            is_pack(path) == pack.is_some() && self.world.disk.holds(path, at as usize, &bytes)
+        });
+        files.into_iter().next().map(|(path, _)| (path, at as usize))
+    }
+}
+
+fn is_pack(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "pack")
 }

@@ -74,6 +74,8 @@ pub struct World {
     pub letters_wanted: Vec<TopicId>,
     /// Whether the lane has failed.
     pub is_fenced: bool,
+    /// Everything before this is committed, in this life.
+    pub committed: Position,
     /// What is moved, and which packs go.
     pub moving: Moving,
     config: LaneConfig,
@@ -120,6 +122,7 @@ impl World {
             requests: 0,
             letters_wanted: Vec::new(),
             is_fenced: false,
+            committed: Position(0),
             moving: Moving::default(),
             config,
             settings,
@@ -231,6 +234,7 @@ impl World {
             Some(Flight::Taken(frames, turn)) => self.write(frames, turn),
             Some(Flight::Synced(end)) => {
                 self.trace.step(format_args!("  committed to {end}"));
+                self.committed = end;
                 self.parts.shard.committed(end, self.now);
                 Ok(self.after(&[])?)
             }
@@ -393,6 +397,7 @@ impl World {
         }
         self.flight = None;
         self.fetches.clear();
+        self.committed = Position(0);
         self.moving = Moving::default();
         self.surplus.clear();
         self.commands.clear();
