@@ -30,12 +30,17 @@ struct Addresses {
 /// The binary, to be told more.
 pub fn sennit(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sennit"));
-    command.args(arguments).env_remove("SENNIT_SERVER").env("RUST_LOG", "warn");
+    command
+        .args(arguments)
+        .env_remove("SENNIT_SERVER")
+        .env_remove("SENNIT_HTTP")
+        .env("RUST_LOG", "warn");
     command
 }
 
-fn serve(data: &Path, listen: &str, http: &str) -> Option<(Child, Addresses)> {
+fn serve(data: &Path, listen: &str, http: &str, more: &[&str]) -> Option<(Child, Addresses)> {
     let mut child = sennit(&["serve", "--json", "--listen", listen, "--http", http])
+        .args(more)
         .arg("--data")
         .arg(data)
         .stdout(Stdio::piped())
@@ -65,8 +70,13 @@ fn serve(data: &Path, listen: &str, http: &str) -> Option<(Child, Addresses)> {
 impl Broker {
     /// Starts a broker on free ports.
     pub fn start(data: &Path) -> Self {
+        Self::start_with(data, &[])
+    }
+
+    /// The same, with more arguments.
+    pub fn start_with(data: &Path, more: &[&str]) -> Self {
         let (child, Addresses { listen, http }) =
-            serve(data, "127.0.0.1:0", "127.0.0.1:0").expect("the broker starts");
+            serve(data, "127.0.0.1:0", "127.0.0.1:0", more).expect("the broker starts");
         Self { child, data: data.to_owned(), listen, http }
     }
 
@@ -78,7 +88,7 @@ impl Broker {
 
     /// Starts it again where it was.
     pub fn start_again(&mut self) {
-        let (child, _) = serve(&self.data, &self.listen, &self.http).expect("it starts again");
+        let (child, _) = serve(&self.data, &self.listen, &self.http, &[]).expect("it starts again");
         self.child = child;
     }
 
@@ -93,7 +103,7 @@ impl Broker {
     /// A command to this broker.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = sennit(arguments);
-        command.env("SENNIT_SERVER", &self.listen);
+        command.env("SENNIT_SERVER", &self.listen).env("SENNIT_HTTP", &self.http);
         command
     }
 
