@@ -1,6 +1,7 @@
 //! The binary `sennit`: reads the command line, runs one verb, ends with its exit code. Knows no
 //! verb's work.
 
+mod backup;
 mod bench;
 mod consume;
 mod exit;
@@ -10,6 +11,7 @@ mod output;
 mod publish;
 mod quantity;
 mod reach;
+mod restore;
 mod serve;
 mod storage;
 mod topic;

@@ -4,6 +4,7 @@
 use std::io::{self, IsTerminal, Write};
 
 use comfy_table::{Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
 use crate::exit::Failure;
@@ -16,6 +17,19 @@ pub fn talk(text: &str) {
 /// Whether standard error is a terminal: the place for progress bars.
 pub fn may_show_progress() -> bool {
     io::stderr().is_terminal()
+}
+
+/// A bar on standard error for work of so many bytes; hidden where nobody would see it.
+pub fn progress_of_bytes(bytes: u64) -> ProgressBar {
+    if !may_show_progress() {
+        return ProgressBar::hidden();
+    }
+    let progress = ProgressBar::new(bytes);
+    let template = "{bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        progress.set_style(style);
+    }
+    progress
 }
 
 /// Takes a broken pipe for success: whoever read has seen enough.

@@ -1,6 +1,6 @@
 //! `sennit serve`: runs the broker in this process until a signal ends it.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use sennit_server::{Access, Config, ServeError};
 use serde_json::json;
@@ -9,7 +9,7 @@ use tracing_subscriber::EnvFilter;
 use crate::{
     exit::{Exit, Failure},
     output::{print_json, talk},
-    quantity::size,
+    quantity::{self, size},
 };
 
 const EXAMPLES: &str = "\
@@ -31,7 +31,7 @@ pub struct Args {
     /// Where the native protocol is spoken
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4438")]
     listen: SocketAddr,
-    /// Where /healthz, /readyz and /metrics are
+    /// Where /healthz, /readyz and /metrics are, and where `sennit backup` asks
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4437")]
     http: SocketAddr,
     /// How many threads share the partitions [default: one per core, or what the data says]
@@ -46,6 +46,9 @@ pub struct Args {
     /// How the journal is written: around the page cache or through it
     #[arg(long, value_enum, default_value = "auto")]
     io: IoKind,
+    /// How long one reading of everything at rest may take that looks for damage; off: nobody looks
+    #[arg(long, value_name = "DURATION|off", default_value = "7d", value_parser = scrub_every)]
+    scrub_every: ScrubEvery,
     /// Serve beyond this machine although nobody is asked who they are
     #[arg(long)]
     insecure_no_auth: bool,
@@ -55,6 +58,17 @@ pub struct Args {
     /// Print the addresses as a JSON object
     #[arg(long)]
     json: bool,
+}
+
+/// A wrapper, because clap reads more than a value into an `Option`.
+#[derive(Clone, Copy, Debug)]
+struct ScrubEvery(Option<Duration>);
+
+fn scrub_every(text: &str) -> Result<ScrubEvery, String> {
+    match text {
+        "off" => Ok(ScrubEvery(None)),
+        text => quantity::duration(text).map(|every| ScrubEvery(Some(every))),
+    }
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -86,6 +100,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         segment_bytes: args.segment_size,
         journal_segments: args.journal_segments,
         insecure_no_auth: args.insecure_no_auth,
+        scrub_every: args.scrub_every.0,
         ..Config::default()
     };
     let as_json = args.json;

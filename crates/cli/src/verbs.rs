@@ -3,7 +3,9 @@
 
 use clap::{Parser, Subcommand};
 
-use crate::{bench, consume, exit::Failure, group, publish, serve, storage, topic};
+use crate::{
+    backup, bench, consume, exit::Failure, group, publish, restore, serve, storage, topic,
+};
 
 /// Shown below the help of the whole program.
 const EXAMPLES: &str = "\
@@ -45,6 +47,10 @@ enum Verb {
     Consume(consume::Args),
     /// Look at a data directory that no broker serves
     Storage(storage::Args),
+    /// Copy all that a broker holds, while it serves, into one archive
+    Backup(backup::Args),
+    /// Make a data directory out of the archive of a backup
+    Restore(restore::Args),
     /// Measure a broker
     Bench(bench::Args),
     #[command(hide = true)]
@@ -63,6 +69,8 @@ pub fn run(command: Sennit) -> Result<(), Failure> {
         Verb::Publish(args) => publish::run(args),
         Verb::Consume(args) => consume::run(args),
         Verb::Storage(args) => storage::run(&args),
+        Verb::Backup(args) => backup::run(&args),
+        Verb::Restore(args) => restore::run(&args),
         Verb::Bench(args) => bench::run(args),
         Verb::BenchWorker => bench::run_worker(),
     }
@@ -129,6 +137,9 @@ What `sennit` prints as help, verb by verb. This page is written by a test of `c
             &["sennit", "topic", "create", "a", "--ttl", "soon"],
             &["sennit", "publish", "orders", "--header", "no-equals-sign"],
             &["sennit", "consume", "orders", "--count", "0"],
+            &["sennit", "serve", "--scrub-every", "sometimes"],
+            &["sennit", "backup"],
+            &["sennit", "restore"],
         ] {
             assert_eq!(Sennit::try_parse_from(line).unwrap_err().exit_code(), 2, "{line:?}");
         }

@@ -6,6 +6,7 @@
 )]
 
 use std::{
+    fmt,
     fs::{self, File, OpenOptions},
     io::{self, Write},
     path::{Path, PathBuf},
@@ -50,16 +51,7 @@ impl DataDirectory {
     /// [`Fault::NotADataDirectory`], [`Fault::Impossible`] if none can be made as wanted, or
     /// [`Fault::Io`] with the path.
     pub fn open(path: &Path, wanted: DirectorySettings) -> Result<Self, Fault> {
-        fs::create_dir_all(path).map_err(Fault::io("create the directory", path))?;
-        let lock_path = path.join("LOCK");
-        let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path);
-        let lock = lock.map_err(Fault::io("open", &lock_path))?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| {
-            if error == rustix::io::Errno::WOULDBLOCK {
-                return Fault::InUse { path: path.to_owned() };
-            }
-            Fault::io("lock", &lock_path)(error.into())
-        })?;
+        let lock = lock(path)?;
         let format_path = path.join("FORMAT");
         let settings = match fs::read_to_string(&format_path) {
             Ok(text) => parse(&text, path)?,
@@ -98,29 +90,116 @@ impl DataDirectory {
     /// Where the lane of a shard lies.
     #[must_use]
     pub fn lane_directory(&self, shard: u32) -> PathBuf {
-        self.path.join(format!("lane-{shard}"))
+        lane_directory(&self.path, shard)
     }
+}
+
+/// A directory that is filled from elsewhere and locked for this process. It is no data directory
+/// before [`UnmadeDirectory::finish`].
+#[derive(Debug)]
+pub struct UnmadeDirectory {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl UnmadeDirectory {
+    /// Makes the directory, or takes one that holds nothing.
+    ///
+    /// # Errors
+    /// [`Fault::InUse`] if another process has it, [`Fault::NotEmpty`] if it holds something, or
+    /// [`Fault::Io`].
+    pub fn begin(path: &Path) -> Result<Self, Fault> {
+        let lock = lock(path)?;
+        if let Some(found) = first_file(path, &["LOCK", "lost+found"])? {
+            return Err(Fault::NotEmpty { path: path.to_owned(), found });
+        }
+        Ok(Self { path: path.to_owned(), _lock: lock })
+    }
+
+    /// Where the lane of a shard is to lie.
+    #[must_use]
+    pub fn lane_directory(&self, shard: u32) -> PathBuf {
+        lane_directory(&self.path, shard)
+    }
+
+    /// Everything in it is durable: from now on it is a data directory with these settings.
+    ///
+    /// # Errors
+    /// [`Fault::Impossible`] if there is none with such settings, or [`Fault::Io`].
+    pub fn finish(self, settings: DirectorySettings) -> Result<DataDirectory, Fault> {
+        let Self { path, _lock } = self;
+        check(&settings).map_err(|reason| Fault::Impossible { path: path.clone(), reason })?;
+        write(&settings, &path, &path.join("FORMAT"))?;
+        Ok(DataDirectory { path, settings, _lock })
+    }
+}
+
+impl DirectorySettings {
+    /// What the `text` of the FORMAT file of the directory at `path` says.
+    ///
+    /// # Errors
+    /// [`Fault::NewerFormat`] or [`Fault::NotADataDirectory`].
+    pub fn parse(text: &str, path: &Path) -> Result<Self, Fault> {
+        parse(text, path)
+    }
+}
+
+impl fmt::Display for DirectorySettings {
+    /// The text of the FORMAT file.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { shards, segment_bytes, incarnation } = self;
+        write!(
+            f,
+            "{FIRST_LINE}\nformat = {FORMAT}\nshards = {shards}\n\
+             segment_bytes = {segment_bytes}\nincarnation = {incarnation}\n"
+        )
+    }
+}
+
+fn lane_directory(path: &Path, shard: u32) -> PathBuf {
+    path.join(format!("lane-{shard}"))
+}
+
+/// Makes the directory, if it is not there, and locks it for this process.
+fn lock(path: &Path) -> Result<File, Fault> {
+    fs::create_dir_all(path).map_err(Fault::io("create the directory", path))?;
+    let lock_path = path.join("LOCK");
+    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path);
+    let lock = lock.map_err(Fault::io("open", &lock_path))?;
+    flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| {
+        if error == rustix::io::Errno::WOULDBLOCK {
+            return Fault::InUse { path: path.to_owned() };
+        }
+        Fault::io("lock", &lock_path)(error.into())
+    })?;
+    Ok(lock)
+}
+
+/// The name of something in the directory that is not one of `besides`.
+fn first_file(path: &Path, besides: &[&str]) -> Result<Option<String>, Fault> {
+    for entry in fs::read_dir(path).map_err(Fault::io("list", path))? {
+        let name = entry.map_err(Fault::io("list", path))?.file_name();
+        if !besides.iter().any(|besides| name == *besides) {
+            return Ok(Some(name.display().to_string()));
+        }
+    }
+    Ok(None)
 }
 
 /// A directory that holds something and has no format file is somebody else's.
 fn refuse_foreign_files(path: &Path) -> Result<(), Fault> {
-    for entry in fs::read_dir(path).map_err(Fault::io("list", path))? {
-        let name = entry.map_err(Fault::io("list", path))?.file_name();
-        // The last is there where the directory is a file system of its own.
-        if name != "LOCK" && name != "FORMAT.new" && name != "lost+found" {
-            let reason = format!("it has no FORMAT file but holds {}", name.display());
-            return Err(Fault::NotADataDirectory { path: path.to_owned(), reason });
+    // The last is there where the directory is a file system of its own.
+    match first_file(path, &["LOCK", "FORMAT.new", "lost+found"])? {
+        None => Ok(()),
+        Some(name) => {
+            let reason = format!("it has no FORMAT file but holds {name}");
+            Err(Fault::NotADataDirectory { path: path.to_owned(), reason })
         }
     }
-    Ok(())
 }
 
 fn write(settings: &DirectorySettings, path: &Path, format_path: &Path) -> Result<(), Fault> {
-    let DirectorySettings { shards, segment_bytes, incarnation } = settings;
-    let text = format!(
-        "{FIRST_LINE}\nformat = {FORMAT}\nshards = {shards}\nsegment_bytes = {segment_bytes}\n\
-         incarnation = {incarnation}\n"
-    );
+    let text = settings.to_string();
     let new = path.join("FORMAT.new");
     let written = File::create(&new).and_then(|mut file| {
         file.write_all(text.as_bytes())?;

@@ -97,6 +97,14 @@ pub enum Fault {
         /// Why not.
         reason: String,
     },
+    /// The directory was to be filled, and holds something.
+    #[error("{path} is not empty, it holds {found}; choose a new directory", path = .path.display())]
+    NotEmpty {
+        /// The directory.
+        path: PathBuf,
+        /// Something in it.
+        found: String,
+    },
     /// No directory can be made with these settings.
     #[error("cannot make a data directory in {path} with {reason}", path = .path.display())]
     Impossible {

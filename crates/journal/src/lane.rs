@@ -6,6 +6,7 @@ use std::{
 };
 
 use crate::{
+    cut::Cut,
     disk::{Disk, DiskFile},
     fault::Fault,
     frame::Frame,
@@ -23,6 +24,8 @@ pub struct Lane<D: Disk> {
     segments: BTreeMap<u64, Slot>,
     spare: VecDeque<Slot>,
     current: Option<(u64, PathBuf, D::File)>,
+    /// Everything that this life wrote before this is durable.
+    end: Position,
     fenced: bool,
 }
 
@@ -33,7 +36,8 @@ impl<D: Disk> Lane<D> {
         segments: BTreeMap<u64, Slot>,
         spare: VecDeque<Slot>,
     ) -> Self {
-        Self { disk, config, segments, spare, current: None, fenced: false }
+        let (current, end) = (None, Position::default());
+        Self { disk, config, segments, spare, current, end, fenced: false }
     }
 
     /// Writes `frames`, which follow each other, and syncs them; returns where they end: all of the
@@ -72,6 +76,7 @@ impl<D: Disk> Lane<D> {
             end = frame.end;
         }
         self.sync()?;
+        self.end = end;
         Ok(end)
     }
 
@@ -108,6 +113,15 @@ impl<D: Disk> Lane<D> {
     /// Takes spare slots beyond `keep`: the lane uses them no more.
     pub fn take_surplus(&mut self, keep: usize) -> Vec<Slot> {
         self.spare.split_off(keep.min(self.spare.len())).into()
+    }
+
+    /// What the lane holds now. A copy of it is what a crash would leave now; it stays good for as
+    /// long as none of its segments is released, and no pack removed.
+    #[must_use]
+    pub fn cut(&self) -> Cut {
+        let segments = self.segments.iter().map(|(&number, slot)| (number, slot.path.clone()));
+        let current = self.current.as_ref().map(|(segment, ..)| (*segment, self.end));
+        Cut::new(self.config.clone(), segments.collect(), current)
     }
 
     /// Whether this segment lies in a slot.

@@ -4,9 +4,10 @@
 //! writes and syncs frames into segments that lie in slots; [`recover`] reads them back after a
 //! crash and tells a torn tail from rot; the [`Reader`] serves those who lag. A [`PackWriter`] moves
 //! records that live long into [`Pack`]s, so that their slots come free. All of it stands on a
-//! [`Disk`]. FORMAT.md is the page of the bytes.
+//! [`Disk`]. A [`Cut`] is what a copy has to hold. FORMAT.md is the page of the bytes.
 
 mod block;
+mod cut;
 mod directory;
 pub mod disk;
 mod fault;
@@ -25,11 +26,13 @@ mod position;
 mod reader;
 mod recovery;
 mod scan;
+mod scrub;
 mod slot;
 mod verify;
 mod walk;
 
-pub use directory::{DataDirectory, DirectorySettings};
+pub use cut::{Cut, CutFile, FileName};
+pub use directory::{DataDirectory, DirectorySettings, UnmadeDirectory};
 pub use disk::{Disk, DiskFile};
 pub use fault::Fault;
 pub use format::{BLOCK_BYTES, FORMAT_VERSION};
@@ -44,6 +47,7 @@ pub use pack_writer::{PackPushError, PackWriter};
 pub use position::Position;
 pub use reader::Reader;
 pub use recovery::{OnRot, RecoveredEnd, ReplayFrom, recover, recover_with};
+pub use scrub::{Scrubbed, scrub};
 pub use slot::{Slot, SlotMaker};
-pub use verify::{Verdict, verify};
+pub use verify::{HeadlessSlot, Verdict, verify};
 pub use walk::{Damage, Walked};

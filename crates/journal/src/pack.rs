@@ -111,7 +111,7 @@ pub(crate) fn pack_path(config: &LaneConfig, number: u32) -> PathBuf {
     config.directory.join(pack_name(number))
 }
 
-fn pack_name(number: u32) -> String {
+pub(crate) fn pack_name(number: u32) -> String {
     format!("pack-{number:010}.pack")
 }
 

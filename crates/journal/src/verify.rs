@@ -1,18 +1,21 @@
 //! Looks at every byte of a lane that has a checksum, and changes nothing.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
 
 use crate::{
     disk::{Disk, DiskFile},
     fault::Fault,
-    format::SegmentHeader,
+    format::{BLOCK_BYTES, SegmentHeader},
     headless::look_at_headless,
     lane_config::LaneConfig,
     pack::pack_number,
     position::Position,
     reader::segment_in,
     recovery::check_header,
-    scan::{Ends, Found, Scan},
+    scan::{Ends, Found, Scan, each_frame},
     slot::slot_number,
     walk::{Damage, pack_scan},
 };
@@ -32,6 +35,22 @@ pub struct Verdict {
     pub bytes: u64,
     /// What is not whole, segments first. Of what nobody needs it does no harm.
     pub damage: Vec<Damage>,
+    /// The segments counted, by number.
+    pub held_segments: BTreeSet<u64>,
+    /// The packs counted, by number.
+    pub held_packs: BTreeSet<u32>,
+    /// Slots without a whole header that hold frames all the same. Such a slot is spare, unless
+    /// somebody still refers to a segment that only lies in it.
+    pub headless: Vec<HeadlessSlot>,
+}
+
+/// A slot that looks spare and once held segments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeadlessSlot {
+    /// The slot.
+    pub path: PathBuf,
+    /// The segments of which frames lie in it.
+    pub segments: BTreeSet<u64>,
 }
 
 /// Looks at all slots and packs of a lane that nobody has open, and writes nothing. A segment that
@@ -69,13 +88,14 @@ pub fn verify<D: Disk>(disk: &D, config: &LaneConfig) -> Result<Verdict, Fault> 
     }
     let newest = headers.last_key_value().map(|(_, (header, _))| *header);
     for path in headless {
-        let lost = disk
-            .open_to_read(&path)
-            .map_err(Fault::io("open", &path))
-            .and_then(|file| look_at_headless(&file, &path, config, newest.as_ref()));
-        match lost.map(|headless| headless.lost_segment) {
-            Ok(None) => {}
-            Ok(Some(segment)) => {
+        let looked = disk.open_to_read(&path).map_err(Fault::io("open", &path)).and_then(|file| {
+            let headless = look_at_headless(&file, &path, config, newest.as_ref())?;
+            Ok((headless.lost_segment, segments_of(&file, &path, config)?))
+        });
+        match looked {
+            Ok((None, segments)) if segments.is_empty() => {}
+            Ok((None, segments)) => verdict.headless.push(HeadlessSlot { path, segments }),
+            Ok((Some(segment), _)) => {
                 let position = Position(segment * config.segment_bytes);
                 let what = "the segment's header is gone, but frames behind it were durable";
                 let bytes = config.segment_bytes;
@@ -95,6 +115,7 @@ pub fn verify<D: Disk>(disk: &D, config: &LaneConfig) -> Result<Verdict, Fault> 
         }
         expected = expected.max(number + 1);
         verdict.segments += 1;
+        verdict.held_segments.insert(*number);
         let next = headers.get(&(number + 1));
         let ends = next.map_or(Ends::Unknown, |(next, _)| Ends::At(next.previous_end));
         let begin = Position(number * config.segment_bytes);
@@ -110,6 +131,7 @@ pub fn verify<D: Disk>(disk: &D, config: &LaneConfig) -> Result<Verdict, Fault> 
         let Some(number) = pack_number(name) else { continue };
         let path = directory.join(name);
         verdict.packs += 1;
+        verdict.held_packs.insert(number);
         let walked = disk.open_to_read(&path).map_err(Fault::io("open", &path)).and_then(|file| {
             let mut scan = pack_scan(&file, &path, config, number)?;
             verdict.count(&mut scan, &path)
@@ -140,6 +162,19 @@ impl Verdict {
     }
 }
 
+/// The segments of which frames lie in a slot.
+fn segments_of(
+    file: &impl DiskFile,
+    path: &Path,
+    config: &LaneConfig,
+) -> Result<BTreeSet<u64>, Fault> {
+    let mut segments = BTreeSet::new();
+    each_frame(file, path, config, BLOCK_BYTES as u64, |header| {
+        segments.insert(header.position.segment(config.segment_bytes));
+    })?;
+    Ok(segments)
+}
+
 enum Slotted {
     Segment {
         header: SegmentHeader,
@@ -163,7 +198,7 @@ fn slot_header<D: Disk>(disk: &D, config: &LaneConfig, path: &Path) -> Result<Sl
 }
 
 /// A fault that keeps a file from being looked at.
-fn as_damage(fault: &Fault, path: &Path, begin: Position) -> Damage {
+pub(crate) fn as_damage(fault: &Fault, path: &Path, begin: Position) -> Damage {
     let (position, what) = match fault {
         Fault::Rot { position, what, .. } => (*position, *what),
         Fault::NewerFormat { .. } => (begin, "the file has a newer format"),

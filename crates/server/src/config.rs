@@ -33,6 +33,9 @@ pub struct Config {
     pub insecure_no_auth: bool,
     /// How segments are written.
     pub access: Access,
+    /// How long it may take to read everything at rest once and hold it against its checksums; `None`
+    /// if nobody is to look.
+    pub scrub_every: Option<Duration>,
 }
 
 impl Default for Config {
@@ -49,6 +52,7 @@ impl Default for Config {
             session_grace: Duration::from_secs(5),
             insecure_no_auth: false,
             access: Access::Auto,
+            scrub_every: Some(Duration::from_secs(7 * 86_400)),
         }
     }
 }

@@ -19,12 +19,14 @@ use crate::{
     connection,
     control::Control,
     core::{CoreHandle, Cores, Workers, now},
+    doors::{Doors, ShardDoor},
     drain,
     error::ServeError,
     inbox::{self, Message},
     lane_thread,
     metrics::CoreMetrics,
-    move_thread, read_thread, slot_thread,
+    move_thread::{self, PackPin},
+    read_thread, slot_thread,
 };
 
 /// Most messages that are taken before others have their turn.
@@ -40,6 +42,8 @@ pub(crate) struct CoreThread {
     pub(crate) lane: LaneConfig,
     pub(crate) config: Config,
     pub(crate) cores: Arc<Cores>,
+    /// Where to leave a way to the shard's files.
+    pub(crate) doors: Arc<Doors>,
     pub(crate) receiver: inbox::Receiver,
     /// Where to say what was recovered.
     pub(crate) recovered: async_mpsc::UnboundedSender<Result<Owned, ServeError>>,
@@ -65,7 +69,7 @@ impl CoreThread {
     }
 
     fn run(self) -> Result<(), ServeError> {
-        let Self { index, lane, config, cores, receiver, recovered, failed, .. } = self;
+        let Self { index, lane, config, cores, doors, receiver, recovered, failed, .. } = self;
         let shard = index as u32;
         let disk = RealDisk::new(config.access);
         let settings = Settings {
@@ -95,12 +99,14 @@ impl CoreThread {
         let (lane, lane_writer) =
             lane_thread::start(shard, lane, lane_channel, inbox.clone(), wishes, metrics)?;
         let (moves, move_messages) = mpsc::channel();
+        let packs: Arc<PackPin> = Arc::default();
         let workers: [JoinHandle<()>; 4] = [
             slot_maker,
             lane_writer,
             read_thread::start(shard, reader, read_messages, inbox.clone())?,
-            move_thread::start(shard, mover, move_messages, inbox.clone())?,
+            move_thread::start(shard, mover, move_messages, inbox.clone(), packs.clone())?,
         ];
+        doors.open(index, ShardDoor { lane: lane.door(), packs });
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

@@ -1,4 +1,4 @@
-//! The HTTP port: is the broker alive, is it ready, what does it count.
+//! The HTTP port: is the broker alive, is it ready, what does it count; and its backup.
 
 use std::{
     convert::Infallible,
@@ -8,13 +8,16 @@ use std::{
     },
 };
 
-use http_body_util::Full;
+use http_body_util::{Either, Full};
 use hyper::{Method, Request, Response, StatusCode, body::Bytes, header, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
 
-use crate::metrics::{self, CoreMetrics};
+use crate::{
+    backup::{Archive, Backups, NoBackup},
+    metrics::{self, CoreMetrics},
+};
 
 /// Connections that the port serves at once.
 const CONNECTIONS_MAX: usize = 256;
@@ -31,17 +34,22 @@ pub(crate) struct Status {
     /// What is counted, for people and for [`Status::ready`].
     registry: Registry,
     cores: Vec<Arc<CoreMetrics>>,
+    backups: Arc<Backups>,
 }
+
+/// What is answered: a text, or the archive of a backup.
+type Answer = Response<Either<Full<Bytes>, Archive>>;
 
 impl Status {
     /// Of a broker that has just started.
-    pub(crate) fn recovering(cores: Vec<Arc<CoreMetrics>>) -> Self {
+    pub(crate) fn recovering(cores: Vec<Arc<CoreMetrics>>, backups: Arc<Backups>) -> Self {
         Self {
             recovering: AtomicBool::new(true),
             draining: AtomicBool::new(false),
             fenced: AtomicBool::new(false),
             registry: metrics::registry(cores.clone()),
             cores,
+            backups,
         }
     }
 
@@ -60,10 +68,11 @@ impl Status {
         let mut body = serde_json::json!({ "ready": ready, "reasons": reasons });
         // The rest is served; that something is not has to be seen all the same.
         type Of = fn(&CoreMetrics) -> u64;
-        let quarantined: [(&str, Of); 4] = [
+        let quarantined: [(&str, Of); 5] = [
             ("batches", |core| core.damaged_batches.value()),
             ("journal_places", |core| core.journal_damage.value()),
             ("doubtful_partitions", |core| core.doubtful_partitions.value()),
+            ("scrubbed_places", |core| core.scrub_damage.value()),
             ("lost_files", |core| core.lost_files.value()),
         ];
         for (name, of) in quarantined {
@@ -83,7 +92,7 @@ impl Status {
         }
     }
 
-    fn answer(&self, method: &Method, path: &str) -> Response<Full<Bytes>> {
+    async fn answer(&self, method: &Method, path: &str) -> Answer {
         let json = "application/json";
         let ((status, body), kind) = match (method, path) {
             (&Method::GET | &Method::HEAD, "/healthz") => {
@@ -93,19 +102,53 @@ impl Status {
             (&Method::GET | &Method::HEAD, "/metrics") => {
                 (self.metrics(), "application/openmetrics-text; version=1.0.0; charset=utf-8")
             }
+            (&Method::GET, BACKUP) => match self.backup().await {
+                Ok(archive) => return archive_answer(archive),
+                Err(error) => (problem(status_of(&error), &error.to_string()), PROBLEM),
+            },
             (_, "/healthz" | "/readyz" | "/metrics") => {
                 (problem(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD"), PROBLEM)
             }
+            (_, BACKUP) => (problem(StatusCode::METHOD_NOT_ALLOWED, "only GET"), PROBLEM),
             _ => {
-                let known = "there are /healthz, /readyz and /metrics";
+                let known = "there are /healthz, /readyz, /metrics and /v1/admin/backup";
                 (problem(StatusCode::NOT_FOUND, known), PROBLEM)
             }
         };
-        let mut response = Response::new(Full::new(Bytes::from(body)));
+        let mut response = Response::new(Either::Left(Full::new(Bytes::from(body))));
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, header::HeaderValue::from_static(kind));
         response
+    }
+
+    async fn backup(&self) -> Result<Archive, NoBackup> {
+        if [&self.recovering, &self.draining, &self.fenced].iter().any(|flag| flag.load(Relaxed)) {
+            return Err(NoBackup::NotServing);
+        }
+        self.backups.clone().begin().await
+    }
+}
+
+/// Where the archive of a backup is.
+const BACKUP: &str = "/v1/admin/backup";
+
+fn archive_answer(archive: Archive) -> Answer {
+    let length = header::HeaderValue::from(archive.bytes());
+    let mut response = Response::new(Either::Right(archive));
+    let headers = response.headers_mut();
+    let kind = header::HeaderValue::from_static("application/x-tar");
+    headers.insert(header::CONTENT_TYPE, kind);
+    headers.insert(header::CONTENT_LENGTH, length);
+    response
+}
+
+fn status_of(no_backup: &NoBackup) -> StatusCode {
+    match no_backup {
+        NoBackup::UnderWay => StatusCode::CONFLICT,
+        NoBackup::NotServing => StatusCode::SERVICE_UNAVAILABLE,
+        NoBackup::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
+        NoBackup::Disk(_) | NoBackup::System(_) => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 
@@ -133,8 +176,11 @@ pub(crate) async fn serve(listener: TcpListener, status: Arc<Status>) {
         let status = status.clone();
         tokio::task::spawn_local(async move {
             let service = service_fn(|request: Request<hyper::body::Incoming>| {
-                let response = status.answer(request.method(), request.uri().path());
-                async move { Ok::<_, Infallible>(response) }
+                let status = status.clone();
+                async move {
+                    let (method, path) = (request.method(), request.uri().path());
+                    Ok::<_, Infallible>(status.answer(method, path).await)
+                }
             });
             let served = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())

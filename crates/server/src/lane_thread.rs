@@ -3,12 +3,16 @@
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError, mpsc},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering::SeqCst},
+        mpsc,
+    },
     thread,
     time::Instant,
 };
 
-use sennit_journal::{Disk, Fault, Frame, Lane, Slot, disk::RealDisk};
+use sennit_journal::{Cut, Disk, Fault, Frame, Home, Lane, Slot, disk::RealDisk};
 
 use crate::{
     error::ServeError,
@@ -45,6 +49,8 @@ pub(crate) enum LaneMessage {
     Spare(Slot),
     /// There is, or is no longer, room on the disk to make one.
     Room(bool),
+    /// What a pin held back may be used again.
+    Unpinned,
     /// Write no more.
     End,
 }
@@ -60,8 +66,77 @@ struct Writer<D: Disk> {
     has_room: bool,
     /// Whether the core was told that there is no room for publishes.
     is_full: bool,
+    /// Keeps what was released since a cut as it is.
+    pin: Option<Pin>,
     core: inbox::Sender,
     metrics: Arc<CoreMetrics>,
+}
+
+/// Since a cut was made, slots of released segments are not used again: somebody copies them. The
+/// disk holds at most what the cut held, and what the lane would hold anyway. A lane that finds no
+/// room breaks the pin.
+#[derive(Debug)]
+struct Pin {
+    released: Vec<u64>,
+    /// Set before anything that the cut needs changes. Who copies looks at it after each read.
+    is_broken: Arc<AtomicBool>,
+}
+
+/// What others may do with the lane while it is served. It keeps nobody from ending.
+#[derive(Debug)]
+pub(crate) struct LaneDoor {
+    writer: Weak<Mutex<Writer<RealDisk>>>,
+    messages: mpsc::Sender<LaneMessage>,
+}
+
+/// Why there is no cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoCut {
+    /// The lane has ended.
+    Ended,
+    /// The disk is full: the lane cannot spare what would be pinned.
+    StorageFull,
+}
+
+impl LaneDoor {
+    /// What the lane holds now. Until [`LaneDoor::unpin`] is called, or `is_broken` is set, all of
+    /// it stays as it is.
+    pub(crate) fn pin(&self, is_broken: &Arc<AtomicBool>) -> Result<Cut, NoCut> {
+        let writer = self.writer.upgrade().ok_or(NoCut::Ended)?;
+        let mut writer = locked(&writer);
+        if !writer.has_room {
+            return Err(NoCut::StorageFull);
+        }
+        writer.pin = Some(Pin { released: Vec::new(), is_broken: is_broken.clone() });
+        Ok(writer.lane.cut())
+    }
+
+    /// What was released since the pin is spare now.
+    pub(crate) fn unpin(&self) {
+        if let Some(writer) = self.writer.upgrade() {
+            locked(&writer).unpin();
+            let _ = self.messages.send(LaneMessage::Unpinned);
+        }
+    }
+
+    /// What the lane holds now, and may have used again by the next moment.
+    pub(crate) fn look(&self) -> Option<Cut> {
+        self.writer.upgrade().map(|writer| locked(&writer).lane.cut())
+    }
+
+    /// Whether the lane holds this segment, or anybody may refer to this pack.
+    pub(crate) fn holds(&self, home: Home) -> bool {
+        match home {
+            Home::Segment(segment) => {
+                self.writer.upgrade().is_some_and(|writer| locked(&writer).lane.holds(segment))
+            }
+            Home::Pack(_) => true,
+        }
+    }
+}
+
+fn locked(writer: &Mutex<Writer<RealDisk>>) -> MutexGuard<'_, Writer<RealDisk>> {
+    writer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The core's hold on the lane: messages for its thread, and the lane itself while that rests.
@@ -75,6 +150,11 @@ impl LaneHandle {
     /// Tells the thread; false if it has ended.
     pub(crate) fn tell(&self, message: LaneMessage) -> bool {
         self.messages.send(message).is_ok()
+    }
+
+    /// A way to the lane for those who copy it or read it while it is served.
+    pub(crate) fn door(&self) -> LaneDoor {
+        LaneDoor { writer: Arc::downgrade(&self.writer), messages: self.messages.clone() }
     }
 
     /// Writes and syncs `frames` here and now; `None`, with nothing done, if the thread has the
@@ -110,6 +190,7 @@ pub(crate) fn start(
         spare_wanted: SPARE_SLOTS,
         has_room: true,
         is_full: false,
+        pin: None,
         core: core.clone(),
         metrics,
     };
@@ -127,7 +208,7 @@ pub(crate) fn start(
 impl LaneThread {
     /// Runs `act` with the lane. The core holds it for no longer than a small batch takes.
     fn with<T>(&self, act: impl FnOnce(&mut Writer<RealDisk>) -> T) -> T {
-        act(&mut self.writer.lock().unwrap_or_else(PoisonError::into_inner))
+        act(&mut locked(&self.writer))
     }
 
     fn run(&self) {
@@ -147,6 +228,7 @@ impl LaneThread {
                 LaneMessage::Release(segments) => self.with(|writer| writer.release(segments)),
                 LaneMessage::Spare(slot) => self.with(|writer| writer.add_spare(slot)),
                 LaneMessage::Room(room) => self.with(|writer| writer.set_room(room)),
+                LaneMessage::Unpinned => {}
                 LaneMessage::End => return,
             }
         }
@@ -175,7 +257,12 @@ impl LaneThread {
                             }
                             Ok(LaneMessage::Room(room)) => {
                                 self.with(|writer| writer.set_room(room));
+                                // Without room it has taken what was pinned.
+                                if self.with(|writer| writer.lane.spare_count()) > 0 {
+                                    break;
+                                }
                             }
+                            Ok(LaneMessage::Unpinned) => break,
                             Ok(LaneMessage::End) | Err(_) => return Ok(None),
                             Ok(message) => held_up.push_back(message),
                         }
@@ -200,7 +287,17 @@ impl<D: Disk> Writer<D> {
         Ok(Committed { end, took })
     }
 
+    fn unpin(&mut self) {
+        if let Some(pin) = self.pin.take() {
+            self.release(pin.released);
+        }
+    }
+
     fn release(&mut self, segments: Vec<u64>) {
+        if let Some(pin) = &mut self.pin {
+            pin.released.extend(segments);
+            return;
+        }
         segments.into_iter().for_each(|segment| self.lane.release(segment));
         if self.lane.spare_count() > self.spare_wanted + SURPLUS_SLOTS {
             // What was wanted in a hurry once is not wanted for ever.
@@ -223,6 +320,11 @@ impl<D: Disk> Writer<D> {
 
     fn set_room(&mut self, room: bool) {
         self.has_room = room;
+        if !room && let Some(pin) = &self.pin {
+            tracing::warn!("no room left for the journal: the backup under way is given up");
+            pin.is_broken.store(true, SeqCst);
+            self.unpin();
+        }
         self.tell_whether_full();
     }
 
@@ -259,12 +361,12 @@ impl<D: Disk> Writer<D> {
 mod tests {
     use std::path::PathBuf;
 
-    use sennit_journal::{LaneConfig, disk::MemoryDisk};
+    use sennit_journal::{FrameBuilder, LaneConfig, SlotMaker, disk::MemoryDisk};
 
     use super::*;
 
-    #[test]
-    fn publishes_are_refused_while_the_reserve_cannot_be_filled_and_no_longer() {
+    /// A writer over memory with a maker of slots, and what the core is told.
+    fn writer() -> (Writer<MemoryDisk>, FrameBuilder, SlotMaker<MemoryDisk>, inbox::Receiver) {
         let config = LaneConfig {
             directory: PathBuf::from("data/lane-0"),
             lane: 0,
@@ -274,19 +376,62 @@ mod tests {
         let recovered =
             sennit_journal::recover(&MemoryDisk::default(), config, |_, _, _| Ok::<_, Fault>(()));
         let recovered = recovered.unwrap();
-        let (mut builder, mut maker) = (recovered.builder, recovered.slots);
-        let (core, mut inbox) = tokio::sync::mpsc::unbounded_channel();
-        let (slots, _wishes) = mpsc::channel();
-        let mut writer = Writer {
+        let (core, inbox) = tokio::sync::mpsc::unbounded_channel();
+        let writer = Writer {
             lane: recovered.lane,
-            slots,
+            slots: mpsc::channel().0,
             slots_asked: 0,
             spare_wanted: SPARE_SLOTS,
             has_room: true,
             is_full: false,
+            pin: None,
             core,
             metrics: Arc::default(),
         };
+        (writer, recovered.builder, recovered.slots, inbox)
+    }
+
+    /// Has the writer hold three segments of one frame each.
+    fn three_segments() -> Writer<MemoryDisk> {
+        let (mut writer, mut builder, mut maker, _inbox) = writer();
+        for _ in 0..3 {
+            writer.lane.add_spare(maker.make().unwrap());
+            builder.push(1, &[b"a record"]).unwrap();
+            writer.append(&[builder.seal().unwrap()]).unwrap();
+            builder.turn_segment();
+        }
+        writer
+    }
+
+    #[test]
+    fn what_is_released_while_a_pin_holds_is_spare_once_it_is_gone() {
+        let mut writer = three_segments();
+        writer.pin = Some(Pin { released: Vec::new(), is_broken: Arc::default() });
+        writer.release(vec![0]);
+        assert_eq!((writer.lane.spare_count(), writer.lane.holds(0)), (0, true));
+        writer.unpin();
+        assert_eq!((writer.lane.spare_count(), writer.lane.holds(0)), (1, false));
+        writer.release(vec![1]);
+        assert_eq!(writer.lane.spare_count(), 2);
+    }
+
+    #[test]
+    fn a_lane_without_room_breaks_the_pin_before_it_takes_what_was_pinned() {
+        let mut writer = three_segments();
+        let is_broken: Arc<AtomicBool> = Arc::default();
+        writer.pin = Some(Pin { released: Vec::new(), is_broken: is_broken.clone() });
+        writer.release(vec![0, 1]);
+        assert!(!is_broken.load(SeqCst));
+        writer.set_room(false);
+        assert!(is_broken.load(SeqCst));
+        assert_eq!(writer.lane.spare_count(), 2);
+    }
+
+    #[test]
+    fn publishes_are_refused_while_the_reserve_cannot_be_filled_and_no_longer() {
+        let (mut writer, mut builder, mut maker, mut inbox) = writer();
+        let (slots, _wishes) = mpsc::channel();
+        writer.slots = slots;
         let mut told = || match inbox.try_recv() {
             Ok(inbox::Message::StorageFull(full)) => Some(full),
             Ok(other) => panic!("{other:?}"),

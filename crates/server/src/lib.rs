@@ -4,17 +4,21 @@
 //! In reading order: [`serve`] starts a core thread per shard; a `listener` hands it connections;
 //! a `connection` reads frames and a `session` makes commands of them; the `core` runs the shard
 //! and carries its frames to the `lane_thread`; effects leave through an `outbox`. Names and
-//! settings go through `control`, on the first core.
+//! settings go through `control`, on the first core. A `backup` and the `scrub_thread` reach the
+//! shards' files through `doors`.
 
 mod answers;
+mod archive;
 mod arrival;
 mod asked;
+mod backup;
 mod changes;
 mod config;
 mod connection;
 mod control;
 mod core;
 mod core_thread;
+mod doors;
 mod drain;
 mod error;
 mod gauge;
@@ -28,15 +32,19 @@ mod outbox;
 mod placement;
 mod read_thread;
 mod refusal_reply;
+mod restore;
 mod routes;
+mod scrub_thread;
 mod serve;
 mod session;
 mod slot_thread;
 mod storage;
 mod successor;
 
+pub use archive::{ArchiveError, ArchiveSummary, check_archive};
 pub use config::Config;
 pub use error::ServeError;
-pub use sennit_journal::disk::Access;
+pub use restore::{RestoreError, Restored, restore};
+pub use sennit_journal::{Fault, disk::Access};
 pub use serve::{Addresses, serve};
 pub use storage::{ShardVerdict, verify_storage};

@@ -80,6 +80,8 @@ core_metrics! {
     counter journal_syncs none "Syncs of the journal";
     counter journal_bytes bytes "Bytes written to the journal";
     counter moved_bytes bytes "Bytes of batches copied to packs";
+    counter scrubbed_bytes bytes "Bytes at rest that the scrub has held against their checksums";
+    gauge scrub_damage none "Places at rest that the scrub found damaged";
     counter connections_opened none "Connections accepted";
     counter connections_moved none "Connections that came from another core, to be where their partition is";
     counter broken_frames none "Frames that could not be decoded";

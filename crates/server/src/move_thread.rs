@@ -2,7 +2,7 @@
 //! slowly enough that commits hardly notice.
 
 use std::{
-    sync::mpsc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -19,6 +19,25 @@ const ASKED_MAX: usize = 4096;
 const REST: u32 = 2;
 /// The longest rest.
 const REST_MAX: Duration = Duration::from_millis(500);
+
+/// How often it is looked whether packs may be removed again.
+const PINNED_PAUSE: Duration = Duration::from_millis(200);
+
+/// While it is pinned no pack is removed: somebody copies them.
+#[derive(Debug, Default)]
+pub(crate) struct PackPin(Mutex<bool>);
+
+impl PackPin {
+    /// Pins, once a removal that is under way is over, or unpins.
+    pub(crate) fn set(&self, is_pinned: bool) {
+        *self.lock() = is_pinned;
+    }
+
+    /// Held while a pack is removed.
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// What the thread is told.
 #[derive(Debug)]
@@ -37,6 +56,7 @@ struct MoveThread {
     messages: mpsc::Receiver<MoveMessage>,
     core: inbox::Sender,
     in_hurry: bool,
+    pin: Arc<PackPin>,
     /// Packs to be removed when nothing else is to be done.
     to_remove: Vec<u32>,
 }
@@ -50,9 +70,10 @@ pub(crate) fn start(
     mover: Mover<RealDisk>,
     messages: mpsc::Receiver<MoveMessage>,
     core: inbox::Sender,
+    pin: Arc<PackPin>,
 ) -> Result<thread::JoinHandle<()>, ServeError> {
-    let mut moves =
-        MoveThread { shard, mover, messages, core, in_hurry: false, to_remove: Vec::new() };
+    let to_remove = Vec::new();
+    let mut moves = MoveThread { shard, mover, messages, core, in_hurry: false, pin, to_remove };
     thread::Builder::new()
         .name(format!("move-{shard}"))
         .spawn(move || while moves.step().is_ok() {})
@@ -61,18 +82,37 @@ pub(crate) fn start(
 
 impl MoveThread {
     fn step(&mut self) -> Result<(), Ended> {
-        match self.messages.recv().map_err(|_| Ended)? {
-            MoveMessage::Empty(home, in_hurry) => {
+        match self.next()? {
+            Some(MoveMessage::Empty(home, in_hurry)) => {
                 self.in_hurry = in_hurry;
                 self.empty(home)?;
             }
-            MoveMessage::Remove(pack) => self.to_remove.push(pack),
-            MoveMessage::Wanted(_) => {}
+            Some(MoveMessage::Remove(pack)) => self.to_remove.push(pack),
+            Some(MoveMessage::Wanted(_)) | None => {}
         }
-        while let Some(pack) = self.to_remove.pop() {
-            self.remove(pack)?;
+        let pin = self.pin.clone();
+        while !self.to_remove.is_empty() {
+            let is_pinned = pin.lock();
+            if *is_pinned {
+                break;
+            }
+            if let Some(pack) = self.to_remove.pop() {
+                self.remove(pack)?;
+            }
         }
         Ok(())
+    }
+
+    /// The next message; `None` when it is time to look after the packs that wait to be removed.
+    fn next(&self) -> Result<Option<MoveMessage>, Ended> {
+        if self.to_remove.is_empty() {
+            return self.messages.recv().map(Some).map_err(|_| Ended);
+        }
+        match self.messages.recv_timeout(PINNED_PAUSE) {
+            Ok(message) => Ok(Some(message)),
+            Err(mpsc::RecvTimeoutError::Timeout) => Ok(None),
+            Err(mpsc::RecvTimeoutError::Disconnected) => Err(Ended),
+        }
     }
 
     fn empty(&mut self, home: Home) -> Result<(), Ended> {

@@ -21,9 +21,11 @@ use tokio::{
 };
 
 use crate::{
+    backup::Backups,
     config::Config,
     core::Cores,
     core_thread::CoreThread,
+    doors::Doors,
     drain,
     error::ServeError,
     gauge::IngestGauge,
@@ -31,6 +33,7 @@ use crate::{
     inbox::Message,
     listener,
     metrics::CoreMetrics,
+    scrub_thread,
 };
 
 /// How long the cores' threads may take to end once they were told to.
@@ -109,7 +112,9 @@ impl Broker<'_> {
             metrics: metrics.clone(),
             session_grace: config.session_grace,
         });
-        let status = Arc::new(Status::recovering(metrics));
+        let doors = Arc::new(Doors::closed(shards));
+        let backups = Backups::new(settings, doors.clone(), ended.clone());
+        let status = Arc::new(Status::recovering(metrics, backups));
         tokio::task::spawn_local(http::serve(http, status.clone()));
 
         let (failed, mut failures) = async_mpsc::unbounded_channel();
@@ -125,6 +130,7 @@ impl Broker<'_> {
                 },
                 config: config.clone(),
                 cores: cores.clone(),
+                doors: doors.clone(),
                 receiver,
                 recovered: recovered.clone(),
                 failed: failed.clone(),
@@ -159,6 +165,10 @@ impl Broker<'_> {
         }
         let accepting = tokio::task::spawn_local(listener::accept(native, cores.clone()));
         status.recovering.store(false, Relaxed);
+        let _scrub = match config.scrub_every {
+            Some(every) => Some(scrub_thread::start(every, doors, cores.metrics.clone())?),
+            None => None,
+        };
         ready(addresses);
         let outcome = tokio::select! {
             () = stop => Ok(()),

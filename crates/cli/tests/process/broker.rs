@@ -31,7 +31,11 @@ struct Addresses {
 /// The binary, to be told more.
 pub fn sennit(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sennit"));
-    command.args(arguments).env_remove("SENNIT_SERVER").env("RUST_LOG", "warn");
+    command
+        .args(arguments)
+        .env_remove("SENNIT_SERVER")
+        .env_remove("SENNIT_HTTP")
+        .env("RUST_LOG", "warn");
     command
 }
 
@@ -107,7 +111,7 @@ impl Broker {
     /// A command to this broker.
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = sennit(arguments);
-        command.env("SENNIT_SERVER", &self.listen);
+        command.env("SENNIT_SERVER", &self.listen).env("SENNIT_HTTP", &self.http);
         command
     }
 

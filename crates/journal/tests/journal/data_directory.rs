@@ -3,7 +3,7 @@
 
 use std::{fs, path::Path};
 
-use sennit_journal::{DataDirectory, DirectorySettings, Fault};
+use sennit_journal::{DataDirectory, DirectorySettings, Fault, UnmadeDirectory};
 
 const WANTED: DirectorySettings =
     DirectorySettings { shards: 2, segment_bytes: 64 << 20, incarnation: 0xfeed };
@@ -113,4 +113,25 @@ fn a_path_that_is_a_file_is_refused_by_name() {
     let below = file.path().join("data");
     let text = refusal(&below);
     assert!(text.contains(below.to_str().unwrap()), "{text}");
+}
+
+#[test]
+fn a_directory_that_is_filled_from_elsewhere_is_one_when_it_is_finished() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data");
+    let unmade = UnmadeDirectory::begin(&path).unwrap();
+    assert!(matches!(UnmadeDirectory::begin(&path), Err(Fault::InUse { .. })));
+    fs::create_dir(unmade.lane_directory(0)).unwrap();
+    drop(unmade);
+    // It was given up: nobody takes it for a data directory, or fills it again.
+    assert!(refusal(&path).contains("lane-0"));
+    assert!(
+        matches!(UnmadeDirectory::begin(&path), Err(Fault::NotEmpty { found, .. }) if found == "lane-0")
+    );
+    fs::remove_dir(path.join("lane-0")).unwrap();
+    drop(UnmadeDirectory::begin(&path).unwrap().finish(WANTED).unwrap());
+    assert_eq!(*DataDirectory::existing(&path).unwrap().settings(), WANTED);
+    let text = fs::read_to_string(path.join("FORMAT")).unwrap();
+    assert_eq!(DirectorySettings::parse(&text, &path).unwrap(), WANTED);
+    assert_eq!(text, WANTED.to_string());
 }

@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on may as well stop")]
 
 mod crashes;
+mod cuts;
 mod data_directory;
 mod disk_contract;
 mod faulty_disk;
@@ -19,6 +20,7 @@ mod packs;
 mod recovery;
 mod rot;
 mod rot_skipped;
+mod scrubs;
 mod verify;
 mod walks;
 mod world;

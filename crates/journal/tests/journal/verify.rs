@@ -32,7 +32,15 @@ fn a_whole_lane_is_counted() {
     let segments = slot_paths(&disk).len() as u64;
     let verdict = verify(&disk, &config()).unwrap();
     let frames = 10 + 1 + 3;
-    let expected = Verdict { segments, packs: 1, frames, records: 13, bytes: 0, damage: vec![] };
+    let expected = Verdict {
+        segments,
+        packs: 1,
+        frames,
+        records: 13,
+        held_segments: (0..segments).collect(),
+        held_packs: [4].into(),
+        ..Verdict::default()
+    };
     assert_eq!(Verdict { bytes: 0, ..verdict.clone() }, expected);
     let files = disk.files();
     let (_, length) = files.iter().find(|(path, _)| *path == pack_path(4)).unwrap();

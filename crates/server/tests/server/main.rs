@@ -2,11 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "a step that fails ends the test")]
 
 mod admission;
+mod archives;
 mod consuming;
 mod control;
 mod http;
 mod moving;
 mod publishing;
+mod scrubbing;
 mod starting;
 mod stopping;
 mod world;

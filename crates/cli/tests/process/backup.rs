@@ -1,0 +1,349 @@
+//! A backup of a broker that serves, and the broker that comes of it: everything that was confirmed
+//! before is there, and nothing that was never published.
+
+use std::{
+    io::{Read, Write},
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{Child, Output, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::broker::{Broker, run, sennit};
+
+/// Longer than anything takes that is to happen.
+const SOON: Duration = Duration::from_secs(30);
+
+/// A new data directory with segments so short that some are filled soon.
+pub fn short_segments(data: &Path, shards: u32, segment_bytes: u64) {
+    std::fs::create_dir_all(data).unwrap();
+    let text = format!(
+        "sennit data directory\nformat = 1\nshards = {shards}\nsegment_bytes = {segment_bytes}\n\
+         incarnation = 42\n"
+    );
+    std::fs::write(data.join("FORMAT"), text).unwrap();
+}
+
+/// Lines of about 1 KB that begin with their number.
+fn lines(numbers: std::ops::Range<u32>) -> Vec<u8> {
+    let line = |number| format!("{number} {}\n", "x".repeat(1000)).into_bytes();
+    numbers.flat_map(line).collect()
+}
+
+fn numbers(lines: &[u8]) -> Vec<u32> {
+    let lines = std::str::from_utf8(lines).unwrap().lines();
+    lines.map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect()
+}
+
+fn restore(file: &Path, data: &Path) -> Output {
+    let mut command = sennit(&["restore", "--json"]);
+    command.arg(file).arg("--data").arg(data);
+    run(command, b"")
+}
+
+fn restored(file: &Path, data: &Path) -> Value {
+    let output = restore(file, data);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A folder and a broker in it with two shards of short segments.
+fn broker() -> (TempDir, Broker) {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    short_segments(&data, 2, 1 << 20);
+    let broker = Broker::start_with(&data, &["--journal-segments", "4"]);
+    (folder, broker)
+}
+
+fn back_up(broker: &Broker, folder: &TempDir, name: &str) -> PathBuf {
+    let file = folder.path().join(name);
+    let said = broker.ok(&["backup", "--json", "--to", file.to_str().unwrap()], b"");
+    let said: Value = serde_json::from_slice(&said).unwrap();
+    assert_eq!(said["shards"], 2, "{said}");
+    assert!(!folder.path().join(format!("{name}.part")).exists());
+    file
+}
+
+/// A backup that nobody takes further than the pipe goes, and its first block.
+fn stalled(broker: &Broker) -> (Child, Vec<u8>) {
+    let mut child = broker
+        .command(&["backup", "--to", "-"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = vec![0; 512];
+    child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+    assert!(first.starts_with(b"BACKUP"));
+    (child, first)
+}
+
+#[test]
+fn what_was_confirmed_before_a_backup_is_in_it_while_producers_and_consumers_go_on() {
+    let (folder, broker) = broker();
+    broker.ok(&["topic", "create", "kept", "--partitions", "4"], b"");
+    broker.ok(&["topic", "create", "ordered"], b"");
+    broker.ok(&["publish", "kept"], &lines(0..3000));
+    broker.ok(&["publish", "ordered"], &lines(0..3000));
+    let taken = broker.ok(&["consume", "ordered", "--count", "1000"], b"");
+    assert_eq!(numbers(&taken), (0..1000).collect::<Vec<_>>());
+
+    // From here on somebody always publishes, and somebody always consumes.
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut publishers = Vec::new();
+    for topic in ["kept", "ordered", "passing"] {
+        let publish = ["publish", topic, "--create"];
+        let mut child = broker.command(&publish).stdin(Stdio::piped()).spawn().unwrap();
+        let (mut input, stop) = (child.stdin.take().unwrap(), stop.clone());
+        publishers.push(std::thread::spawn(move || {
+            let mut next = 3000;
+            while !stop.load(SeqCst) {
+                input.write_all(&lines(next..next + 100)).unwrap();
+                next += 100;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            drop(input);
+            assert!(child.wait().unwrap().success());
+            next
+        }));
+    }
+    let topics = broker.ok(&["topic", "list"], b"");
+    let mut consumer = broker
+        .command(&["consume", "passing", "--follow"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let files: Vec<_> = (0..3).map(|n| back_up(&broker, &folder, &format!("backup-{n}"))).collect();
+    stop.store(true, SeqCst);
+    let ends: Vec<u32> = publishers.into_iter().map(|thread| thread.join().unwrap()).collect();
+    consumer.kill().unwrap();
+    consumer.wait().unwrap();
+    let all = numbers(&broker.ok(&["consume", "ordered"], b""));
+    assert_eq!(all, (1000..ends[1]).collect::<Vec<_>>(), "the broker itself lost something");
+    drop(broker);
+
+    let mut ended = 3000;
+    for (n, file) in files.iter().enumerate() {
+        let data = folder.path().join(format!("data-{n}"));
+        assert!(restored(file, &data)["records"].as_u64().unwrap() > 0);
+        let broker = Broker::start(&data);
+        if n == 2 {
+            assert_eq!(broker.ok(&["topic", "list"], b""), topics);
+        }
+        let mut kept = numbers(&broker.ok(&["consume", "kept"], b""));
+        kept.sort_unstable();
+        let whole: Vec<u32> = (0..3000).collect();
+        assert_eq!(kept[..3000], whole, "what was confirmed is missing, or came twice");
+        assert!(kept.windows(2).all(|two| two[0] < two[1]) && kept.last() < Some(&ends[0]));
+        let ordered = numbers(&broker.ok(&["consume", "ordered"], b""));
+        let end = *ordered.last().unwrap() + 1;
+        assert_eq!(ordered, (1000..end).collect::<Vec<_>>());
+        assert!(end >= ended && end <= ends[1], "{end} after {ended}");
+        ended = end;
+        // It goes on where it stopped.
+        broker.ok(&["publish", "ordered"], &lines(7..8));
+        assert_eq!(numbers(&broker.ok(&["consume", "ordered"], b"")), [7]);
+    }
+}
+
+#[test]
+fn what_a_backup_copies_stays_as_it_was_while_the_broker_goes_on() {
+    let (folder, broker) = broker();
+    broker.ok(&["topic", "create", "kept"], b"");
+    broker.ok(&["publish", "kept"], &lines(0..30_000));
+    let (mut backup, mut archive) = stalled(&broker);
+    // All of what is copied comes free, and is wanted again many times over.
+    assert_eq!(broker.ok(&["consume", "kept"], b""), lines(0..30_000));
+    for _ in 0..4 {
+        broker.ok(&["publish", "kept"], &lines(50_000..65_000));
+        broker.ok(&["consume", "kept"], b"");
+    }
+    let second = broker.run(&["backup", "--to", "-"], b"");
+    assert_eq!(second.status.code(), Some(4));
+    assert!(String::from_utf8_lossy(&second.stderr).contains("under way"));
+
+    backup.stdout.take().unwrap().read_to_end(&mut archive).unwrap();
+    assert!(backup.wait().unwrap().success());
+    drop(broker);
+    let (file, data) = (folder.path().join("backup"), folder.path().join("restored"));
+    std::fs::write(&file, archive).unwrap();
+    restored(&file, &data);
+    let broker = Broker::start(&data);
+    assert!(broker.ok(&["consume", "kept"], b"") == lines(0..30_000), "other lines came");
+}
+
+#[test]
+fn a_backup_that_is_abandoned_leaves_room_for_the_next() {
+    let (folder, broker) = broker();
+    broker.ok(&["publish", "kept", "--create"], &lines(0..30_000));
+    let (mut backup, _) = stalled(&broker);
+    backup.kill().unwrap();
+    backup.wait().unwrap();
+    let begun = Instant::now();
+    let file = folder.path().join("backup");
+    loop {
+        let output = broker.run(&["backup", "--to", file.to_str().unwrap()], b"");
+        match output.status.code() {
+            Some(0) => break,
+            Some(4) => assert!(begun.elapsed() < SOON, "the abandoned backup goes on"),
+            code => panic!("{code:?}: {}", String::from_utf8_lossy(&output.stderr)),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    // Its name is taken now.
+    let again = broker.run(&["backup", "--to", file.to_str().unwrap()], b"");
+    assert_eq!(again.status.code(), Some(4));
+    broker.ok(&["backup", "--overwrite", "--to", file.to_str().unwrap()], b"");
+    let data = folder.path().join("restored");
+    restored(&file, &data);
+    let twice = restore(&file, &data);
+    assert_eq!(twice.status.code(), Some(4));
+    assert!(String::from_utf8_lossy(&twice.stderr).contains("not empty"));
+}
+
+#[test]
+fn a_broker_that_is_killed_in_the_middle_leaves_a_backup_that_says_so() {
+    let (folder, mut broker) = broker();
+    broker.ok(&["publish", "kept", "--create"], &lines(0..30_000));
+    let (mut backup, mut archive) = stalled(&broker);
+    broker.kill();
+    backup.stdout.take().unwrap().read_to_end(&mut archive).unwrap();
+    let output = backup.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(6), "{said}");
+    assert!(said.contains("ended the backup after"), "{said}");
+    broker.start_again();
+    let file = back_up(&broker, &folder, "backup");
+    let cut_file = folder.path().join("cut");
+    std::fs::write(&cut_file, archive).unwrap();
+    let data = folder.path().join("restored");
+    let output = restore(&cut_file, &data);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("not whole"));
+    assert!(!data.exists());
+    restored(&file, &data);
+    let broker = Broker::start(&data);
+    assert!(broker.ok(&["consume", "kept"], b"") == lines(0..30_000), "other lines came");
+}
+
+#[test]
+fn an_archive_that_does_not_come_whole_gets_no_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let http = listener.local_addr().unwrap().to_string();
+    let broker = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 4096];
+        assert!(stream.read(&mut request).unwrap() > 0);
+        let head = "HTTP/1.1 200 OK\r\ncontent-length: 5120\r\n\r\n";
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(&[0; 2048]).unwrap();
+    });
+    let file = folder.path().join("backup");
+    let mut command = sennit(&["backup", "--http", &http, "--to"]);
+    command.arg(&file);
+    let output = run(command, b"");
+    broker.join().unwrap();
+    assert!(!output.status.success());
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    let mut command = sennit(&["backup", "--http", &http, "--to"]);
+    command.arg(&file);
+    assert_eq!(run(command, b"").status.code(), Some(6), "nobody listens");
+}
+
+/// Where the content of each entry lies: name, first byte, length.
+fn entries(archive: &[u8]) -> Vec<(String, usize, usize)> {
+    let mut archive = tar::Archive::new(archive);
+    let entries = archive.entries().unwrap().map(|entry| {
+        let entry = entry.unwrap();
+        let name = entry.path().unwrap().to_str().unwrap().to_owned();
+        (name, entry.raw_file_position() as usize, entry.size() as usize)
+    });
+    entries.collect()
+}
+
+#[test]
+fn an_archive_that_was_cut_or_changed_is_refused_and_leaves_nothing() {
+    let (folder, broker) = broker();
+    broker.ok(&["publish", "kept", "--create"], &lines(0..100));
+    let whole = std::fs::read(back_up(&broker, &folder, "backup")).unwrap();
+    drop(broker);
+    let entries = entries(&whole);
+    assert!(entries.len() > 4, "{entries:?}");
+    let (file, data) = (folder.path().join("changed"), folder.path().join("restored"));
+    let refused = |bytes: &[u8], what: &str| {
+        std::fs::write(&file, bytes).unwrap();
+        let output = restore(&file, &data);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{what}: {said}");
+        assert!(!data.exists(), "{what} left something");
+        said
+    };
+    for (name, at, length) in &entries {
+        // Before its header, within it, behind it, within it itself, and behind it.
+        for cut in [at - 512, at - 300, *at, at + length / 2, at + length - 1] {
+            let said = refused(&whole[..cut], &format!("cut at {cut} in {name}"));
+            assert!(said.contains("not whole") || cut < 512, "{cut} in {name}: {said}");
+        }
+        for flip in [at - 500, *at, at + length / 2, at + length - 1] {
+            let mut changed = whole.clone();
+            changed[flip] ^= 4;
+            let said = refused(&changed, &format!("flipped {flip} in {name}"));
+            let is_said = ["damaged", "no sennit backup", "holds", "not a data directory", "newer"]
+                .iter()
+                .any(|words| said.contains(words));
+            assert!(is_said, "{flip} in {name}: {said}");
+        }
+    }
+    // A whole entry is left out.
+    let (_, at, length) = &entries[3];
+    let without = [&whole[..at - 512], &whole[at + length..]].concat();
+    assert!(refused(&without, "an entry less").contains("entries are missing"));
+    std::fs::write(&file, &whole).unwrap();
+    restored(&file, &data);
+}
+
+#[test]
+fn a_newer_format_is_refused_by_all_who_read_it() {
+    let (folder, broker) = broker();
+    broker.ok(&["publish", "kept", "--create"], &lines(0..10));
+    let whole = std::fs::read(back_up(&broker, &folder, "backup")).unwrap();
+    drop(broker);
+    let data = folder.path().join("data");
+    let format = std::fs::read_to_string(data.join("FORMAT")).unwrap();
+    std::fs::write(data.join("FORMAT"), format.replace("format = 1", "format = 2")).unwrap();
+    let serve = ["serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--data"];
+    for command in [&serve[..], &["storage", "verify", "--data"]] {
+        let mut command = sennit(command);
+        command.arg(&data);
+        let output = run(command, b"");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("has format 2") && said.contains("newer version"), "{said}");
+    }
+    // The archive's own format, and that of the directory in it.
+    for (_, at, length) in &entries(&whole)[..2] {
+        let mut newer = whole.clone();
+        let text = std::str::from_utf8(&whole[*at..at + length]).unwrap();
+        let text = text.replace("format = 1", "format = 2");
+        newer[*at..at + length].copy_from_slice(text.as_bytes());
+        let file = folder.path().join("newer");
+        std::fs::write(&file, newer).unwrap();
+        let restored = folder.path().join("restored");
+        let output = restore(&file, &restored);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("has format 2") && said.contains("newer version"), "{said}");
+        assert!(!restored.exists());
+    }
+}

@@ -1,0 +1,146 @@
+//! What a lane holds at one moment: the files, and how much of each, that a copy needs to be what
+//! a crash at that moment would have left. Who keeps them from changing meanwhile is not known here.
+
+use std::{collections::BTreeMap, fmt, path::PathBuf};
+
+use crate::{
+    disk::Disk,
+    fault::Fault,
+    format::BLOCK_BYTES,
+    home::Home,
+    lane_config::LaneConfig,
+    pack::{pack_name, pack_number, pack_path, packs},
+    position::Position,
+    reader::segment_in,
+    slot::{slot_name, slot_number},
+};
+
+/// The name of a slot or of a pack, within its lane's directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FileName {
+    /// The slot of this number.
+    Slot(u32),
+    /// The pack of this number.
+    Pack(u32),
+}
+
+impl FileName {
+    /// The name that `name` is, letter by letter.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        let slot = slot_number(name).map(Self::Slot);
+        let parsed = slot.or_else(|| pack_number(name).map(Self::Pack))?;
+        (parsed.to_string() == name).then_some(parsed)
+    }
+}
+
+impl fmt::Display for FileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Slot(number) => f.write_str(&slot_name(number)),
+            Self::Pack(number) => f.write_str(&pack_name(number)),
+        }
+    }
+}
+
+/// What a lane holds at one moment.
+#[derive(Clone, Debug)]
+pub struct Cut {
+    config: LaneConfig,
+    segments: BTreeMap<u64, PathBuf>,
+    /// The segment that is being written, and where what is durable ends.
+    current: Option<(u64, Position)>,
+}
+
+/// A file of a cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CutFile {
+    /// What it is called in its lane's directory.
+    pub name: FileName,
+    /// Where it lies.
+    pub path: PathBuf,
+    /// What it holds.
+    pub home: Home,
+    /// So many bytes from its start belong to the cut. What lies behind them is zero in a copy: a
+    /// slot is as long as a segment all the same.
+    pub bytes: u64,
+    /// Whether the log is known to go exactly that far in it.
+    pub(crate) is_end_known: bool,
+}
+
+impl Cut {
+    pub(crate) fn new(
+        config: LaneConfig,
+        segments: BTreeMap<u64, PathBuf>,
+        current: Option<(u64, Position)>,
+    ) -> Self {
+        Self { config, segments, current }
+    }
+
+    /// Everything that a copy needs: the segments in use, and the packs that are whole. To be asked
+    /// after the cut was made: a pack that it refers to is there then.
+    ///
+    /// # Errors
+    /// [`Fault::Io`]; [`Fault::NewerFormat`] or [`Fault::Foreign`] of a pack.
+    pub fn files<D: Disk>(&self, disk: &D) -> Result<Vec<CutFile>, Fault> {
+        let mut files = Vec::new();
+        for (&segment, path) in &self.segments {
+            let end = self.end_of(disk, segment)?;
+            let bytes = end.unwrap_or(self.config.segment_bytes);
+            let name = path.file_name().and_then(|name| name.to_str());
+            if let Some(name) = name.and_then(FileName::parse)
+                && bytes > 0
+            {
+                let (path, home) = (path.clone(), Home::Segment(segment));
+                files.push(CutFile { name, path, home, bytes, is_end_known: end.is_some() });
+            }
+        }
+        files.extend(self.packs(disk)?);
+        Ok(files)
+    }
+
+    /// What does not change any more: segments that another one follows, and packs that are whole.
+    ///
+    /// # Errors
+    /// As [`Cut::files`].
+    pub fn at_rest<D: Disk>(&self, disk: &D) -> Result<Vec<CutFile>, Fault> {
+        let mut files = self.files(disk)?;
+        let current = self.current.map(|(segment, _)| Home::Segment(segment));
+        files.retain(|file| Some(file.home) != current);
+        Ok(files)
+    }
+
+    pub(crate) fn config(&self) -> &LaneConfig {
+        &self.config
+    }
+
+    fn packs<D: Disk>(&self, disk: &D) -> Result<impl Iterator<Item = CutFile>, Fault> {
+        // One that is not whole is being made, or being removed: nothing refers to it.
+        let whole = packs(disk, &self.config)?.into_iter().filter(|pack| pack.is_whole);
+        Ok(whole.map(|pack| CutFile {
+            name: FileName::Pack(pack.number),
+            path: pack_path(&self.config, pack.number),
+            home: Home::Pack(pack.number),
+            bytes: pack.bytes,
+            is_end_known: true,
+        }))
+    }
+
+    /// How many bytes of a segment belong to the log, if that can be known: the next one says it.
+    fn end_of<D: Disk>(&self, disk: &D, segment: u64) -> Result<Option<u64>, Fault> {
+        let start = segment * self.config.segment_bytes;
+        if let Some((current, end)) = self.current
+            && current == segment
+        {
+            // Nothing of it is durable before its first frame is.
+            return Ok(Some(end.0.saturating_sub(start)));
+        }
+        let Some(next) = self.segments.get(&(segment + 1)) else { return Ok(None) };
+        let file = disk.open_to_read(next).map_err(Fault::io("open", next))?;
+        let header = segment_in(&file, next)?.filter(|header| {
+            header.segment == segment + 1 && header.incarnation == self.config.incarnation
+        });
+        let end = header.map(|next| next.previous_end.0.saturating_sub(start));
+        Ok(end.map(|end| end.clamp(BLOCK_BYTES as u64, self.config.segment_bytes)))
+    }
+}

@@ -1,0 +1,144 @@
+//! Holds one file that is at rest against its checksums, in short reads, while its lane is served.
+//! How fast is the caller's business, and so is whether the file was still needed.
+
+use std::{
+    cell::{Cell, RefCell},
+    io,
+};
+
+use crate::{
+    cut::{Cut, CutFile},
+    disk::{Disk, DiskFile},
+    fault::Fault,
+    home::Home,
+    position::Position,
+    reader::segment_in,
+    scan::{Ends, Found, Scan},
+    verify::as_damage,
+    walk::{Damage, pack_scan},
+};
+
+/// Bytes that are read before the caller is asked whether to go on.
+const READ_BYTES: usize = 256 << 10;
+
+/// What came of a look at a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scrubbed {
+    /// All of it was read; what is damaged.
+    Read(Vec<Damage>),
+    /// It was removed or used again meanwhile.
+    Gone,
+    /// The caller said to stop.
+    Stopped,
+}
+
+/// Reads a `file` of `cut` from the disk, not from the system's cache, and holds it against its
+/// checksums. `pace` is told of each read and how many bytes it had, and says whether to go on. A
+/// segment that was released meanwhile may look damaged: the caller knows whether it was.
+pub fn scrub<D: Disk>(
+    disk: &D,
+    cut: &Cut,
+    file: &CutFile,
+    pace: &mut dyn FnMut(usize) -> bool,
+) -> Scrubbed {
+    let stopped = Cell::new(false);
+    let damage = match scan(disk, cut, file, &stopped, pace) {
+        _ if stopped.get() => return Scrubbed::Stopped,
+        Ok(damage) => damage,
+        Err(fault) => {
+            let begin = match file.home {
+                Home::Segment(segment) => Position(segment * cut.config().segment_bytes),
+                Home::Pack(pack) => Position::of_pack(pack, 0),
+            };
+            vec![as_damage(&fault, &file.path, begin)]
+        }
+    };
+    // A pack is removed from its end, or whole.
+    let length = disk.open_to_read(&file.path).and_then(|file| file.length());
+    let is_gone = match length {
+        Ok(length) => length < file.bytes,
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    };
+    if is_gone && !damage.is_empty() { Scrubbed::Gone } else { Scrubbed::Read(damage) }
+}
+
+fn scan<D: Disk>(
+    disk: &D,
+    cut: &Cut,
+    file: &CutFile,
+    stopped: &Cell<bool>,
+    pace: &mut dyn FnMut(usize) -> bool,
+) -> Result<Vec<Damage>, Fault> {
+    let (path, config) = (&file.path, cut.config());
+    let opened = disk.open_to_read(path).map_err(Fault::io("open", path))?;
+    opened.forget_cached().map_err(Fault::io("reread", path))?;
+    let paced = Paced { file: opened, stopped, pace: RefCell::new(pace) };
+    let mut damage = Vec::new();
+    let mut scan = match file.home {
+        Home::Pack(number) => pack_scan(&paced, path, config, number)?,
+        Home::Segment(segment) => {
+            let start = Position(segment * config.segment_bytes);
+            let header = segment_in(&paced, path)?.filter(|header| header.segment == segment);
+            let Some(header) = header else {
+                let (bytes, what) = (0, "the header is not whole");
+                return Ok(vec![Damage { path: path.clone(), position: start, bytes, what }]);
+            };
+            let known = Ends::At(start.plus(file.bytes));
+            let ends = if file.is_end_known { known } else { Ends::Unknown };
+            Scan::of_segment(&paced, path, config, &header, start, ends)
+        }
+    };
+    loop {
+        match scan.step()? {
+            Found::Frame(_) => {}
+            Found::Hole { position, end, what } => {
+                let bytes = end.0 - position.0;
+                damage.push(Damage { path: path.clone(), position, bytes, what });
+            }
+            Found::End { .. } => return Ok(damage),
+        }
+    }
+}
+
+/// A file that is read a little at a time.
+struct Paced<'a, F> {
+    file: F,
+    stopped: &'a Cell<bool>,
+    pace: RefCell<&'a mut dyn FnMut(usize) -> bool>,
+}
+
+impl<F: DiskFile> DiskFile for Paced<'_, F> {
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut at = offset;
+        for part in bytes.chunks_mut(READ_BYTES) {
+            if self.stopped.get() {
+                return Err(io::Error::other("the reading was stopped"));
+            }
+            self.file.read_at(part, at)?;
+            at += part.len() as u64;
+            let goes_on = (self.pace.borrow_mut())(part.len());
+            self.stopped.set(!goes_on);
+        }
+        Ok(())
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.file.length()
+    }
+
+    fn forget_cached(&self) -> io::Result<()> {
+        self.file.forget_cached()
+    }
+
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+
+    fn set_length(&self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::PermissionDenied.into())
+    }
+}

@@ -1,0 +1,152 @@
+//! A copy of a cut is what a crash at that moment would have left, whatever is written while it is
+//! copied.
+
+use proptest::prelude::*;
+use sennit_journal::{
+    Cut, DiskFile, FileName, Home, Position,
+    disk::{FaultPlan, FaultyDisk, MemoryDisk},
+    verify,
+};
+
+use crate::world::{Entry, SEGMENT_BYTES, World, body, config, directory, slot_paths, write_pack};
+
+/// What a copy of the cut holds, as it would be unpacked: slots are as long as ever.
+fn copied(cut: &Cut, disk: &FaultyDisk) -> MemoryDisk {
+    let copy = MemoryDisk::default();
+    sennit_journal::Disk::create_directory(&copy, &directory()).unwrap();
+    for file in cut.files(disk).unwrap() {
+        let mut bytes = vec![0; file.bytes as usize];
+        sennit_journal::Disk::open_to_read(disk, &file.path)
+            .unwrap()
+            .read_at(&mut bytes, 0)
+            .unwrap();
+        if let FileName::Slot(_) = file.name {
+            bytes.resize(SEGMENT_BYTES as usize, 0);
+        }
+        copy.put(&directory().join(file.name.to_string()), bytes);
+    }
+    copy
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Write(usize),
+    Mark,
+    Release,
+    StartAgain,
+    Pack,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0..9000usize).prop_map(Step::Write),
+        1 => Just(Step::Mark),
+        2 => Just(Step::Release),
+        1 => Just(Step::StartAgain),
+        1 => Just(Step::Pack),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn a_copy_of_a_cut_holds_what_was_committed_before_it_and_nothing_else(
+        before in prop::collection::vec(step(), 1..40),
+        after in prop::collection::vec(step(), 0..20),
+    ) {
+        let disk = FaultyDisk::new(7, FaultPlan::default());
+        let mut world = World::open(&disk).unwrap();
+        let mut entries: Vec<Entry> = Vec::new();
+        let mut packs = 0;
+        let mut number = 0;
+        for step in before {
+            match step {
+                Step::Write(length) => {
+                    number += 1;
+                    entries.push(world.write(1, &body(number, length)).unwrap());
+                }
+                Step::Mark => world.mark().unwrap(),
+                Step::Release => {
+                    world.begin_replay_here().unwrap();
+                    entries.clear();
+                }
+                Step::StartAgain => world = World::open(&disk).unwrap(),
+                Step::Pack => {
+                    packs += 1;
+                    write_pack(&disk, packs, &[body(u64::from(packs), 5000)]).unwrap();
+                }
+            }
+        }
+        // Pushed and not committed: not in the cut.
+        world.push(1, b"a record that nobody was told of");
+        let cut = world.lane.cut();
+        for step in after {
+            // Nothing is released, as it is while somebody copies.
+            if let Step::Write(length) = step {
+                number += 1;
+                world.write(1, &body(number, length)).unwrap();
+            }
+        }
+        let copy = copied(&cut, &disk);
+        let verdict = verify(&copy, &config()).unwrap();
+        prop_assert_eq!(verdict.damage, vec![]);
+        prop_assert_eq!(verdict.packs, u64::from(packs));
+        let opened = World::open(&copy).unwrap();
+        prop_assert_eq!(opened.found, entries);
+        prop_assert_eq!(opened.torn_bytes, 0);
+    }
+}
+
+#[test]
+fn a_cut_leaves_out_what_is_spare_and_what_lies_behind_the_log() {
+    let disk = FaultyDisk::new(1, FaultPlan::default());
+    let mut world = World::open(&disk).unwrap();
+    for number in 0..6 {
+        world.write(1, &body(number, 7000)).unwrap();
+    }
+    world.begin_replay_here().unwrap();
+    world.write(1, &body(9, 100)).unwrap();
+    assert!(slot_paths(&disk).len() > 2);
+    let cut = world.lane.cut();
+    let files = cut.files(&disk).unwrap();
+    let homes: Vec<_> = files.iter().map(|file| (file.home, file.bytes)).collect();
+    let (Home::Segment(segment), bytes) = homes[0] else { panic!("{homes:?}") };
+    assert_eq!(homes.len(), 1);
+    assert_eq!(Position(segment * SEGMENT_BYTES).plus(bytes), world.builder.end());
+    assert!(cut.at_rest(&disk).unwrap().is_empty());
+}
+
+#[test]
+fn a_pack_that_is_not_whole_is_left_out() {
+    let disk = FaultyDisk::new(1, FaultPlan::default());
+    let mut world = World::open(&disk).unwrap();
+    world.write(1, b"a record").unwrap();
+    write_pack(&disk, 3, &[body(1, 100)]).unwrap();
+    write_pack(&disk, 4, &[body(2, 100)]).unwrap();
+    let path = crate::world::pack_path(4);
+    sennit_journal::Disk::open_to_write(&disk, &path).unwrap().set_length(8192).unwrap();
+    let files = world.lane.cut().files(&disk).unwrap();
+    let packs: Vec<_> =
+        files.iter().filter(|file| matches!(file.name, FileName::Pack(_))).collect();
+    assert_eq!(packs.len(), 1);
+    assert_eq!(packs[0].name.to_string(), "pack-0000000003.pack");
+}
+
+#[test]
+fn names_are_read_letter_by_letter() {
+    for name in ["slot-00000.journal", "slot-00017.journal", "pack-0000000001.pack"] {
+        assert_eq!(FileName::parse(name).unwrap().to_string(), name);
+    }
+    for name in [
+        "slot-0.journal",
+        "slot-+0001.journal",
+        "slot-00000.journal/",
+        "../slot-00000.journal",
+        "pack-1.pack",
+        "FORMAT",
+        "",
+    ] {
+        assert_eq!(FileName::parse(name), None, "{name}");
+    }
+}

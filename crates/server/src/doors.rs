@@ -1,0 +1,33 @@
+//! The ways to the shards' files for those who copy or read them while the broker serves. What
+//! they hold keeps no thread of a shard from ending.
+
+use std::sync::{Arc, OnceLock};
+
+use crate::{lane_thread::LaneDoor, move_thread::PackPin};
+
+/// One shard's.
+#[derive(Debug)]
+pub(crate) struct ShardDoor {
+    pub(crate) lane: LaneDoor,
+    pub(crate) packs: Arc<PackPin>,
+}
+
+/// All shards'; each is there once its shard is recovered.
+#[derive(Debug)]
+pub(crate) struct Doors(Vec<OnceLock<ShardDoor>>);
+
+impl Doors {
+    pub(crate) fn closed(shards: usize) -> Self {
+        Self((0..shards).map(|_| OnceLock::new()).collect())
+    }
+
+    /// The shard is recovered, once.
+    pub(crate) fn open(&self, shard: usize, door: ShardDoor) {
+        let _ = self.0[shard].set(door);
+    }
+
+    /// The doors, by shard; `None` before all are open.
+    pub(crate) fn all(&self) -> Option<Vec<&ShardDoor>> {
+        self.0.iter().map(OnceLock::get).collect()
+    }
+}
