@@ -1,8 +1,8 @@
-//! `sennit storage`: looks at a data directory while no broker serves it.
+//! `sennit storage`: looks at a data directory, or repairs it, while no broker serves it.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use sennit_server::{ShardVerdict, verify_storage};
+use sennit_server::{Damage, ShardRepair, ShardVerdict, repair_storage, verify_storage};
 use serde_json::json;
 
 use crate::{
@@ -13,7 +13,8 @@ use crate::{
 const EXAMPLES: &str = "\
 Examples:
   sennit storage verify                  the folder ./data
-  sennit storage verify --data /var/lib/sennit --json";
+  sennit storage verify --data /var/lib/sennit --json
+  sennit storage repair                  what verify finds damaged is given up, or saved";
 
 /// The arguments of `sennit storage`.
 #[derive(Debug, clap::Args)]
@@ -34,6 +35,18 @@ enum Verb {
         #[arg(long)]
         json: bool,
     },
+    /// Give up the messages that cannot be read, keep all others, and set damaged files aside
+    ///
+    /// Which offsets are given up their consumers are told, as gaps. The damaged files are moved to
+    /// the folder `quarantine` of the data directory; nothing reads them there.
+    Repair {
+        /// The folder that a broker was given
+        #[arg(long, value_name = "DIR", default_value = "data")]
+        data: PathBuf,
+        /// Print JSON, one object for each shard
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// Runs the verb.
@@ -41,12 +54,18 @@ enum Verb {
 /// # Errors
 /// The folder cannot be looked at, or something in it is damaged.
 pub fn run(args: &Args) -> Result<(), Failure> {
-    let Verb::Verify { data, json } = &args.verb;
+    match &args.verb {
+        Verb::Verify { data, json } => verify(data, *json),
+        Verb::Repair { data, json } => repair(data, *json),
+    }
+}
+
+fn verify(data: &Path, json: bool) -> Result<(), Failure> {
     let mut verdicts = Vec::new();
     verify_storage(data, |verdict| verdicts.push(verdict))
         .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
     let damaged: usize = verdicts.iter().map(|shard| shard.verdict.damage.len()).sum();
-    if *json {
+    if json {
         verdicts.iter().try_for_each(|shard| print_json(&as_json(shard)))?;
     } else {
         let heads = ["SHARD", "SEGMENTS", "PACKS", "FRAMES", "RECORDS", "BYTES", "DAMAGED"];
@@ -63,6 +82,40 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
 }
 
+fn repair(data: &Path, json: bool) -> Result<(), Failure> {
+    let mut repairs = Vec::new();
+    repair_storage(data, |repair| repairs.push(repair))
+        .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    if json {
+        return Ok(repairs.iter().try_for_each(|shard| print_json(&repair_as_json(shard)))?);
+    }
+    let heads = ["SHARD", "DAMAGED", "MESSAGES GIVEN UP", "DOUBTFUL PARTITIONS", "FILES SET ASIDE"];
+    let rows: Vec<_> = repairs
+        .iter()
+        .map(|ShardRepair { shard, repaired, set_aside }| {
+            let (damaged, files) = (repaired.damage.len() as u64, set_aside.len() as u64);
+            let (lost, doubtful) = (repaired.lost_messages, repaired.doubtful_partitions);
+            [u64::from(*shard), damaged, lost, doubtful, files].map(|n| n.to_string()).to_vec()
+        })
+        .collect();
+    print_table(&heads, &rows)?;
+    for file in repairs.iter().flat_map(|shard| &shard.set_aside) {
+        talk(&format!("set aside: {}", file.display()));
+    }
+    Ok(())
+}
+
+fn repair_as_json(shard: &ShardRepair) -> serde_json::Value {
+    let ShardRepair { shard, repaired, set_aside } = shard;
+    json!({
+        "shard": shard,
+        "damage": damage_as_json(&repaired.damage),
+        "messages_given_up": repaired.lost_messages,
+        "doubtful_partitions": repaired.doubtful_partitions,
+        "set_aside": set_aside.iter().map(|file| file.display().to_string()).collect::<Vec<_>>(),
+    })
+}
+
 fn cells(ShardVerdict { shard, verdict }: &ShardVerdict) -> Vec<String> {
     let counts = [verdict.segments, verdict.packs, verdict.frames, verdict.records, verdict.bytes];
     let counts = counts.iter().map(u64::to_string);
@@ -71,14 +124,6 @@ fn cells(ShardVerdict { shard, verdict }: &ShardVerdict) -> Vec<String> {
 }
 
 fn as_json(ShardVerdict { shard, verdict }: &ShardVerdict) -> serde_json::Value {
-    let damage = verdict.damage.iter().map(|damage| {
-        json!({
-            "path": damage.path.display().to_string(),
-            "position": damage.position.to_string(),
-            "bytes": damage.bytes,
-            "what": damage.what,
-        })
-    });
     json!({
         "shard": shard,
         "segments": verdict.segments,
@@ -86,6 +131,18 @@ fn as_json(ShardVerdict { shard, verdict }: &ShardVerdict) -> serde_json::Value 
         "frames": verdict.frames,
         "records": verdict.records,
         "bytes": verdict.bytes,
-        "damage": damage.collect::<Vec<_>>(),
+        "damage": damage_as_json(&verdict.damage),
     })
+}
+
+fn damage_as_json(damage: &[Damage]) -> Vec<serde_json::Value> {
+    let each = damage.iter().map(|damage| {
+        json!({
+            "path": damage.path.display().to_string(),
+            "position": damage.position.to_string(),
+            "bytes": damage.bytes,
+            "what": damage.what,
+        })
+    });
+    each.collect()
 }

@@ -122,7 +122,7 @@ impl Engine {
     fn keep_head(&self, id: PartitionId, out: &mut Vec<u8>) -> Next {
         let Some(partition) = self.partitions.get(&id) else { return Next::Partitions(Some(id)) };
         kept::encode_head(out, partition);
-        let lost: Vec<_> = self.lost.of(id, 0).collect();
+        let lost: Vec<_> = self.lost.of(id).collect();
         if !lost.is_empty() {
             kept::encode_lost(out, id, &lost);
         }

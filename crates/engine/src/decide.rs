@@ -137,7 +137,6 @@ impl Engine {
         let Some(partition) = self.partitions.get_mut(&id) else {
             return out.refuse(origin, Refusal::UnknownTopic);
         };
-        let start = partition.log.start();
         let Some(group) = partition.group(group) else {
             return out.refuse(origin, Refusal::UnknownGroup);
         };
@@ -150,8 +149,7 @@ impl Engine {
         out.now.push(Effect::Subscribed { origin, subscription, partition: id });
         let session = origin.session;
         let damaged = group.damaged.iter().map(|(start, end, _)| (start, end, GapReason::Damaged));
-        let lost = self.lost.of(id, start);
-        let lost = lost.map(|(start, end)| (start, end, GapReason::Lost));
+        let lost = self.lost.of(id).map(|(start, end)| (start, end, GapReason::Lost));
         out.now.extend(damaged.chain(lost).map(|(start, end, reason)| {
             let range = range(start, end);
             Effect::Gap { session, subscription, partition: id, range, reason }

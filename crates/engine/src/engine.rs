@@ -13,7 +13,7 @@ use crate::{
     codec::Writer,
     command::{Command, DeadLetters, GroupSetting, Origin, PartitionCommand, SessionId},
     effect::Effect,
-    group::{Group, Terms},
+    group::{Group, Terms, range},
     interner::Interner,
     log::Place,
     lost::Lost,
@@ -37,6 +37,19 @@ pub trait Payloads {
     /// fetched first. Whoever answers `None` calls [`Engine::fetched`] for that partition once the
     /// batch is there, or [`Engine::damaged`] if it never will be.
     fn batch(&mut self, partition: PartitionId, place: Place) -> Option<Bytes>;
+}
+
+/// A batch that is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptBatch {
+    /// Of which partition.
+    pub partition: PartitionId,
+    /// Its first message's offset.
+    pub first: Offset,
+    /// When it was appended.
+    pub appended_at: Timestamp,
+    /// Where it lies.
+    pub place: Place,
 }
 
 /// What a turn of the engine comes to.
@@ -159,11 +172,15 @@ impl Engine {
         self.partitions.values().flat_map(|p| p.log.entries().map(|entry| entry.place))
     }
 
-    /// All batches that are kept: their partitions, first offsets and places.
-    pub fn batches(&self) -> impl Iterator<Item = (PartitionId, Offset, Place)> {
+    /// All batches that are kept.
+    pub fn batches(&self) -> impl Iterator<Item = KeptBatch> {
         self.partitions.values().flat_map(|partition| {
-            let entries = partition.log.entries();
-            entries.map(|entry| (partition.id, Offset(entry.first), entry.place))
+            partition.log.entries().map(|entry| KeptBatch {
+                partition: partition.id,
+                first: Offset(entry.first),
+                appended_at: entry.appended_at,
+                place: entry.place,
+            })
         })
     }
 
@@ -198,6 +215,20 @@ impl Engine {
         for moves in moves.chunks(RUNS_PER_RECORD_MAX) {
             self.commit(&Record::Moved { partition, moves: moves.to_vec() }, journal);
         }
+    }
+
+    /// Gives up the batch that begins at `first`: nobody can read it, and nobody will get it. Returns
+    /// how many messages it held.
+    pub fn give_up(
+        &mut self,
+        partition: PartitionId,
+        first: Offset,
+        journal: &mut impl Journal,
+    ) -> u64 {
+        let held = self.partitions.get(&partition).and_then(|held| held.log.find(first.0));
+        let Some(range) = held.map(|entry| range(entry.first, entry.end())) else { return 0 };
+        self.commit(&Record::Lost { partition, range }, journal);
+        range.end.0 - range.start.0
     }
 
     /// When [`Engine::advance`] has something to do next, if nothing else happens.
@@ -434,7 +465,7 @@ impl Engine {
             PartitionCommand::Describe => {
                 match self.partitions.get(&id) {
                     Some(partition) => {
-                        let lost = self.lost.of(id, 0).map(|(start, end)| end - start).sum();
+                        let lost = self.lost.of(id).map(|(start, end)| end - start).sum();
                         let description = partition.describe(lost);
                         out.now.push(Effect::Described { origin, description });
                     }

@@ -46,7 +46,7 @@ pub use dead_letter::{
 pub use effect::{
     Confirmed, Delivery, Effect, GapReason, GroupDescription, PartitionDescription, Settled,
 };
-pub use engine::{Engine, Journal, Outbox, Payloads};
+pub use engine::{Engine, Journal, KeptBatch, Outbox, Payloads};
 pub use log::Place;
 pub use record::{Outcome, RECORD_KIND_END, Record, TopicCreated};
 pub use record_error::RecordError;

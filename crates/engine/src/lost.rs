@@ -27,15 +27,10 @@ impl Lost {
         }
     }
 
-    /// The lost ranges of a partition that do not end before `start`.
-    pub(crate) fn of(
-        &self,
-        partition: PartitionId,
-        start: u64,
-    ) -> impl Iterator<Item = (u64, u64)> {
+    /// The lost ranges of a partition, in order.
+    pub(crate) fn of(&self, partition: PartitionId) -> impl Iterator<Item = (u64, u64)> {
         let ranges = self.0.get(&partition);
-        let ranges = ranges.into_iter().flat_map(Runs::iter);
-        ranges.map(|(from, to, ())| (from, to)).filter(move |(_, to)| *to >= start)
+        ranges.into_iter().flat_map(Runs::iter).map(|(start, end, ())| (start, end))
     }
 
     /// The partition is gone, or told anew.

@@ -92,6 +92,28 @@ impl DataDirectory {
     pub fn lane_directory(&self, shard: u32) -> PathBuf {
         lane_directory(&self.path, shard)
     }
+
+    /// Moves a file of a lane to the folder `quarantine`, where nothing reads it, and says how it is
+    /// called there.
+    ///
+    /// # Errors
+    /// [`Fault::Io`].
+    pub fn set_aside(&self, file: &Path) -> Result<PathBuf, Fault> {
+        let quarantine = self.path.join("quarantine");
+        fs::create_dir_all(&quarantine).map_err(Fault::io("create", &quarantine))?;
+        let lane = file.parent().unwrap_or(&self.path);
+        let parts = [lane, file].map(|path| path.file_name().unwrap_or_default().to_string_lossy());
+        let name = parts.join("-");
+        let numbered = (1..).map(|n| quarantine.join(format!("{name}.{n}")));
+        let free = std::iter::once(quarantine.join(&name)).chain(numbered);
+        let to = free.into_iter().find(|path| !path.exists()).unwrap_or_default();
+        fs::rename(file, &to).map_err(Fault::io("set aside", file))?;
+        for directory in [&quarantine, lane, &self.path] {
+            let opened = File::open(directory).and_then(|directory| directory.sync_all());
+            opened.map_err(Fault::io("sync", directory))?;
+        }
+        Ok(to)
+    }
 }
 
 /// A directory that is filled from elsewhere and locked for this process. It is no data directory

@@ -3,7 +3,7 @@
 use std::{io, net::SocketAddr};
 
 use sennit_journal::Fault;
-use sennit_shard::RecoverError;
+use sennit_shard::{RecoverError, RepairError};
 
 /// Why the broker does not start, or stopped.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +44,15 @@ pub enum ServeError {
         /// Why not.
         #[source]
         error: RecoverError,
+    },
+    /// A shard cannot be repaired.
+    #[error("shard {shard} cannot be repaired: {error}")]
+    Repair {
+        /// Which shard.
+        shard: u32,
+        /// Why not.
+        #[source]
+        error: RepairError,
     },
     /// The journal of a shard has failed while the broker ran. What was confirmed is safe.
     #[error(

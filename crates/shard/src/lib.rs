@@ -11,6 +11,7 @@ mod packs;
 mod read_cache;
 mod recover;
 mod referred;
+mod repair;
 mod replay;
 mod segments;
 mod shard;
@@ -21,4 +22,5 @@ pub use mover::{Held, Keeping, MoveError, Moved, MovedBatch, Mover, PackLengths}
 pub use read_cache::Fetch;
 pub use recover::{RecoverError, Recovered, RecoveryReport, Settings, recover};
 pub use referred::{Referred, referred};
+pub use repair::{RepairError, Repaired, repair};
 pub use shard::{Counters, Shard};

@@ -5,7 +5,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
-use sennit_engine::{Place, RECORD_KIND_END, Record, RecordError};
+use sennit_engine::{KeptBatch, Place, RECORD_KIND_END, Record, RecordError};
 use sennit_journal::{
     Disk, Fault, Home, LaneConfig, Pack, PackPushError, PackRemoval, PackWriter, Position, Reader,
     Walked, remove_pack,
@@ -185,6 +185,28 @@ impl<D: Disk> Mover<D> {
         if batches.len() != wanted.len() {
             return Err(MoveError::Missing { missing: wanted.len() - batches.len() });
         }
+        self.write_or_leave_nothing(batches)
+    }
+
+    /// Copies batches that are read one by one from where they lie: the frames around them may be
+    /// damaged.
+    ///
+    /// # Errors
+    /// A [`MoveError`]; nothing was moved then.
+    pub(crate) fn copy_each(
+        &mut self,
+        batches: &[(KeptBatch, Keeping)],
+    ) -> Result<Moved, MoveError> {
+        let read = |&(kept, keeping): &(KeptBatch, Keeping)| {
+            let KeptBatch { partition, first, appended_at, place } = kept;
+            let batch = self.reader.read(Position(place.position), place.bytes as usize)?;
+            Ok(Copied { keeping, partition, first, appended_at, batch })
+        };
+        let copied: Result<_, MoveError> = batches.iter().map(read).collect();
+        self.write_or_leave_nothing(copied?)
+    }
+
+    fn write_or_leave_nothing(&mut self, batches: Vec<Copied>) -> Result<Moved, MoveError> {
         let first = self.next_pack;
         let written = self.write(batches);
         if written.is_err() {

@@ -200,9 +200,8 @@ fn find_moved<D: Disk>(
     packs: &Packs,
     is_held: impl Fn(Place) -> bool,
 ) {
-    let missing = engine.batches().filter(|(_, _, place)| !is_held(*place));
-    let mut missing: BTreeSet<_> =
-        missing.map(|(partition, first, _)| (partition, first)).collect();
+    let missing = engine.batches().filter(|kept| !is_held(kept.place));
+    let mut missing: BTreeSet<_> = missing.map(|kept| (kept.partition, kept.first)).collect();
     for pack in packs.numbers() {
         if missing.is_empty() {
             return;

@@ -6,7 +6,7 @@ use std::{collections::VecDeque, time::Duration};
 use bytes::Bytes;
 use sennit_engine::{Catalogue, Command, Effect, Engine, Origin, Outbox, Payloads, Place, Refusal};
 use sennit_journal::{Frame, Home, Position};
-use sennit_model::{PartitionId, Timestamp};
+use sennit_model::{Offset, PartitionId, Timestamp};
 
 use crate::{
     checkpoint::Checkpoints,
@@ -262,6 +262,22 @@ impl Shard {
         self.checkpoints.ask();
     }
 
+    /// Gives up a batch that nobody can read; returns how many messages it held.
+    pub fn give_up(&mut self, partition: PartitionId, first: Offset) -> u64 {
+        self.engine.give_up(partition, first, &mut self.writer)
+    }
+
+    /// Begins another segment: its header says from where a replay begins now.
+    pub fn turn_segment(&mut self) {
+        self.writer.turn_segment();
+        self.writer.seal_mark();
+    }
+
+    /// Keeps nothing only in case the newest checkpoint is damaged.
+    pub fn forget_fallback(&mut self) {
+        self.writer.segments.forget_fallback();
+    }
+
     /// Seals what has gathered and appends it to `out`: the lane is to write these next, in order.
     pub fn take_frames(&mut self, out: &mut Vec<Frame>) {
         if self.fenced {
@@ -311,8 +327,7 @@ impl Shard {
             self.writer.replay_from(begin);
             if self.storage_full {
                 // The next segment's header makes the dead ones free.
-                self.writer.turn_segment();
-                self.writer.seal_mark();
+                self.turn_segment();
             }
         } else if self.storage_full
             && !self.checkpoints.is_pending()

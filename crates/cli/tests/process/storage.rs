@@ -1,6 +1,6 @@
 //! Looking at a data directory: what is whole, what is served, what is damaged.
 
-use std::{os::unix::fs::FileExt, path::Path};
+use std::{collections::BTreeSet, os::unix::fs::FileExt, path::Path};
 
 use serde_json::Value;
 
@@ -54,4 +54,29 @@ fn verify_counts_what_is_whole_and_names_what_is_damaged() {
     let damage = &shards[lane]["damage"][0];
     assert_eq!(damage["path"], slot.to_str().unwrap());
     assert_eq!(damage["position"], at.to_string());
+
+    // What lay there is given up; everything else is there.
+    let mut command = sennit(&["storage", "repair", "--json", "--data"]);
+    command.arg(&data);
+    let output = run(command, b"");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let lines = output.stdout.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let repairs: Vec<Value> = lines.map(|line| serde_json::from_slice(line).unwrap()).collect();
+    let aside = repairs[lane]["set_aside"][0].as_str().unwrap();
+    assert!(aside.contains("quarantine") && Path::new(aside).exists(), "{aside}");
+    let (code, _, said) = verify(&data);
+    assert_eq!(code, Some(0), "{said}");
+
+    broker.start_again();
+    let consumed = String::from_utf8(broker.ok(&["consume", "lines"], b"")).unwrap();
+    let given: BTreeSet<&str> = consumed.lines().collect();
+    let all: BTreeSet<String> = (0..20_000).map(|n| format!("line {n}")).collect();
+    assert!(given.iter().all(|line| all.contains(*line)));
+    assert!(given.len() < all.len(), "the damage cost nothing");
+    // New messages go behind everything that may have been there.
+    broker.ok(&["publish", "lines", "new"], b"");
+    let consumed = String::from_utf8(broker.ok(&["consume", "lines", "--json"], b"")).unwrap();
+    let new: Value = serde_json::from_str(consumed.lines().last().unwrap()).unwrap();
+    assert!(new["offset"].as_u64().unwrap() >= 20_000, "{new}");
 }

@@ -40,17 +40,21 @@ pub(crate) struct Broker {
 }
 
 impl Broker {
+    pub(crate) fn config(segment_bytes: u64) -> LaneConfig {
+        LaneConfig {
+            directory: PathBuf::from("data/lane-0"),
+            lane: 0,
+            segment_bytes,
+            incarnation: 42,
+        }
+    }
+
     pub(crate) fn open(disk: &MemoryDisk, segment_bytes: u64) -> Self {
         Self::try_open(disk, segment_bytes).unwrap()
     }
 
     pub(crate) fn try_open(disk: &MemoryDisk, segment_bytes: u64) -> Result<Self, RecoverError> {
-        let config = LaneConfig {
-            directory: PathBuf::from("data/lane-0"),
-            lane: 0,
-            segment_bytes,
-            incarnation: 42,
-        };
+        let config = Self::config(segment_bytes);
         let settings =
             Settings { cache_bytes: 0, journal_segments: 1, packs: PackLengths::default() };
         let parts = recover(disk, config, settings, NOW)?;

@@ -8,8 +8,9 @@ use std::{
 };
 
 use sennit_engine::Record;
-use sennit_journal::{BLOCK_BYTES, Disk, Home, disk::MemoryDisk};
+use sennit_journal::{BLOCK_BYTES, Disk, Home, disk::MemoryDisk, verify};
 use sennit_model::{PartitionId, TopicId};
+use sennit_shard::{Repaired, repair};
 
 use crate::broker::{Broker, COUNT, MAILS, NOW, ORDERS, SEGMENT_BYTES, text, texts};
 
@@ -67,6 +68,14 @@ impl Story {
     /// The slot of the newest segment.
     fn newest(&self) -> PathBuf {
         segments(&self.disk).into_iter().max().unwrap().1
+    }
+
+    fn copy_of(&self, disk: &MemoryDisk) -> MemoryDisk {
+        let copy = MemoryDisk::default();
+        for path in files(disk) {
+            copy.put(&path, disk.bytes_of(&path).unwrap());
+        }
+        copy
     }
 
     /// The same disk, with one file other than it was; `None` if it is gone.
@@ -267,4 +276,32 @@ fn a_batch_is_found_in_its_pack_though_the_record_of_its_move_is_gone() {
     assert!(!broker.parts.report.damage.is_empty());
     assert_eq!(broker.parts.report.lost_segments, [0u64; 0]);
     broker.gets(0..next * COUNT);
+}
+
+#[test]
+fn a_repair_gives_up_what_is_lost_and_leaves_nothing_damaged_behind() {
+    let story = Story::told();
+    for path in story.files() {
+        let whole = story.disk.bytes_of(&path).unwrap();
+        for block in (0..whole.len()).step_by(BLOCK_BYTES) {
+            let mut bytes = whole.clone();
+            bytes[block..block + BLOCK_BYTES].fill(0);
+            if bytes == whole {
+                continue;
+            }
+            let what = format!("block {} of {path:?}", block / BLOCK_BYTES);
+            let disk = story.with(&path, Some(bytes));
+            let lost = story.take_all(&story.copy_of(&disk), &what);
+            let config = Broker::config(SEGMENT_BYTES);
+            let repaired = repair(&disk, &config, NOW).unwrap();
+            for path in &repaired.to_set_aside {
+                disk.remove(path).unwrap();
+            }
+            let verdict = verify(&disk, &config).unwrap();
+            assert_eq!(verdict.damage, [], "{what}: {repaired:?}");
+            assert_eq!(repair(&disk, &config, NOW).unwrap(), Repaired::default(), "{what}");
+            let again = story.take_all(&disk, &format!("{what}, repaired"));
+            assert_eq!(again, lost, "{what}");
+        }
+    }
 }
