@@ -86,6 +86,8 @@ pub struct Catalogue {
     by_name: BTreeMap<TopicName, TopicId>,
     next_topic: u32,
     next_group: u32,
+    /// Numbers, half-open, of topics that the journal has lost, if there were any.
+    lost: Vec<(u32, u32)>,
 }
 
 impl Catalogue {
@@ -125,8 +127,31 @@ impl Catalogue {
     /// So many numbers may have been given to what was lost: none of them is given again.
     pub(crate) fn skip_ids(&mut self, count: u64) {
         let count = u32::try_from(count).unwrap_or(u32::MAX);
-        self.next_topic = self.next_topic.saturating_add(count);
+        self.lose_topics_below(self.next_topic.saturating_add(count));
         self.next_group = self.next_group.saturating_add(count);
+    }
+
+    /// The topics between the last one known and this one are lost.
+    pub(crate) fn lose_topics_below(&mut self, topic: u32) {
+        if self.next_topic < topic {
+            self.lost.push((self.next_topic, topic));
+            self.next_topic = topic;
+        }
+    }
+
+    /// Whether the journal may have lost this topic: its name and settings, not its messages.
+    #[must_use]
+    pub fn may_have_lost(&self, topic: TopicId) -> bool {
+        let known = self.topics.contains_key(&topic);
+        !known && self.lost.iter().any(|&(start, end)| start <= topic.0 && topic.0 < end)
+    }
+
+    pub(crate) fn lost(&self) -> &[(u32, u32)] {
+        &self.lost
+    }
+
+    pub(crate) fn put_back_lost(&mut self, lost: Vec<(u32, u32)>) {
+        self.lost = lost;
     }
 
     /// The topic after this one, or the first.
@@ -152,6 +177,9 @@ impl Catalogue {
             }
             CatalogueCommand::CreateDeadLetterTopic { source, incarnation } => {
                 self.create_dead_letter_topic(source, incarnation)
+            }
+            CatalogueCommand::AdoptTopic { topic, partitions, home, incarnation } => {
+                self.adopt_topic(topic, partitions, home, incarnation)
             }
             CatalogueCommand::AlterTopic { topic, config } => self.alter_topic(topic, config),
             CatalogueCommand::DeleteTopic { topic } => {
@@ -188,8 +216,27 @@ impl Catalogue {
                 }
             };
         }
-        let home = TopicId(self.next_topic);
-        self.new_topic(name, config, incarnation, home)
+        let topic = TopicId(self.next_topic);
+        self.new_topic(TopicCreated { topic, name, incarnation, config, home: topic })
+    }
+
+    fn adopt_topic(
+        &self,
+        topic: TopicId,
+        partitions: u32,
+        home: TopicId,
+        incarnation: Incarnation,
+    ) -> Result<Decision, Refusal> {
+        if self.topics.contains_key(&topic) {
+            return Ok(Decision { records: Vec::new(), topic, group: None });
+        }
+        let config = TopicConfig { partitions, ..TopicConfig::of_kind(TopicKind::Queue) };
+        config.check()?;
+        let mut name: TopicName = format!("lost-{}", topic.0).parse()?;
+        if self.topic_named(&name).is_some() {
+            name = format!("lost-{}-{:x}", topic.0, incarnation.0).parse()?;
+        }
+        self.new_topic(TopicCreated { topic, name, incarnation, config, home })
     }
 
     fn create_dead_letter_topic(
@@ -207,22 +254,16 @@ impl Catalogue {
             ..*source.config()
         };
         let name = source.created.name.dead_letter_topic()?;
-        self.new_topic(name, config, incarnation, source.id())
+        let (topic, home) = (TopicId(self.next_topic), source.id());
+        self.new_topic(TopicCreated { topic, name, incarnation, config, home })
     }
 
     /// A new topic; a queue has its default group from the start.
-    fn new_topic(
-        &self,
-        name: TopicName,
-        config: TopicConfig,
-        incarnation: Incarnation,
-        home: TopicId,
-    ) -> Result<Decision, Refusal> {
+    fn new_topic(&self, created: TopicCreated) -> Result<Decision, Refusal> {
         if self.topics.len() >= limits::TOPICS_MAX {
             return Err(Refusal::topics_max());
         }
-        let topic = TopicId(self.next_topic);
-        let created = TopicCreated { topic, name, incarnation, config, home };
+        let (topic, config) = (created.topic, created.config);
         let mut records = vec![Record::TopicCreated(created)];
         if config.kind() == TopicKind::Queue {
             let setting = GroupSetting {

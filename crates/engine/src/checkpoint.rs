@@ -31,6 +31,8 @@ pub struct Checkpoint {
 pub(crate) enum Next {
     /// The record that says that a checkpoint begins.
     Beginning,
+    /// Which topics may be lost.
+    LostTopics,
     /// The topics after this one.
     Topics(Option<TopicId>),
     /// The partitions after this one.
@@ -74,7 +76,7 @@ impl Engine {
         if let Next::Beginning = step.next {
             let (next_topic, next_group) = self.catalogue.next_ids();
             journal.append(&Record::CheckpointBegan { next_topic, next_group });
-            step.next = Next::Topics(None);
+            step.next = Next::LostTopics;
             return false;
         }
         step.scratch.clear();
@@ -99,6 +101,12 @@ impl Engine {
     pub(crate) fn keep_next(&self, next: &mut Next, piece_bytes: usize, out: &mut Vec<u8>) {
         *next = match next {
             Next::Beginning | Next::Nothing => return,
+            Next::LostTopics => {
+                if !self.catalogue.lost().is_empty() {
+                    kept::encode_lost_topics(out, self.catalogue.lost());
+                }
+                Next::Topics(None)
+            }
             Next::Topics(after) => match self.catalogue.topic_after(*after) {
                 Some(topic) => {
                     kept::encode_topic(out, topic);

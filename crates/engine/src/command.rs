@@ -173,6 +173,18 @@ pub enum CatalogueCommand {
         /// A random number, drawn by the asker.
         incarnation: Incarnation,
     },
+    /// Have a topic again whose name and settings are lost, as a queue that begins with the earliest
+    /// message that is kept.
+    AdoptTopic {
+        /// Which.
+        topic: TopicId,
+        /// How many partitions it had, at least.
+        partitions: u32,
+        /// The topic beside whose partitions its own are placed.
+        home: TopicId,
+        /// A random number, drawn by the asker.
+        incarnation: Incarnation,
+    },
     /// Give a topic other settings; its partitions stay as they are.
     AlterTopic {
         /// Which.

@@ -28,6 +28,7 @@ const HEAD: u8 = 2;
 const PRODUCERS: u8 = 3;
 const SLICE: u8 = 4;
 const LOST: u8 = 5;
+const LOST_TOPICS: u8 = 6;
 
 /// One item of the state.
 #[derive(Debug)]
@@ -37,6 +38,7 @@ pub(crate) enum Item {
     Producers(SomeProducers),
     Slice(Slice),
     Lost(PartitionId, Vec<OffsetRange>),
+    LostTopics(Vec<(u32, u32)>),
 }
 
 /// A partition: its settings, and which offsets it has.
@@ -108,6 +110,15 @@ pub(crate) fn encode_head(out: &mut Vec<u8>, partition: &Partition) {
     w.count(partition.groups.len());
     for group in &partition.groups {
         w.group_setting(&group.setting());
+    }
+}
+
+/// Numbers of topics that may be lost.
+pub(crate) fn encode_lost_topics(out: &mut Vec<u8>, ranges: &[(u32, u32)]) {
+    let mut w = Writer(out);
+    w.u8(LOST_TOPICS).count(ranges.len());
+    for &(start, end) in ranges {
+        w.u32(start).u32(end);
     }
 }
 
@@ -238,6 +249,7 @@ impl Item {
             PRODUCERS => Self::Producers(decode_producers(r)?),
             SLICE => Self::Slice(decode_slice(r)?),
             LOST => Self::Lost(r.partition()?, r.list(Reader::range)?),
+            LOST_TOPICS => Self::LostTopics(r.list(|r| Ok((r.u32()?, r.u32()?)))?),
             tag => return Err(r.field("item of a checkpoint", tag)),
         }))
     }

@@ -140,6 +140,11 @@ impl Replay {
                 return Ok(Replayed::CheckpointEnded);
             }
             record => {
+                if let Record::TopicCreated(created) = &record
+                    && !self.holes.is_none()
+                {
+                    self.engine.catalogue.lose_topics_below(created.topic.0);
+                }
                 self.check_place(&record)?;
                 self.engine.apply(&record, position + head as u64);
                 self.engine.committed(u64::MAX);
@@ -293,6 +298,7 @@ impl Replay {
                     }
                 }
                 Item::Slice(slice) => self.put_slice(slice, r)?,
+                Item::LostTopics(ranges) => self.engine.catalogue.put_back_lost(ranges),
                 Item::Lost(id, ranges) => {
                     for range in ranges {
                         self.engine.lost.insert(id, range.start.0, range.end.0);

@@ -24,7 +24,7 @@ impl Engine {
     pub fn encode_snapshot(&self, out: &mut Vec<u8>) {
         let (next_topic, next_group) = self.catalogue.next_ids();
         Writer(out).u32(VERSION).u32(next_topic).u32(next_group);
-        let mut next = Next::Topics(None);
+        let mut next = Next::LostTopics;
         while !matches!(next, Next::Nothing) {
             self.keep_next(&mut next, SLICE_BYTES, out);
         }

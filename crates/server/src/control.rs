@@ -3,6 +3,8 @@
 //! the next start.
 #![expect(clippy::result_large_err, reason = "a failure is rare, and leaves at once as a reply")]
 
+use std::collections::BTreeMap;
+
 use sennit_engine::{
     CatalogueCommand, Command, PartitionCommand, PartitionDescription, Refusal, Topic,
 };
@@ -60,6 +62,7 @@ impl Control {
                 gather(answers).await?;
             }
         }
+        self.adopt_lost(owned).await?;
         for &(shard, partition) in owned {
             let is_known = self.core.look(|core| {
                 core.shard()
@@ -70,6 +73,40 @@ impl Control {
             if !is_known {
                 self.change_partition(shard, partition, PartitionCommand::Drop).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Has topics again whose partitions are there, and whose names and settings the catalogue has
+    /// lost.
+    async fn adopt_lost(&self, owned: &[(usize, PartitionId)]) -> Result<(), Failure> {
+        let mut lost: BTreeMap<TopicId, Vec<(usize, PartitionIndex)>> = BTreeMap::new();
+        self.core.look(|core| {
+            let catalogue = core.shard().catalogue();
+            for &(shard, partition) in owned {
+                if catalogue.may_have_lost(partition.topic) {
+                    lost.entry(partition.topic).or_default().push((shard, partition.index));
+                }
+            }
+        });
+        let shards = self.core.cores.inboxes.len();
+        for (topic, held) in lost {
+            // One that was placed beside another topic is placed beside a number nobody has.
+            let unused = (0..shards as u32).map(|n| TopicId(u32::MAX - n));
+            let fits = |home: &TopicId| {
+                held.iter().all(|&(shard, index)| shard_of(*home, index, shards) == shard)
+            };
+            let Some(home) = std::iter::once(topic).chain(unused).find(fits) else { continue };
+            let partitions = 1 + held.iter().map(|(_, index)| index.0).max().unwrap_or_default();
+            tracing::error!(
+                topic = topic.0,
+                "a topic has lost its name and settings: it is called lost-{} now",
+                topic.0
+            );
+            let incarnation = incarnation()?;
+            let command = CatalogueCommand::AdoptTopic { topic, partitions, home, incarnation };
+            self.change_catalogue(command).await?;
+            self.open_partitions(topic).await?;
         }
         Ok(())
     }
