@@ -1,4 +1,5 @@
-//! Fifty stories of a broker, and each of them with its nth call of the disk failing, for every n.
+//! Fifty stories of a broker, and each of them with its nth call of the disk failing, or being the last
+//! of that life, for every n.
 
 use crate::{
     disk::Trouble,
@@ -6,12 +7,12 @@ use crate::{
         Act::{self, *},
         Ending,
     },
-    sequences::{BrokenCourse, Counted, run_course, run_each},
+    sequences::{BrokenCourse, Counted, crashes_at, run_course, run_each},
 };
 
 /// What happens, in a sentence and in acts.
 pub const SCENARIOS: [(&str, &[Act]); 50] = [
-    ("nothing happens", &[]),
+    ("a checkpoint begins behind the first batch of a segment", &[Long, Gather, Checkpoint]),
     ("a batch is published", &[Small]),
     ("a long message begins a segment", &[Long]),
     ("two topics share a commit", &[Both]),
@@ -93,7 +94,8 @@ const TROUBLES: [Trouble; 4] =
 const ENDINGS: [Ending; 3] = [Ending::Kill, Ending::Loses, Ending::Keeps];
 
 /// Runs every scenario with every trouble at every call of the disk, on so many threads. `whole` says
-/// whether the life then ends in each of three ways, or in one of them, by turns.
+/// whether the life then ends in each of three ways, or in one of them, by turns; and whether all
+/// crashes come at each call, or one of them.
 ///
 /// # Errors
 /// The first course in which a promise was broken.
@@ -112,6 +114,14 @@ fn nth_call(name: &str, acts: &[Act], whole: bool) -> Result<Counted, Box<Broken
     let calls = run_course(acts, 0, None, Ending::Loses).map_err(broken(None, Ending::Loses))?;
     for (nth, call) in (1..).zip(calls) {
         counted.points += 1;
+        let crashes: Vec<_> = crashes_at(call).collect();
+        let turn = nth as usize % crashes.len().max(1);
+        let by_turns = turn..(turn + 1).min(crashes.len());
+        for &(trouble, ending) in if whole { &crashes[..] } else { &crashes[by_turns] } {
+            let trouble = Some((nth, trouble));
+            run_course(acts, 0, trouble, ending).map_err(broken(trouble, ending))?;
+            counted.runs += 1;
+        }
         for trouble in TROUBLES.into_iter().filter(|trouble| trouble.fits(call)) {
             let trouble = Some((nth, trouble));
             let turn = counted.runs as usize % ENDINGS.len();

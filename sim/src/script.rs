@@ -422,6 +422,9 @@ impl Script {
     pub fn stop_and_ask(&mut self, ending: Ending) -> Result<(), Violation> {
         self.world.disk.no_trouble();
         self.restart(ending)?;
+        // What the last life left behind its end must not be taken for what this one writes.
+        self.calm().map_err(calm)?;
+        self.restart(Ending::Kill)?;
         self.drain()?;
         self.goes_on().map_err(calm)?;
         self.restart(Ending::Loses)?;

@@ -170,12 +170,15 @@ fn crashes_in_last(acts: &[Act]) -> Result<Counted, Box<BrokenCourse>> {
     Ok(counted)
 }
 
-fn crashes_at(call: Call) -> impl Iterator<Item = (Trouble, Ending)> {
+/// The ways in which a life can end at a call.
+pub(crate) fn crashes_at(call: Call) -> impl Iterator<Item = (Trouble, Ending)> {
     let all = [
         (Trouble::PowerGoes, Ending::Keeps),
         (Trouble::PowerGoes, Ending::Loses),
         (Trouble::PowerTearsFront, Ending::Keeps),
         (Trouble::PowerTearsBack, Ending::Keeps),
+        (Trouble::PowerKeepsThisAlone, Ending::Loses),
+        (Trouble::ProcessGoes, Ending::Kill),
     ];
     all.into_iter().filter(move |(trouble, _)| trouble.fits(call))
 }
