@@ -1,18 +1,23 @@
 //! Fifty stories of a broker, and each of them with its nth call of the disk failing, or being the last
 //! of that life, for every n.
 
+use sennit_journal::BLOCK_BYTES;
+
 use crate::{
     disk::Trouble,
     script::{
         Act::{self, *},
         Ending,
     },
-    sequences::{BrokenCourse, Counted, crashes_at, run_course, run_each},
+    sequences::{BrokenCourse, Counted, crashes_at, rot_course, run_course, run_each},
 };
 
 /// What happens, in a sentence and in acts.
 pub const SCENARIOS: [(&str, &[Act]); 50] = [
-    ("a checkpoint begins behind the first batch of a segment", &[Long, Gather, Checkpoint]),
+    (
+        "a checkpoint begins behind the first batch of a segment",
+        &[Checkpoint, Restart, Small, Checkpoint, Gather, Checkpoint],
+    ),
     ("a batch is published", &[Small]),
     ("a long message begins a segment", &[Long]),
     ("two topics share a commit", &[Both]),
@@ -130,6 +135,44 @@ fn nth_call(name: &str, acts: &[Act], whole: bool) -> Result<Counted, Box<Broken
                 run_course(acts, 0, trouble, ending).map_err(broken(trouble, ending))?;
                 counted.runs += 1;
             }
+        }
+    }
+    Ok(counted)
+}
+
+/// Runs every scenario with a bit that rots at its end, in the head, at the front and somewhere of each
+/// block of each file, on so many threads.
+///
+/// # Errors
+/// The first course in which a promise was broken.
+pub fn run_rot(threads: usize) -> Result<Counted, Box<BrokenCourse>> {
+    run_each(&SCENARIOS, threads, |(name, acts)| each_block(name, acts))
+}
+
+fn each_block(name: &str, acts: &[Act]) -> Result<Counted, Box<BrokenCourse>> {
+    let mut counted = Counted { courses: 1, ..Counted::default() };
+    let broken = |what: String| {
+        move |violation| {
+            let (name, acts) = (format!("{name}; {what}"), acts.to_vec());
+            let (from, trouble, ending) = (0, None, Ending::Kill);
+            Box::new(BrokenCourse { name, acts, from, trouble, ending, violation })
+        }
+    };
+    let files = rot_course(acts, None).map_err(broken("nothing rots".into()))?;
+    // Another byte and bit in each block of each scenario.
+    let mut turn = acts.len();
+    for (file, length) in files.into_iter().enumerate() {
+        for block in (0..length).step_by(BLOCK_BYTES) {
+            turn += 1;
+            let somewhere = turn * 1_009;
+            let bytes = [somewhere % 64, 64 + somewhere % 192, somewhere % BLOCK_BYTES];
+            for byte in bytes.map(|byte| block + byte).into_iter().filter(|byte| *byte < length) {
+                let bit = (turn % 8) as u8;
+                let what = || format!("bit {bit} of byte {byte} of file {file} rots");
+                rot_course(acts, Some((file, byte, bit))).map_err(broken(what()))?;
+                counted.runs += 1;
+            }
+            counted.points += 1;
         }
     }
     Ok(counted)
