@@ -4,7 +4,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test bench torture fuzz fmt audit \
+.PHONY: help run test bench torture planted fuzz fmt audit \
         test-tools test-format test-lint test-docs test-licences test-workspace
 
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
@@ -38,10 +38,14 @@ bench: ## Measure the broker on this machine
 	    "$(CARGO_TARGET_DIR)/release/sennit" bench $$workload; \
 	done
 
-torture: ## The long runs: simulator, kill -9 loops, fuzzing (TORTURE_SECONDS=600 each), soak (SOAK_SECONDS=1200)
+torture: ## The long runs: simulator, kill -9 loops, planted bugs, fuzzing (TORTURE_SECONDS=600 each), soak (SOAK_SECONDS=1200)
 	$(call step,torture,SENNIT_TORTURE_SECONDS=$(TORTURE_SECONDS) SENNIT_SIM_SEEDS=20000 SENNIT_SIM_SEQUENCE=5 cargo test -p sennit-sim -p sennit -- --nocapture)
+	$(call step,planted bugs,sim/planted/run)
 	$(call step,soak,SENNIT_SOAK_SECONDS=$(SOAK_SECONDS) cargo test -p sennit --test process soak -- --nocapture)
 	$(call step,fuzzing,fuzz/run $(TORTURE_SECONDS))
+
+planted: ## Plant a storage bug after the other: the simulator has to find each
+	$(call step,planted bugs,sim/planted/run)
 
 fuzz: ## Fuzz every decoder (SECONDS=10 each)
 	$(call step,fuzzing $(SECONDS) s a target,fuzz/run $(SECONDS))

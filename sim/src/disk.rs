@@ -42,6 +42,10 @@ pub enum Trouble {
     PowerTearsFront,
     /// The power goes when the back part of what it writes is written.
     PowerTearsBack,
+    /// The power goes after it, and of all that was not synced it alone is there.
+    PowerKeepsThisAlone,
+    /// The process goes before it.
+    ProcessGoes,
     /// It fails; a sync is then forgotten.
     Fails,
     /// It fails because there is no room.
@@ -58,9 +62,23 @@ impl Trouble {
     pub fn fits(self, call: Call) -> bool {
         match self {
             Self::PowerGoes => !matches!(call, Call::Look | Call::Read),
+            // Before other calls there is nothing new that is not synced.
+            Self::ProcessGoes => call == Call::Sync,
             Self::Fails => true,
             Self::IsFull => matches!(call, Call::Write | Call::Create),
             _ => call == Call::Write,
+        }
+    }
+
+    /// Whether nothing comes after it.
+    fn is_end(self) -> bool {
+        match self {
+            Self::PowerGoes
+            | Self::PowerTearsFront
+            | Self::PowerTearsBack
+            | Self::PowerKeepsThisAlone
+            | Self::ProcessGoes => true,
+            Self::Fails | Self::IsFull | Self::IsShort | Self::IsShortAndFull => false,
         }
     }
 }
@@ -88,6 +106,10 @@ struct Watch {
 #[derive(Debug, Default)]
 struct Power {
     is_off: Cell<bool>,
+    /// Whether the process went, and not the power.
+    is_process_alone: Cell<bool>,
+    /// What reaches the platter though what was written before does not: file, place, bytes.
+    late: RefCell<Option<(PathBuf, u64, Vec<u8>)>>,
     /// The call at which it goes; 0 for none.
     off_at: Cell<u64>,
 }
@@ -179,12 +201,19 @@ impl SimulatedDisk {
     /// The power goes now if it has not yet, and comes back.
     pub fn crash(&self) {
         self.faulty.crash();
+        if let Some((path, offset, bytes)) = self.power.late.take()
+            && let Ok(file) = self.faulty.open_to_write(&path)
+        {
+            self.set_plan(FaultPlan::default());
+            let written = file.write_at(&bytes, offset).and_then(|()| file.sync());
+            written.expect("a calm disk writes");
+        }
         self.restore();
     }
 
     /// The process goes, the system stays; if the power went before, that counts.
     pub fn kill(&self) {
-        if self.is_off() {
+        if self.is_off() && !self.power.is_process_alone.get() {
             return self.crash();
         }
         self.faulty.kill();
@@ -193,6 +222,7 @@ impl SimulatedDisk {
 
     fn restore(&self) {
         self.power.is_off.set(false);
+        self.power.is_process_alone.set(false);
         self.power.off_at.set(0);
         self.set_plan(self.plan.get());
     }
@@ -252,18 +282,18 @@ impl SimulatedDisk {
         }
         let trouble = self.next_call(kind);
         let result = match trouble {
-            Some(Trouble::PowerGoes) => Err(io::ErrorKind::NotConnected.into()),
+            Some(Trouble::PowerGoes | Trouble::ProcessGoes) => {
+                Err(io::ErrorKind::NotConnected.into())
+            }
             Some(Trouble::IsFull) => Err(io::ErrorKind::StorageFull.into()),
             Some(Trouble::Fails) if kind != Call::Sync => {
                 Err(io::Error::other("the disk was told to fail"))
             }
             trouble => call(trouble),
         };
-        if matches!(
-            trouble,
-            Some(Trouble::PowerGoes | Trouble::PowerTearsFront | Trouble::PowerTearsBack)
-        ) {
+        if trouble.is_some_and(Trouble::is_end) {
             self.power.is_off.set(true);
+            self.power.is_process_alone.set(trouble == Some(Trouble::ProcessGoes));
         }
         let off_at = self.power.off_at.get();
         if off_at > 0 && self.faulty.calls() >= off_at {
@@ -371,6 +401,10 @@ impl SimulatedFile {
         let middle = bytes.len() / 2 / SECTOR_BYTES * SECTOR_BYTES;
         let (front, back) = bytes.split_at(middle);
         match trouble {
+            Trouble::PowerKeepsThisAlone => {
+                let write = (self.path.clone(), offset, bytes.to_vec());
+                self.disk.power.late.replace(Some(write));
+            }
             Trouble::PowerTearsBack => {
                 self.file.write_at(back, offset + middle as u64)?;
             }

@@ -24,7 +24,7 @@ mod world;
 
 pub use disk::Trouble;
 pub use run::{Failure, Finished, mix, run, run_all};
-pub use scenarios::{SCENARIOS, run_scenarios};
+pub use scenarios::{SCENARIOS, run_rot, run_scenarios};
 pub use script::{Act, Ending};
 pub use sequences::{ALPHABET, BrokenCourse, Counted, run_sequences, traced_course};
 

@@ -4,7 +4,7 @@ use std::{io::Write, process::ExitCode, time::Duration};
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use sennit_sim::{mix, run, run_all, run_scenarios, run_sequences, traced_course};
+use sennit_sim::{mix, run, run_all, run_rot, run_scenarios, run_sequences, traced_course};
 
 /// Runs everything below the waterline on a disk that fails, as seeds tell it to.
 #[derive(Debug, Parser)]
@@ -27,6 +27,13 @@ struct Arguments {
     /// All scenarios, with each call of the disk failing.
     #[arg(long, conflicts_with_all = ["seed", "seeds"])]
     scenarios: bool,
+    /// All scenarios, with bits that rot at their ends.
+    #[arg(long, conflicts_with_all = ["seed", "seeds"])]
+    rot: bool,
+    /// With scenarios: every crash at every call, and every end after every failure, instead of one by
+    /// turns.
+    #[arg(long, requires = "scenarios")]
+    whole: bool,
     /// Write each step to standard error.
     #[arg(long)]
     trace: bool,
@@ -40,7 +47,7 @@ fn range(text: &str) -> Result<(u64, u64), String> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if arguments.sequences.is_some() || arguments.scenarios {
+    if arguments.sequences.is_some() || arguments.scenarios || arguments.rot {
         return courses(&arguments);
     }
     let (from, to) = arguments.seeds.unwrap_or((arguments.seed, arguments.seed + 1));
@@ -84,7 +91,8 @@ fn courses(arguments: &Arguments) -> ExitCode {
     let threads = arguments.threads as usize;
     let ran = match arguments.sequences {
         Some(length) => run_sequences(length, threads),
-        None => run_scenarios(true, threads),
+        None if arguments.rot => run_rot(threads),
+        None => run_scenarios(arguments.whole, threads),
     };
     let mut out = std::io::stdout();
     match ran {

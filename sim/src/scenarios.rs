@@ -1,4 +1,7 @@
-//! Fifty stories of a broker, and each of them with its nth call of the disk failing, for every n.
+//! Fifty stories of a broker, and each of them with its nth call of the disk failing, or being the last
+//! of that life, for every n.
+
+use sennit_journal::BLOCK_BYTES;
 
 use crate::{
     disk::Trouble,
@@ -6,12 +9,15 @@ use crate::{
         Act::{self, *},
         Ending,
     },
-    sequences::{BrokenCourse, Counted, run_course, run_each},
+    sequences::{BrokenCourse, Counted, crashes_at, rot_course, run_course, run_each},
 };
 
 /// What happens, in a sentence and in acts.
 pub const SCENARIOS: [(&str, &[Act]); 50] = [
-    ("nothing happens", &[]),
+    (
+        "a checkpoint begins behind the first batch of a segment",
+        &[Checkpoint, Restart, Small, Checkpoint, Gather, Checkpoint],
+    ),
     ("a batch is published", &[Small]),
     ("a long message begins a segment", &[Long]),
     ("two topics share a commit", &[Both]),
@@ -93,7 +99,8 @@ const TROUBLES: [Trouble; 4] =
 const ENDINGS: [Ending; 3] = [Ending::Kill, Ending::Loses, Ending::Keeps];
 
 /// Runs every scenario with every trouble at every call of the disk, on so many threads. `whole` says
-/// whether the life then ends in each of three ways, or in one of them, by turns.
+/// whether the life then ends in each of three ways, or in one of them, by turns; and whether all
+/// crashes come at each call, or one of them.
 ///
 /// # Errors
 /// The first course in which a promise was broken.
@@ -112,6 +119,14 @@ fn nth_call(name: &str, acts: &[Act], whole: bool) -> Result<Counted, Box<Broken
     let calls = run_course(acts, 0, None, Ending::Loses).map_err(broken(None, Ending::Loses))?;
     for (nth, call) in (1..).zip(calls) {
         counted.points += 1;
+        let crashes: Vec<_> = crashes_at(call).collect();
+        let turn = nth as usize % crashes.len().max(1);
+        let by_turns = turn..(turn + 1).min(crashes.len());
+        for &(trouble, ending) in if whole { &crashes[..] } else { &crashes[by_turns] } {
+            let trouble = Some((nth, trouble));
+            run_course(acts, 0, trouble, ending).map_err(broken(trouble, ending))?;
+            counted.runs += 1;
+        }
         for trouble in TROUBLES.into_iter().filter(|trouble| trouble.fits(call)) {
             let trouble = Some((nth, trouble));
             let turn = counted.runs as usize % ENDINGS.len();
@@ -120,6 +135,44 @@ fn nth_call(name: &str, acts: &[Act], whole: bool) -> Result<Counted, Box<Broken
                 run_course(acts, 0, trouble, ending).map_err(broken(trouble, ending))?;
                 counted.runs += 1;
             }
+        }
+    }
+    Ok(counted)
+}
+
+/// Runs every scenario with a bit that rots at its end, in the head, at the front and somewhere of each
+/// block of each file, on so many threads.
+///
+/// # Errors
+/// The first course in which a promise was broken.
+pub fn run_rot(threads: usize) -> Result<Counted, Box<BrokenCourse>> {
+    run_each(&SCENARIOS, threads, |(name, acts)| each_block(name, acts))
+}
+
+fn each_block(name: &str, acts: &[Act]) -> Result<Counted, Box<BrokenCourse>> {
+    let mut counted = Counted { courses: 1, ..Counted::default() };
+    let broken = |what: String| {
+        move |violation| {
+            let (name, acts) = (format!("{name}; {what}"), acts.to_vec());
+            let (from, trouble, ending) = (0, None, Ending::Kill);
+            Box::new(BrokenCourse { name, acts, from, trouble, ending, violation })
+        }
+    };
+    let files = rot_course(acts, None).map_err(broken("nothing rots".into()))?;
+    // Another byte and bit in each block of each scenario.
+    let mut turn = acts.len();
+    for (file, length) in files.into_iter().enumerate() {
+        for block in (0..length).step_by(BLOCK_BYTES) {
+            turn += 1;
+            let somewhere = turn * 1_009;
+            let bytes = [somewhere % 64, 64 + somewhere % 192, somewhere % BLOCK_BYTES];
+            for byte in bytes.map(|byte| block + byte).into_iter().filter(|byte| *byte < length) {
+                let bit = (turn % 8) as u8;
+                let what = || format!("bit {bit} of byte {byte} of file {file} rots");
+                rot_course(acts, Some((file, byte, bit))).map_err(broken(what()))?;
+                counted.runs += 1;
+            }
+            counted.points += 1;
         }
     }
     Ok(counted)

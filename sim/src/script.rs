@@ -2,7 +2,7 @@
 //! messages and one for long ones, a consumer of each group. It does the acts and, after a stop, asks
 //! for everything that was promised; which acts there are, and when the disk fails, others say.
 
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, path::Path, time::Duration};
 
 use sennit_engine::{
     Command, Credit, DeadLetters, GroupSetting, Origin, PartitionCommand, Publish, SessionId,
@@ -16,10 +16,10 @@ use sennit_model::{
 use sennit_shard::{PackLengths, Settings};
 
 use crate::{
-    oracle::Violation,
+    oracle::{OWED, Violation},
     random::Random,
     trace::Trace,
-    world::{Stop, World},
+    world::{RECOVERS, Stop, World},
 };
 
 /// As short as segments can be.
@@ -32,6 +32,8 @@ const LONG_BYTES: usize = 9_000;
 const CALM_STEPS: u32 = 400;
 /// Steps within which moving comes to its end.
 const MOVE_STEPS: u32 = 400;
+/// The promise that a crash damages nothing.
+const DAMAGED: &str = "I1 nothing is damaged";
 /// Rounds within which all that is owed comes out.
 const DRAIN_ROUNDS: u32 = 60;
 
@@ -393,6 +395,9 @@ impl Script {
             if acks.is_empty() && self.world.oracle.owed(self.world.now).is_empty() {
                 break;
             }
+            if acks.is_empty() && self.says_damage() {
+                break;
+            }
             let is_idle = acks.is_empty();
             acks.into_iter().for_each(|ack| self.world.say(ack));
             self.world.turn()?;
@@ -409,7 +414,7 @@ impl Script {
         let damaged = self.world.parts.shard.counters().damaged_batches;
         if damaged > 0 {
             let detail = format!("{damaged} batches were found damaged");
-            return Err(Violation::new("I1 nothing is damaged", detail).into());
+            return Err(Violation::new(DAMAGED, detail).into());
         }
         Ok(())
     }
@@ -422,11 +427,38 @@ impl Script {
     pub fn stop_and_ask(&mut self, ending: Ending) -> Result<(), Violation> {
         self.world.disk.no_trouble();
         self.restart(ending)?;
+        // What the last life left behind its end must not be taken for what this one writes.
+        self.calm().map_err(calm)?;
+        self.restart(Ending::Kill)?;
         self.drain()?;
         self.goes_on().map_err(calm)?;
         self.restart(Ending::Loses)?;
         self.drain()?;
         self.is_whole()
+    }
+
+    /// Bit `bit` of a byte of a file rots, after a mark; the next start refuses, or what cannot be read
+    /// is said, or everything is there. When the bit is what it was, nothing is missing.
+    ///
+    /// # Errors
+    /// The promise that was broken.
+    pub fn meet_rot(&mut self, path: &Path, byte: usize, bit: u8) -> Result<(), Violation> {
+        let Some(rotten) = self.world.disk.rot(path, byte, bit) else { return Ok(()) };
+        match self.restart(Ending::Kill).and_then(|()| self.drain()) {
+            Err(violation) if violation.rule == RECOVERS => {}
+            Err(violation) if violation.rule == OWED && self.says_damage() => {}
+            Err(violation) if violation.rule == DAMAGED => {}
+            drained => drained?,
+        }
+        self.world.disk.mend(&rotten);
+        self.restart(Ending::Kill)?;
+        self.drain()
+    }
+
+    /// Whether what is owed was said to be unreadable.
+    fn says_damage(&self) -> bool {
+        let damaged = self.world.parts.shard.counters().damaged_batches;
+        damaged > 0 && self.world.oracle.owed_without_word(self.world.now).is_empty()
     }
 
     fn goes_on(&mut self) -> Result<(), Stop> {
@@ -443,7 +475,7 @@ impl Script {
             verdict.map_err(|fault| Violation::new("the disk reads", fault.to_string()))?;
         match verdict.damage.first() {
             None => Ok(()),
-            Some(damage) => Err(Violation::new("I1 nothing is damaged", format!("{damage:?}"))),
+            Some(damage) => Err(Violation::new(DAMAGED, format!("{damage:?}"))),
         }
     }
 }

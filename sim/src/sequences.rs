@@ -170,12 +170,15 @@ fn crashes_in_last(acts: &[Act]) -> Result<Counted, Box<BrokenCourse>> {
     Ok(counted)
 }
 
-fn crashes_at(call: Call) -> impl Iterator<Item = (Trouble, Ending)> {
+/// The ways in which a life can end at a call.
+pub(crate) fn crashes_at(call: Call) -> impl Iterator<Item = (Trouble, Ending)> {
     let all = [
         (Trouble::PowerGoes, Ending::Keeps),
         (Trouble::PowerGoes, Ending::Loses),
         (Trouble::PowerTearsFront, Ending::Keeps),
         (Trouble::PowerTearsBack, Ending::Keeps),
+        (Trouble::PowerKeepsThisAlone, Ending::Loses),
+        (Trouble::ProcessGoes, Ending::Kill),
     ];
     all.into_iter().filter(move |(trouble, _)| trouble.fits(call))
 }
@@ -203,7 +206,29 @@ pub fn traced_course(
     echo: bool,
 ) -> Result<Vec<Call>, Violation> {
     let trace = if echo { Trace::new(true) } else { Trace::silent() };
-    let course = || course(acts, from, trouble, ending, trace);
+    caught(|| course(acts, from, trouble, ending, trace))
+}
+
+/// Does the acts, writes a mark, and has a bit rot for a while: `(file, byte, bit)`, the file by its
+/// number among those there are. Returns the lengths of all files.
+pub(crate) fn rot_course(
+    acts: &[Act],
+    bit: Option<(usize, usize, u8)>,
+) -> Result<Vec<usize>, Violation> {
+    caught(|| {
+        let mut script = Script::begin(Trace::silent())?;
+        for &act in acts.iter().chain(&[Act::Room, Act::Mark, Act::Mark]) {
+            script.act(act).map_err(calm)?;
+        }
+        let files = script.world.disk.files();
+        if let Some((file, byte, bit)) = bit {
+            script.meet_rot(&files[file].0, byte, bit)?;
+        }
+        Ok(files.into_iter().map(|(_, length)| length).collect())
+    })
+}
+
+fn caught<T>(course: impl FnOnce() -> Result<T, Violation>) -> Result<T, Violation> {
     catch_unwind(AssertUnwindSafe(course)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or(panic.downcast_ref::<&str>().copied());

@@ -18,6 +18,14 @@ fn whichever_call_fails_the_broker_goes_on_or_stops_and_every_promise_holds() {
 }
 
 #[test]
+fn whichever_block_rots_the_broker_refuses_or_says_so_and_nothing_is_gone_for_it() {
+    match sennit_sim::run_rot(2) {
+        Ok(counted) => assert!(counted.runs > 10 * counted.courses, "{counted:?}"),
+        Err(broken) => panic!("{broken}"),
+    }
+}
+
+#[test]
 fn no_story_is_told_twice() {
     let names: BTreeSet<_> = SCENARIOS.iter().map(|(name, _)| name).collect();
     assert_eq!(names.len(), 50);
