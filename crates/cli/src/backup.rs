@@ -6,7 +6,7 @@ use std::{
     fs::{self, File},
     io::{self, BufWriter, Read, Write},
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::{Buf, Bytes};
@@ -21,12 +21,14 @@ use tokio::{net::TcpStream, runtime::Runtime, time::timeout};
 use crate::{
     exit::{Exit, Failure},
     output::{print_json, progress_of_bytes, talk},
+    quantity,
 };
 
 const EXAMPLES: &str = "\
 Examples:
   sennit backup --to sennit.backup
   sennit backup --to - | zstd > sennit.backup.zst
+  sennit backup --to sennit.backup --rate 20MiB
   sennit restore sennit.backup --data new-data
 
 The broker goes on meanwhile. All that was confirmed before the command began is in the archive. One
@@ -34,6 +36,9 @@ backup runs at a time; when the disk gets full it is given up, and the broker go
 
 /// How long the broker may take to say or send something.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The longest rest between two reads: the broker must not take us for gone.
+const REST_MAX: Duration = Duration::from_secs(5);
 
 /// Bytes that are written to the file at once.
 const WRITE_BYTES: usize = 1 << 20;
@@ -48,6 +53,9 @@ pub struct Args {
     /// The broker's HTTP address, host and port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4437", env = "SENNIT_HTTP")]
     http: String,
+    /// Take so many bytes a second at most, so that the broker's disk has time for others
+    #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
+    rate: Option<u64>,
     /// Replace the file if it is there, once the new one is whole
     #[arg(long)]
     overwrite: bool,
@@ -64,7 +72,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), Failure> {
     if args.to == Path::new("-") {
         let (archive, mut out) = (Archive::ask(&args.http)?, io::stdout().lock());
-        let summary = archive.write(&mut out)?;
+        let summary = archive.write(&mut out, args.rate)?;
         out.flush()?;
         talk(&said(&summary, "standard output"));
         return Ok(());
@@ -76,7 +84,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let archive = Archive::ask(&args.http)?;
     let part = part_of(&args.to);
-    let written = write_file(archive, &part, &args.to);
+    let written = write_file(archive, &part, args);
     if written.is_err() {
         // It is of no use to anybody. If it cannot be removed it still has the name of a part.
         let _ = fs::remove_file(&part);
@@ -104,13 +112,14 @@ fn part_of(file: &Path) -> PathBuf {
 }
 
 /// Writes the archive to `part`, syncs it, and gives it its name.
-fn write_file(archive: Archive, part: &Path, file: &Path) -> Result<ArchiveSummary, Failure> {
+fn write_file(archive: Archive, part: &Path, args: &Args) -> Result<ArchiveSummary, Failure> {
+    let file = &args.to;
     let about = |path: &Path| {
         let path = path.display().to_string();
         move |error: io::Error| Failure::from(error).about(path)
     };
     let mut out = BufWriter::with_capacity(WRITE_BYTES, File::create(part).map_err(about(part))?);
-    let summary = archive.write(&mut out)?;
+    let summary = archive.write(&mut out, args.rate)?;
     let out = out.into_inner().map_err(|error| about(part)(error.into_error()))?;
     out.sync_all().map_err(about(part))?;
     fs::rename(part, file).map_err(about(file))?;
@@ -152,11 +161,12 @@ impl Archive {
     }
 
     /// Writes all of it to `out` while it is looked through.
-    fn write(mut self, out: &mut impl Write) -> Result<ArchiveSummary, Failure> {
+    fn write(mut self, out: &mut impl Write, rate: Option<u64>) -> Result<ArchiveSummary, Failure> {
         let (bytes, http) = (self.bytes, self.http.clone());
         let body = Body { archive: &mut self, left: Bytes::new(), failed: None };
         let progress = progress_of_bytes(bytes);
-        let mut copy = Copy { body, out, failed: None, progress, bytes: 0 };
+        let begun = Instant::now();
+        let mut copy = Copy { body, out, failed: None, progress, bytes: 0, begun, rate };
         let checked = check_archive(&mut copy).and_then(|summary| {
             io::copy(&mut copy, &mut io::sink()).map_err(ArchiveError::Read)?;
             Ok(summary)
@@ -243,6 +253,19 @@ struct Copy<'a, W> {
     failed: Option<io::Error>,
     progress: ProgressBar,
     bytes: u64,
+    begun: Instant,
+    /// Bytes a second, at most.
+    rate: Option<u64>,
+}
+
+impl<W> Copy<'_, W> {
+    /// Rests until so much may have come. What is not taken the broker does not read.
+    fn keep_pace(&self) {
+        if let Some(rate) = self.rate {
+            let due = Duration::from_secs_f64(self.bytes as f64 / rate.max(1) as f64);
+            std::thread::sleep(due.saturating_sub(self.begun.elapsed()).min(REST_MAX));
+        }
+    }
 }
 
 impl<W: Write> Read for Copy<'_, W> {
@@ -255,6 +278,7 @@ impl<W: Write> Read for Copy<'_, W> {
         }
         self.bytes += count as u64;
         self.progress.set_position(self.bytes);
+        self.keep_pace();
         Ok(count)
     }
 }

@@ -1,7 +1,7 @@
 //! What a lane holds at one moment: the files, and how much of each, that a copy needs to be what
 //! a crash at that moment would have left. Who keeps them from changing meanwhile is not known here.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf};
+use std::{collections::BTreeMap, fmt, io, path::PathBuf};
 
 use crate::{
     disk::Disk,
@@ -136,7 +136,11 @@ impl Cut {
             return Ok(Some(end.0.saturating_sub(start)));
         }
         let Some(next) = self.segments.get(&(segment + 1)) else { return Ok(None) };
-        let file = disk.open_to_read(next).map_err(Fault::io("open", next))?;
+        let file = match disk.open_to_read(next) {
+            // Nobody keeps it for us, and it was removed.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(Fault::io("open", next))?,
+        };
         let header = segment_in(&file, next)?.filter(|header| {
             header.segment == segment + 1 && header.incarnation == self.config.incarnation
         });

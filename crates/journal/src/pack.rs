@@ -1,7 +1,10 @@
 //! Packs: files that are written once, never changed, and removed whole. They hold records that
 //! were moved out of old segments. Which records, and who refers to them, is not known here.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use crate::{
     disk::{Disk, DiskFile},
@@ -39,7 +42,11 @@ pub fn packs<D: Disk>(disk: &D, config: &LaneConfig) -> Result<Vec<Pack>, Fault>
     for name in disk.list(directory).map_err(Fault::io("list", directory))? {
         let Some(number) = pack_number(&name) else { continue };
         let path = directory.join(name);
-        let file = disk.open_to_read(&path).map_err(Fault::io("open", &path))?;
+        let file = match disk.open_to_read(&path) {
+            // Where a lane is served, packs are removed.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            opened => opened.map_err(Fault::io("open", &path))?,
+        };
         packs.push(look(&file, &path, config, number)?);
     }
     Ok(packs)

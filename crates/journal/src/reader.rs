@@ -124,8 +124,10 @@ impl<D: Disk> Reader<D> {
         }
         self.files.close(home);
         if let Some(path) = self.slots.get(&segment) {
-            let file = self.disk.open_to_read(path).map_err(Fault::io("open", path))?;
-            if let Some(header) = own.header(&file, path, segment)? {
+            let opened = unless_removed(self.disk.open_to_read(path), path)?;
+            if let Some(file) = opened
+                && let Some(header) = own.header(&file, path, segment)?
+            {
                 return Ok(Some((self.files.keep(home, path.clone(), file), header)));
             }
         }
@@ -144,7 +146,9 @@ impl<D: Disk> Reader<D> {
                 continue;
             }
             let path = directory.join(name);
-            let file = self.disk.open_to_read(&path).map_err(Fault::io("open", &path))?;
+            let Some(file) = unless_removed(self.disk.open_to_read(&path), &path)? else {
+                continue;
+            };
             // One that is being made has none.
             let Some(header) = segment_in(&file, &path)?.filter(|header| own.is(header)) else {
                 continue;
@@ -155,6 +159,14 @@ impl<D: Disk> Reader<D> {
             }
         }
         Ok(found)
+    }
+}
+
+/// An opened slot; `None` if it is gone: spare slots are removed while others look for theirs.
+fn unless_removed<F>(opened: io::Result<F>, path: &Path) -> Result<Option<F>, Fault> {
+    match opened {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        opened => opened.map(Some).map_err(Fault::io("open", path)),
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use sennit_journal::{
-    DirectorySettings, Fault, FileName, UnmadeDirectory,
+    DirectorySettings, DiskFile, Fault, FileName, UnmadeDirectory,
     disk::{Access, RealDisk},
 };
 
@@ -167,6 +167,8 @@ impl Unpacking<'_> {
                         written += zeros.len() as u64;
                     }
                     file.sync_all().map_err(failed(&path))?;
+                    // What is looked at afterwards is what the disk has, not what the system remembers.
+                    file.forget_cached().map_err(failed(&path))?;
                 }
             }
         }

@@ -3,12 +3,12 @@
 
 use std::{
     io::{Read, Write},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Output, Stdio},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
     },
     time::{Duration, Instant},
 };
@@ -31,6 +31,15 @@ pub fn short_segments(data: &Path, shards: u32, segment_bytes: u64) {
     std::fs::write(data.join("FORMAT"), text).unwrap();
 }
 
+/// The body of what the HTTP port answers.
+pub fn get(http: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(http).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text.split_once("\r\n\r\n").unwrap().1.to_owned()
+}
+
 /// Lines of about 1 KB that begin with their number.
 fn lines(numbers: std::ops::Range<u32>) -> Vec<u8> {
     let line = |number| format!("{number} {}\n", "x".repeat(1000)).into_bytes();
@@ -40,6 +49,12 @@ fn lines(numbers: std::ops::Range<u32>) -> Vec<u8> {
 fn numbers(lines: &[u8]) -> Vec<u32> {
     let lines = std::str::from_utf8(lines).unwrap().lines();
     lines.map(|line| line.split(' ').next().unwrap().parse().unwrap()).collect()
+}
+
+/// The names in a list of topics.
+fn topics(listed: &[u8]) -> Vec<String> {
+    let lines = std::str::from_utf8(listed).unwrap().lines();
+    lines.map(|line| line.split('\t').next().unwrap().to_owned()).collect()
 }
 
 fn restore(file: &Path, data: &Path) -> Output {
@@ -116,16 +131,46 @@ fn what_was_confirmed_before_a_backup_is_in_it_while_producers_and_consumers_go_
             next
         }));
     }
-    let topics = broker.ok(&["topic", "list"], b"");
+    // Topics come and go too: each gets a message, and every other one is deleted.
+    let (server, stopped) = (broker.listen.clone(), stop.clone());
+    let made: Arc<AtomicU32> = Arc::default();
+    let making = made.clone();
+    let catalogue = std::thread::spawn(move || {
+        let run = |arguments: &[&str]| {
+            let mut command = sennit(arguments);
+            command.env("SENNIT_SERVER", &server);
+            assert!(run(command, b"").status.success(), "{arguments:?}");
+        };
+        for number in 0.. {
+            if stopped.load(SeqCst) {
+                break;
+            }
+            let name = format!("made-{number}");
+            run(&["topic", "create", &name, "--partitions", "4"]);
+            run(&["publish", &name, "hello"]);
+            if number % 2 == 1 {
+                run(&["topic", "delete", &name]);
+            }
+            making.store(number + 1, SeqCst);
+        }
+    });
     let mut consumer = broker
         .command(&["consume", "passing", "--follow"])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let files: Vec<_> = (0..3).map(|n| back_up(&broker, &folder, &format!("backup-{n}"))).collect();
+    let mut files = Vec::new();
+    for n in 0..3 {
+        while made.load(SeqCst) < 2 * n + 2 {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let made_before = made.load(SeqCst);
+        files.push((back_up(&broker, &folder, &format!("backup-{n}")), made_before));
+    }
     stop.store(true, SeqCst);
     let ends: Vec<u32> = publishers.into_iter().map(|thread| thread.join().unwrap()).collect();
+    catalogue.join().unwrap();
     consumer.kill().unwrap();
     consumer.wait().unwrap();
     let all = numbers(&broker.ok(&["consume", "ordered"], b""));
@@ -133,12 +178,24 @@ fn what_was_confirmed_before_a_backup_is_in_it_while_producers_and_consumers_go_
     drop(broker);
 
     let mut ended = 3000;
-    for (n, file) in files.iter().enumerate() {
+    for (n, (file, made_before)) in files.iter().enumerate() {
         let data = folder.path().join(format!("data-{n}"));
         assert!(restored(file, &data)["records"].as_u64().unwrap() > 0);
         let broker = Broker::start(&data);
-        if n == 2 {
-            assert_eq!(broker.ok(&["topic", "list"], b""), topics);
+        let listed = topics(&broker.ok(&["topic", "list"], b""));
+        for number in 0..*made_before {
+            let name = format!("made-{number}");
+            assert_eq!(listed.contains(&name), number % 2 == 0, "{name}: {listed:?}");
+            if number % 2 == 0 {
+                assert_eq!(broker.ok(&["consume", &name], b""), b"hello\n", "{name}");
+            }
+        }
+        for name in &listed {
+            // Each partition of each topic is served.
+            let said = broker.ok(&["topic", "describe", name, "--json"], b"");
+            let said: Value = serde_json::from_slice(&said).unwrap();
+            let count = said["partitions"].as_u64().unwrap();
+            assert_eq!(said["partition"].as_array().unwrap().len() as u64, count, "{said}");
         }
         let mut kept = numbers(&broker.ok(&["consume", "kept"], b""));
         kept.sort_unstable();

@@ -12,6 +12,7 @@ mod checker;
 mod crash;
 mod files;
 mod gaps;
+mod golden;
 mod ledger;
 mod refusals;
 mod soak;

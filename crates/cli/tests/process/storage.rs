@@ -125,3 +125,41 @@ fn a_damaged_journal_costs_what_lay_there_and_a_repair_makes_it_whole() {
     let new: Value = serde_json::from_str(consumed.lines().last().unwrap()).unwrap();
     assert!(new["offset"].as_u64().unwrap() >= 20_000, "{new}");
 }
+
+#[test]
+fn a_segment_whose_header_is_gone_is_named_if_messages_in_it_are_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    crate::backup::short_segments(&data, 1, 1 << 20);
+    let mut broker = Broker::start_with(&data, &["--journal-segments", "100"]);
+    let lines: Vec<u8> =
+        (0..12_000).flat_map(|n| format!("{n} {}\n", "x".repeat(1000)).into_bytes()).collect();
+    broker.ok(&["publish", "lines", "--create"], &lines);
+    broker.kill();
+    let (code, _, said) = verify(&data);
+    assert_eq!(code, Some(0), "{said}");
+
+    // Of the first segment, which no replay reads any more.
+    let slot = data.join("lane-0/slot-00000.journal");
+    let file = std::fs::File::options().read(true).write(true).open(&slot).unwrap();
+    let mut header = [0; 4096];
+    file.read_exact_at(&mut header, 0).unwrap();
+    assert_eq!(header[16..24], [0; 8], "another segment lies there");
+    file.write_all_at(&[header[20] ^ 1], 20).unwrap();
+    let (code, shards, said) = verify(&data);
+    assert_eq!(code, Some(1), "{said}");
+    let damage = &shards[0]["damage"];
+    assert_eq!(damage.as_array().unwrap().len(), 1, "{damage}");
+    assert_eq!(damage[0]["path"], slot.to_str().unwrap());
+    assert_eq!(damage[0]["position"], "0");
+    assert!(damage[0]["what"].as_str().unwrap().contains("wanted"), "{damage}");
+    let after = std::fs::read(&slot).unwrap();
+    assert_eq!(after[..20], header[..20], "looking at it changed it");
+
+    // One that nobody wants is no damage: all that is spare looks like that.
+    file.write_all_at(&header, 0).unwrap();
+    let pack = data.join("lane-0/pack-0000000009.pack");
+    assert!(!pack.exists());
+    let (code, _, said) = verify(&data);
+    assert_eq!(code, Some(0), "{said}");
+}

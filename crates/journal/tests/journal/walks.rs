@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use sennit_journal::{
-    BLOCK_BYTES, Fault, Home, Position,
+    BLOCK_BYTES, Disk, Fault, Home, Position,
     disk::{FaultPlan, FaultyDisk, MemoryDisk},
 };
 
@@ -122,4 +122,16 @@ fn a_segment_is_walked_to_where_the_next_says_that_it_ends() {
     let mut next = World::open(&disk).unwrap();
     next.write(1, b"next").unwrap();
     assert_eq!(walk(&mut next.reader, Home::Segment(0)).unwrap(), (vec![kept], vec![]));
+}
+
+#[test]
+fn a_slot_that_was_removed_holds_no_segment_and_hides_no_other() {
+    let disk = FaultyDisk::new(1, FaultPlan::default());
+    let (mut world, segments) = lane(&disk);
+    // Now the reader knows where each segment lies.
+    walk(&mut world.reader, Home::Segment(0)).unwrap();
+    disk.remove(&slot_paths(&disk)[2]).unwrap();
+    let gone = walk(&mut world.reader, Home::Segment(2)).unwrap_err();
+    assert!(matches!(gone, Fault::MissingSegment { segment: 2, .. }), "{gone}");
+    assert_eq!(walk(&mut world.reader, Home::Segment(3)).unwrap().0, segments[3]);
 }

@@ -204,3 +204,42 @@ fn the_port_sends_as_much_as_it_says_and_it_can_be_restored() {
     assert_eq!(get(&broker, "/v1/admin").0, 404);
     broker.stop();
 }
+
+#[test]
+fn a_byte_that_is_not_what_it_was_is_noticed_wherever_it_is() {
+    let slot = file("lane-0/slot-00000.journal", &[7; 4096]);
+    let pack = file("lane-0/pack-0000000001.pack", &[9; 513]);
+    let checksum = |bytes: &[u8]| format!("{:016x}", xxhash_rust::xxh3::xxh3_64(bytes));
+    let mut text = "sennit backup is whole\nentries = 4\n".to_owned();
+    for (name, bytes) in [
+        HEAD,
+        FORMAT,
+        ("lane-0/slot-00000.journal", &[7; 4096][..]),
+        ("lane-0/pack-0000000001.pack", &[9; 513]),
+    ] {
+        text += &format!("{} {} {name}\n", checksum(bytes), bytes.len());
+    }
+    text += &format!("checksum = {}\n", checksum(text.as_bytes()));
+    let whole = archive(&[slot, pack, file("WHOLE", text.as_bytes())]);
+    let summary = check_archive(&whole[..]).unwrap();
+    assert_eq!((summary.shards, summary.files, summary.bytes), (1, 2, 4096 + 513));
+    let end = whole.len() - 1024;
+    let mut passed = 0;
+    for at in 0..end {
+        let mut changed = whole.clone();
+        changed[at] ^= 0x10;
+        match check_archive(&changed[..]) {
+            Err(_) => {}
+            // Zeros between entries say nothing, and neither do those before a number.
+            Ok(found) => {
+                assert!([0, b'0'].contains(&whole[at]), "at {at}");
+                assert_eq!(found, summary, "at {at}");
+                passed += 1;
+            }
+        }
+        if at > 0 {
+            check_archive(&whole[..at]).unwrap_err();
+        }
+    }
+    assert!(passed < 2048, "{passed} flips passed");
+}
