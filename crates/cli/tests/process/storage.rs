@@ -101,7 +101,7 @@ fn a_damaged_journal_costs_what_lay_there_and_a_repair_makes_it_whole() {
 
     // It starts and says so; who consumes is told.
     broker.start_again();
-    let ready = broker.get("/readyz");
+    let ready = crate::backup::get(&broker.http, "/readyz");
     assert!(ready.contains("\"ready\":true") && ready.contains("\"journal_places\":1"), "{ready}");
     let output = broker.run(&["consume", "lines", "--count", "10", "--no-ack"], b"");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -112,7 +112,7 @@ fn a_damaged_journal_costs_what_lay_there_and_a_repair_makes_it_whole() {
     let (code, _, said) = verify(folder.path());
     assert_eq!(code, Some(0), "{said}");
     broker.start_again();
-    let ready = broker.get("/readyz");
+    let ready = crate::backup::get(&broker.http, "/readyz");
     assert!(!ready.contains("quarantined"), "{ready}");
     let consumed = String::from_utf8(broker.ok(&["consume", "lines"], b"")).unwrap();
     let given = numbers(&consumed);
