@@ -87,7 +87,7 @@ fn repair(data: &Path, json: bool) -> Result<(), Failure> {
     repair_storage(data, |repair| repairs.push(repair))
         .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
     if json {
-        return Ok(repairs.iter().try_for_each(|shard| print_json(&repair_as_json(shard)))?);
+        return repairs.iter().try_for_each(|shard| print_json(&repair_as_json(shard)));
     }
     let heads = ["SHARD", "DAMAGED", "MESSAGES GIVEN UP", "DOUBTFUL PARTITIONS", "FILES SET ASIDE"];
     let rows: Vec<_> = repairs
