@@ -7,20 +7,21 @@ use crate::{amplification::Amplification, load::Load, pauses::Pauses};
 /// Options of `checkpoint`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Checkpoint {
-    /// Messages per second of the rows that count what is written
-    #[arg(long, value_name = "N", default_value_t = 100_000.0)]
-    rate: f64,
+    /// Messages per second of the rows that count what is written; may be a list
+    #[arg(long, value_name = "N", default_value = "100000", value_delimiter = ',')]
+    rate: Vec<f64>,
     /// Messages per second of the row that measures confirms
     #[arg(long, value_name = "N", default_value_t = 20_000.0)]
     confirm_rate: f64,
     /// Seconds before what happens counts: the stream is full by then
-    #[arg(long, value_name = "SECONDS", default_value_t = 20.0)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0)]
     warmup: f64,
     /// Seconds that count
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
     duration: f64,
-    /// Bytes that the stream keeps: more than a journal of 8 segments
-    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30)]
+    /// Bytes that the stream keeps: twice what a journal of 8 segments grows to before it is emptied
+    /// in a hurry, so that nothing is trimmed before it has moved
+    #[arg(long, value_name = "BYTES", default_value_t = 2 << 30)]
     retain: u64,
     /// Windows of each kind of the row that measures confirms
     #[arg(long, value_name = "N", default_value_t = 3)]
@@ -38,22 +39,12 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// A queue, a stream, and confirms.
+    /// A queue and a stream for each rate, and confirms.
     #[must_use]
     pub fn rows(&self, partitions: u32) -> Vec<Measurement> {
-        let load = Load {
-            rate: Some(self.rate),
-            warmup_s: self.warmup,
-            duration_s: self.duration,
-            size: self.size,
-            partitions,
-            ..Load::new()
-        };
-        let rate = show_rate(self.rate);
-        let queue = Amplification { load: load.clone(), limit: 1.1, moves: false };
-        let retain_bytes = Some(self.retain);
-        let stream = Load { consumers: 0, retain_bytes, ..load.clone() };
-        let stream = Amplification { load: stream, limit: 2.2, moves: true };
+        let load = Load { size: self.size, partitions, ..Load::new() };
+        let mut rows: Vec<_> =
+            self.rate.iter().flat_map(|&rate| self.amplification(rate, &load)).collect();
         let pauses = Pauses {
             load: Load {
                 consumers: 0,
@@ -67,19 +58,28 @@ impl Checkpoint {
             topics: self.topics,
             limit: 3.0,
         };
-        let confirms = show_rate(self.confirm_rate);
-        vec![
+        let row = format!("confirms beside both, {}", show_rate(self.confirm_rate));
+        rows.push(Measurement { row, how: How::Pauses(pauses) });
+        rows
+    }
+
+    fn amplification(&self, rate: f64, load: &Load) -> [Measurement; 2] {
+        let queue = Load {
+            rate: Some(rate),
+            warmup_s: self.warmup,
+            duration_s: self.duration,
+            ..load.clone()
+        };
+        let stream = Load { consumers: 0, retain_bytes: Some(self.retain), ..queue.clone() };
+        let shown = show_rate(rate);
+        [
             Measurement {
-                row: format!("queue, published and acked, {rate}"),
-                how: How::Amplification(queue),
+                row: format!("queue, published and acked, {shown}"),
+                how: How::Amplification(Amplification { load: queue, limit: 1.1, moves: false }),
             },
             Measurement {
-                row: format!("stream that keeps {} MiB, {rate}", self.retain >> 20),
-                how: How::Amplification(stream),
-            },
-            Measurement {
-                row: format!("confirms beside both, {confirms}"),
-                how: How::Pauses(pauses),
+                row: format!("stream that keeps {} MiB, {shown}", self.retain >> 20),
+                how: How::Amplification(Amplification { load: stream, limit: 2.2, moves: true }),
             },
         ]
     }
