@@ -8,7 +8,6 @@ use sennit_model::{GroupName, TopicName};
 
 use crate::{
     clock::now_ns,
-    load::{Bench, Load},
     plan::{Plan, Role},
 };
 
@@ -18,8 +17,25 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often it is asked whether they are.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// What topic is wanted, and where.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// The broker's address.
+    pub server: &'a str,
+    /// Its name; `None` for a fresh one.
+    pub name: Option<&'a str>,
+    /// What the name of a fresh one tells.
+    pub workload: &'a str,
+    /// How many partitions.
+    pub partitions: u32,
+    /// Bytes that each of them keeps of a stream without groups; `None` for a queue.
+    pub retain_bytes: Option<u64>,
+}
+
 /// A topic for one run, and its group if it is a queue.
 pub struct Ground {
+    server: String,
+    partitions: u32,
     runtime: tokio::runtime::Runtime,
     client: Client,
     topic: TopicName,
@@ -27,24 +43,24 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// Makes the topic that `load` wants.
+    /// Makes the topic.
     ///
     /// # Errors
     /// The broker cannot be reached, or has a topic of that name with other settings.
-    pub fn prepare(bench: &Bench<'_>, load: &Load) -> Result<Self> {
+    pub fn prepare(wanted: Wanted<'_>) -> Result<Self> {
+        let Wanted { server, name, workload, partitions, retain_bytes } = wanted;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let fresh = bench.topic.is_none();
-        let name = bench.topic.clone().unwrap_or_else(|| {
-            format!("bench.{}.{}-{}", bench.workload, std::process::id(), now_ns())
-        });
+        let fresh = name.is_none();
+        let name = name.map_or_else(
+            || format!("bench.{workload}.{}-{}", std::process::id(), now_ns()),
+            str::to_owned,
+        );
         let topic: TopicName = name.parse()?;
-        let server = &bench.broker.server;
-        let partitions = load.partitions;
         let client = runtime.block_on(async {
-            let client = Client::connect(server.clone()).await?;
-            match load.retain_bytes {
+            let client = Client::connect(server).await?;
+            match retain_bytes {
                 Some(_) => {
-                    let retention = Retention { bytes: load.retain_bytes, ..Retention::FOREVER };
+                    let retention = Retention { bytes: retain_bytes, ..Retention::FOREVER };
                     let stream = TopicConfig::of_kind(TopicKind::Stream);
                     let config = TopicConfig { partitions, retention, ..stream };
                     client.create_topic(&topic, config).await?;
@@ -59,18 +75,18 @@ impl Ground {
             Ok::<_, sennit_client::Error>(client)
         });
         let client = client.with_context(|| format!("the broker at {server}"))?;
-        Ok(Self { runtime, client, topic, fresh })
+        Ok(Self { server: server.to_owned(), partitions, runtime, client, topic, fresh })
     }
 
-    /// What a worker of this run is told.
+    /// What a worker of this run is told: its role, and the bytes of a payload.
     #[must_use]
-    pub fn plan(&self, bench: &Bench<'_>, load: &Load, role: Role) -> Plan {
+    pub fn plan(&self, size: usize, role: Role) -> Plan {
         Plan {
-            server: bench.broker.server.clone(),
+            server: self.server.clone(),
             topic: self.topic.to_string(),
-            partitions: load.partitions,
+            partitions: self.partitions,
             group: GroupName::default_group().to_string(),
-            size: load.size,
+            size,
             role,
         }
     }

@@ -10,7 +10,7 @@ use crate::{
     broker::Broker,
     child::Worker,
     clock::now_ns,
-    ground::Ground,
+    ground::{Ground, Wanted},
     identity::judge,
     latency::Latencies,
     merge::Merged,
@@ -118,6 +118,16 @@ fn share(all: u32, parts: u32, index: u32) -> (u32, u32) {
 }
 
 impl Bench<'_> {
+    fn ground(&self, load: &Load) -> Result<Ground> {
+        Ground::prepare(Wanted {
+            server: &self.broker.server,
+            name: self.topic.as_deref(),
+            workload: self.workload,
+            partitions: load.partitions,
+            retain_bytes: load.retain_bytes,
+        })
+    }
+
     fn start_producers(&self, ground: &Ground, load: &Load) -> Result<Vec<Worker>> {
         let processes = load.producer_processes.clamp(1, load.producers);
         (0..processes)
@@ -132,7 +142,7 @@ impl Bench<'_> {
                     rate: load.rate.map(|rate| rate * part),
                     messages: load.preload.or(load.messages),
                 });
-                Worker::start(&ground.plan(self, load, role))
+                Worker::start(&ground.plan(load.size, role))
             })
             .collect()
     }
@@ -151,7 +161,7 @@ impl Bench<'_> {
                     credit_messages: load.credit,
                     credit_bytes: CREDIT_BYTES_MAX.min(64 << 20),
                 });
-                Worker::start(&ground.plan(self, load, role))
+                Worker::start(&ground.plan(load.size, role))
             })
             .collect()
     }
@@ -172,7 +182,7 @@ impl Bench<'_> {
     pub fn measure(&self, row: &str, load: &Load) -> Result<(Row, Usage)> {
         ensure!(load.size >= STAMP_BYTES, "a payload has at least {STAMP_BYTES} bytes");
         ensure!(load.producers > 0, "somebody has to publish");
-        let ground = Ground::prepare(self, load)?;
+        let ground = self.ground(load)?;
         let mut measured = Measured::default();
         if load.preload.is_some() {
             let unmeasured = Window { start_ns: now_ns(), from_ns: 0, until_ns: u64::MAX };
@@ -227,8 +237,8 @@ impl Bench<'_> {
     pub fn run_rounds(&self, row: &str, size: usize, echo: &Echo) -> Result<Row> {
         ensure!(size >= STAMP_BYTES, "a payload has at least {STAMP_BYTES} bytes");
         let load = Load { size, ..Load::new() };
-        let ground = Ground::prepare(self, &load)?;
-        let plan = ground.plan(self, &load, Role::Echo(echo.clone()));
+        let ground = self.ground(&load)?;
+        let plan = ground.plan(load.size, Role::Echo(echo.clone()));
         let mut workers = vec![Worker::start(&plan)?];
         let start_ns = now_ns() + START_DELAY_NS;
         let window = Window { start_ns, from_ns: start_ns, until_ns: u64::MAX };
