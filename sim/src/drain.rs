@@ -27,7 +27,9 @@ impl Run {
         }
         self.world.disk.power_on();
         for _ in 0..self.swarm.rots {
-            self.rot()?;
+            if self.rot()? {
+                return Ok(());
+            }
         }
         let snapshot = self.snapshot_bytes();
         self.drain()?;

@@ -1,6 +1,6 @@
 //! Bits that flip in what is durable: in what is live, in packs, in slots that nobody needs. The next
-//! start refuses, or a reader says what it could not read, or everything is there all the same; and
-//! when the bit is what it was, nothing is missing.
+//! start says what is lost, or refuses, or a reader says what it could not read, or everything is there
+//! all the same; and where no start has said so, nothing is missing when the bit is what it was.
 
 use std::{
     path::{Path, PathBuf},
@@ -11,7 +11,6 @@ use sennit_engine::Place;
 use sennit_journal::{BLOCK_BYTES, Position};
 
 use crate::{
-    disk::Rotten,
     oracle::{OWED, Violation},
     run::Run,
     world::RECOVERS,
@@ -52,20 +51,26 @@ const PLACES: [Where; 8] = [
 ];
 
 impl Run {
-    /// A bit flips, somebody meets it, and it flips back.
-    pub(crate) fn rot(&mut self) -> Result<(), Violation> {
+    /// A bit flips, somebody meets it, and it flips back. True if a start has met it, and has said what
+    /// is lost: the rest cannot be judged then.
+    pub(crate) fn rot(&mut self) -> Result<bool, Violation> {
         if !self.is_marked()? {
-            return Ok(());
+            return Ok(false);
         }
-        let Some((path, byte)) = self.place_to_rot() else { return Ok(()) };
+        let Some((path, byte)) = self.place_to_rot() else { return Ok(false) };
         let bit = self.random.below(8) as u8;
         self.world.trace.step(format_args!("bit {bit} of byte {byte} of {path:?} rots"));
-        let Some(rotten) = self.world.disk.rot(&path, byte, bit) else { return Ok(()) };
-        let meets_running = self.random.chance(400);
-        let is_refused = match meets_running {
+        let Some(rotten) = self.world.disk.rot(&path, byte, bit) else { return Ok(false) };
+        let ends = self.world.oracle.durable_ends();
+        self.world.has_rot = true;
+        let is_refused = match self.random.chance(400) {
             true => false,
             false => match self.restart(false) {
                 Err(violation) if violation.rule == RECOVERS => true,
+                _ if self.world.says_damage() => {
+                    self.world.goes_on_behind(&ends)?;
+                    return Ok(true);
+                }
                 restarted => restarted.map(|()| false)?,
             },
         };
@@ -73,7 +78,12 @@ impl Run {
             self.plan(false);
             self.drain_past_rot()?;
         }
-        self.mend(&rotten)
+        let is_mended = self.world.disk.mend(&rotten);
+        self.world.trace.step(format_args!("the bit is mended: {is_mended}"));
+        self.world.has_rot = false;
+        self.restart(false)?;
+        self.plan(false);
+        Ok(false)
     }
 
     /// A frame behind the last records says that they were durable; without it damage to them cannot
@@ -89,14 +99,6 @@ impl Run {
             self.world.advance()?;
         }
         Ok(false)
-    }
-
-    fn mend(&mut self, rotten: &Rotten) -> Result<(), Violation> {
-        let is_mended = self.world.disk.mend(rotten);
-        self.world.trace.step(format_args!("the bit is mended: {is_mended}"));
-        self.restart(false)?;
-        self.plan(false);
-        Ok(())
     }
 
     /// All that is owed comes out, or its consumers are told that it cannot be read.

@@ -347,10 +347,6 @@ impl Script {
         let plan = self.world.disk.plan();
         self.world.disk.set_plan(FaultPlan { crash_keeps: ending.keeps(), ..plan });
         self.world.restart(ending != Ending::Kill, |_, _| {})?;
-        let lost = &self.world.parts.report.lost_packs;
-        if !lost.is_empty() {
-            return Err(Violation::new("I1 no crash damages a pack", format!("lost: {lost:?}")));
-        }
         // The catalogue says again what there should be.
         for partition in self.dropped.clone() {
             if self.world.oracle.partitions().contains(&partition) {
@@ -437,20 +433,27 @@ impl Script {
         self.is_whole()
     }
 
-    /// Bit `bit` of a byte of a file rots, after a mark; the next start refuses, or what cannot be read
-    /// is said, or everything is there. When the bit is what it was, nothing is missing.
+    /// Bit `bit` of a byte of a file rots, after a mark; the next start says what is lost, or refuses, or
+    /// what cannot be read is said, or everything is there. Where no start has said so, nothing is missing
+    /// when the bit is what it was.
     ///
     /// # Errors
     /// The promise that was broken.
     pub fn meet_rot(&mut self, path: &Path, byte: usize, bit: u8) -> Result<(), Violation> {
         let Some(rotten) = self.world.disk.rot(path, byte, bit) else { return Ok(()) };
-        match self.restart(Ending::Kill).and_then(|()| self.drain()) {
+        let ends = self.world.oracle.durable_ends();
+        self.world.has_rot = true;
+        match self.restart(Ending::Kill) {
             Err(violation) if violation.rule == RECOVERS => {}
-            Err(violation) if violation.rule == OWED && self.says_damage() => {}
-            Err(violation) if violation.rule == DAMAGED => {}
-            drained => drained?,
+            _ if self.world.says_damage() => return self.world.goes_on_behind(&ends),
+            restarted => match restarted.and_then(|()| self.drain()) {
+                Err(violation) if violation.rule == OWED && self.says_damage() => {}
+                Err(violation) if violation.rule == DAMAGED => {}
+                drained => drained?,
+            },
         }
         self.world.disk.mend(&rotten);
+        self.world.has_rot = false;
         self.restart(Ending::Kill)?;
         self.drain()
     }

@@ -29,6 +29,9 @@ const READ_BYTES: usize = 8 << 20;
 /// The promise that a lane without rot is recovered.
 pub const RECOVERS: &str = "I1 a lane without rot is recovered";
 
+/// The promise that a crash is not taken for rot.
+pub const NO_ROT: &str = "I1 no crash is taken for damage";
+
 /// A commit on its way through the lane.
 #[derive(Debug)]
 enum Flight {
@@ -74,6 +77,8 @@ pub struct World {
     pub letters_wanted: Vec<TopicId>,
     /// Whether the lane has failed.
     pub is_fenced: bool,
+    /// Whether something has rotted.
+    pub has_rot: bool,
     /// Everything before this is committed, in this life.
     pub committed: Position,
     /// What is moved, and which packs go.
@@ -122,6 +127,7 @@ impl World {
             requests: 0,
             letters_wanted: Vec::new(),
             is_fenced: false,
+            has_rot: false,
             committed: Position(0),
             moving: Moving::default(),
             config,
@@ -424,11 +430,41 @@ impl World {
             }
         }
         self.trace.step(format_args!("recovered {:?}", self.parts.report));
+        if self.says_damage() && !self.has_rot {
+            return Err(Violation::new(NO_ROT, format!("{:?}", self.parts.report)));
+        }
         self.moving.take_released(&mut self.parts, &self.trace)?;
         let mut ids: Vec<PartitionId> = self.parts.shard.engine().partition_ids().collect();
         ids.sort_unstable();
         let found = self.descriptions(&ids);
         self.oracle.recovered(self.parts.report.generation, &found, self.now)
+    }
+
+    /// Whether the start has said that something is damaged or lost.
+    #[must_use]
+    pub fn says_damage(&self) -> bool {
+        let report = &self.parts.report;
+        !report.damage.is_empty()
+            || report.doubtful_partitions > 0
+            || !report.lost_packs.is_empty()
+            || !report.lost_segments.is_empty()
+    }
+
+    /// After a start that has said what is damaged: whatever was lost, no offset will be given again.
+    /// `ends` says how far each partition went.
+    ///
+    /// # Errors
+    /// The promise that was broken.
+    pub fn goes_on_behind(&mut self, ends: &[(PartitionId, u64)]) -> Result<(), Violation> {
+        let ids: Vec<PartitionId> = self.parts.shard.engine().partition_ids().collect();
+        for (id, description) in self.descriptions(&ids) {
+            let least = ends.iter().find(|(held, _)| *held == id).map_or(0, |held| held.1);
+            if description.end.0 < least {
+                let detail = format!("{id} ends at {}, and went to {least}", description.end);
+                return Err(Violation::new("I4 no offset is given twice for what rots", detail));
+            }
+        }
+        Ok(())
     }
 
     fn descriptions(&mut self, ids: &[PartitionId]) -> Vec<(PartitionId, PartitionDescription)> {

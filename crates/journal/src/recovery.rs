@@ -201,7 +201,7 @@ pub fn recover_with<D: Disk, E: From<Fault>>(
             let begin = replay_from.max(start);
             let mut scan = Scan::of_segment(file, path, &config, header, begin, ends);
             if !is_whole {
-                scan = scan.without_header();
+                scan = scan.without_header(begin == start);
             }
             loop {
                 match scan.step()? {

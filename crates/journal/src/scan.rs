@@ -136,10 +136,11 @@ impl<'a, F: DiskFile> Scan<'a, F> {
         }
     }
 
-    /// The same walk where the segment's header is not whole: it begins with a hole.
-    pub(crate) fn without_header(mut self) -> Self {
+    /// The same walk where the segment's header is not whole: it begins with a hole if it `begins` with
+    /// the segment, and not with the first frame.
+    pub(crate) fn without_header(mut self, begins: bool) -> Self {
         self.chain = None;
-        if self.at == BLOCK_BYTES as u64 {
+        if begins {
             self.at = 0;
         }
         self

@@ -29,6 +29,7 @@ pub(crate) fn replay<D: Disk>(
 ) -> Result<ReadBack<D>, RecoverError> {
     let mut from = ReplayFrom::Newest;
     let mut damage = Vec::new();
+    let mut newest_tried = Position(0);
     loop {
         let mut reading = Reading::new(now);
         let recovered =
@@ -38,8 +39,11 @@ pub(crate) fn replay<D: Disk>(
         let replay = std::mem::replace(&mut reading.replay, Replay::new(now));
         if let Some(newest) = reading.newest_checkpoint
             && !damage.is_empty()
+            && newest > newest_tried
         {
-            // A later checkpoint knows what the damage has taken.
+            // A later checkpoint knows what the damage has taken. None is tried twice: what lies in
+            // front of it may look like damage to it each time.
+            newest_tried = newest;
             from = ReplayFrom::At(newest);
             continue;
         }

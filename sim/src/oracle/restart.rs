@@ -34,6 +34,15 @@ impl Oracle {
         self.is_full = false;
     }
 
+    /// How far each partition goes that is there for sure.
+    #[must_use]
+    pub fn durable_ends(&self) -> Vec<(PartitionId, u64)> {
+        let there = self.partitions.iter().filter(|(_, held)| held.is_open());
+        there
+            .map(|(&id, held)| (id, held.durable_end(self.durable_turn).max(held.seen_end)))
+            .collect()
+    }
+
     /// The shard is back: these are its generation and partitions.
     ///
     /// # Errors
