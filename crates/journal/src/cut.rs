@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt, io, path::PathBuf};
 
 use crate::{
-    disk::Disk,
+    disk::{Disk, DiskFile},
     fault::Fault,
     format::BLOCK_BYTES,
     home::Home,
@@ -85,8 +85,14 @@ impl Cut {
     pub fn files<D: Disk>(&self, disk: &D) -> Result<Vec<CutFile>, Fault> {
         let mut files = Vec::new();
         for (&segment, path) in &self.segments {
+            let length = match disk.open_to_read(path) {
+                // Nobody keeps it for us, and it was removed.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                opened => opened.and_then(|file| file.length()).map_err(Fault::io("open", path))?,
+            };
             let end = self.end_of(disk, segment)?;
-            let bytes = end.unwrap_or(self.config.segment_bytes);
+            // Of a slot that was cut off there is no more than there is.
+            let bytes = end.unwrap_or(self.config.segment_bytes).min(length);
             let name = path.file_name().and_then(|name| name.to_str());
             if let Some(name) = name.and_then(FileName::parse)
                 && bytes > 0

@@ -4,6 +4,7 @@
 use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     process::{Child, Output, Stdio},
     sync::{
@@ -403,4 +404,30 @@ fn a_newer_format_is_refused_by_all_who_read_it() {
         assert!(said.contains("has format 2") && said.contains("newer version"), "{said}");
         assert!(!restored.exists());
     }
+}
+
+#[test]
+fn what_was_damaged_before_it_was_backed_up_is_said_and_restored_only_if_that_is_wanted() {
+    let (folder, broker) = broker();
+    broker.ok(&["topic", "create", "kept", "--partitions", "4"], b"");
+    broker.ok(&["publish", "kept"], &lines(0..6000));
+    let slot = folder.path().join("data/lane-0/slot-00000.journal");
+    let slot = std::fs::File::options().read(true).write(true).open(slot).unwrap();
+    let mut byte = [0];
+    slot.read_exact_at(&mut byte, 4096 + 20).unwrap();
+    slot.write_all_at(&[byte[0] ^ 1], 4096 + 20).unwrap();
+    let file = back_up(&broker, &folder, "backup");
+    let data = folder.path().join("restored");
+    let output = restore(&file, &data);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("damaged in 1 places when it was backed up"), "{said}");
+    assert!(said.contains("slot-00000.journal") && !data.exists(), "{said}");
+    let mut command = sennit(&["restore", "--json", "--keep-damaged"]);
+    command.arg(&file).arg("--data").arg(&data);
+    let output = run(command, b"");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("slot-00000.journal"), "{said}");
+    let restored: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(restored["damaged"], 1);
 }

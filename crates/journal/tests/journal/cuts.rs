@@ -134,6 +134,21 @@ fn a_pack_that_is_not_whole_is_left_out() {
 }
 
 #[test]
+fn of_a_slot_that_was_cut_off_what_is_there_is_copied() {
+    let disk = FaultyDisk::new(1, FaultPlan::default());
+    let mut world = World::open(&disk).unwrap();
+    for number in 1..7 {
+        world.write(1, &body(number, 7000)).unwrap();
+    }
+    let path = &slot_paths(&disk)[0];
+    sennit_journal::Disk::open_to_write(&disk, path).unwrap().set_length(8192).unwrap();
+    let cut = world.lane.cut();
+    assert_eq!(cut.files(&disk).unwrap()[0].bytes, 8192);
+    let copy = copied(&cut, &disk);
+    assert_eq!(verify(&copy, &config()).unwrap().damage.len(), 1);
+}
+
+#[test]
 fn names_are_read_letter_by_letter() {
     for name in ["slot-00000.journal", "slot-00017.journal", "pack-0000000001.pack"] {
         assert_eq!(FileName::parse(name).unwrap().to_string(), name);

@@ -75,7 +75,7 @@ fn flipped_bit_is_found(journal_segments: usize, end: &str) {
     wait_until("the bit is not found", || value(&broker, "sennit_scrub_damage") == 1);
     let (status, body) = get(&broker, "/readyz");
     assert_eq!(status, 200);
-    assert!(body.contains(r#""quarantined":{"batches":0,"places":1}"#), "{body}");
+    assert!(body.contains(r#""quarantined":{"scrubbed_places":1}"#), "{body}");
     // It is one place, however often it is looked at.
     let read = value(&broker, "sennit_scrubbed_bytes_total");
     let more = || value(&broker, "sennit_scrubbed_bytes_total") > read + (20 << 20);
