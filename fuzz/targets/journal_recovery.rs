@@ -11,8 +11,8 @@ use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, checksum};
 use libfuzzer_sys::fuzz_target;
 use sennit_journal::{
-    Disk, Fault, LaneConfig, OnRot, Position, RecoveredEnd, Walked, disk::MemoryDisk, recover,
-    ReplayFrom, recover_with, verify,
+    Disk, Fault, LaneConfig, OnRot, Position, RecoveredEnd, ReplayFrom, Walked, disk::MemoryDisk,
+    recover, recover_with, verify,
 };
 
 const SEGMENT_BYTES: usize = 16 << 10;

@@ -10,6 +10,7 @@ mod moving;
 mod packs;
 mod read_cache;
 mod recover;
+mod recover_error;
 mod referred;
 mod repair;
 mod replay;
@@ -20,7 +21,8 @@ mod writer;
 
 pub use mover::{Held, Keeping, MoveError, Moved, MovedBatch, Mover, PackLengths};
 pub use read_cache::Fetch;
-pub use recover::{RecoverError, Recovered, RecoveryReport, Settings, recover};
+pub use recover::{Recovered, RecoveryReport, Settings, recover};
+pub use recover_error::RecoverError;
 pub use referred::{Referred, referred};
 pub use repair::{RepairError, Repaired, repair};
 pub use shard::{Counters, Shard};

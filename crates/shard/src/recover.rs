@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use sennit_engine::{Engine, Journal, Place, RecordError};
-use sennit_journal::{Damage, Disk, Fault, Home, Lane, LaneConfig, Position, Reader, SlotMaker};
+use sennit_engine::{Engine, Journal, Place};
+use sennit_journal::{Damage, Disk, Home, Lane, LaneConfig, Position, Reader, SlotMaker};
 use sennit_model::{Generation, Timestamp};
 
 use crate::{
@@ -11,6 +11,7 @@ use crate::{
     mover::{Mover, PackLengths},
     moves::Moves,
     packs::Packs,
+    recover_error::RecoverError,
     replay::{ReadBack, Reading, replay},
     segments::Segments,
     shard::Shard,
@@ -48,29 +49,6 @@ pub struct RecoveryReport {
     pub lost_segments: Vec<u64>,
     /// Which life of the shard begins now.
     pub generation: Generation,
-}
-
-/// Why a shard cannot go on. It refuses rather than lose what was committed.
-#[derive(Debug, thiserror::Error)]
-pub enum RecoverError {
-    /// The journal is damaged or cannot be read.
-    #[error(transparent)]
-    Journal(#[from] Fault),
-    /// A record says what cannot be.
-    #[error("record at position {position}: {error}", position = .position.0)]
-    Record {
-        /// Where its body lies.
-        position: Position,
-        /// What is wrong.
-        error: RecordError,
-    },
-    /// The checkpoint is damaged with which a replay begins, and the one before is not there any
-    /// more.
-    #[error("the checkpoint at position {position} is damaged, and there is no older one: restore a backup", position = .position.0)]
-    Checkpoint {
-        /// Where the replay began.
-        position: Position,
-    },
 }
 
 /// A shard that goes on, and what carries its frames and reads.

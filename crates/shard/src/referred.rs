@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use sennit_journal::{Disk, LaneConfig, Position};
 use sennit_model::Timestamp;
 
-use crate::{recover::RecoverError, replay::replay};
+use crate::{recover_error::RecoverError, replay::replay};
 
 /// Where messages lie that are still wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -12,7 +12,8 @@ use sennit_model::{Batch, Timestamp};
 
 use crate::{
     mover::{Keeping, MoveError, PackLengths},
-    recover::{RecoverError, Recovered, Settings, recover},
+    recover::{Recovered, Settings, recover},
+    recover_error::RecoverError,
 };
 
 /// What a repair found and did.

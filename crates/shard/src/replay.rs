@@ -9,7 +9,7 @@ use sennit_journal::{
 };
 use sennit_model::{Generation, Timestamp};
 
-use crate::recover::RecoverError;
+use crate::recover_error::RecoverError;
 
 /// What was read of a lane, and what it comes to.
 pub(crate) struct ReadBack<D: Disk> {
