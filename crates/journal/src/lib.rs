@@ -19,6 +19,7 @@ mod home;
 mod lane;
 mod lane_config;
 mod open_files;
+mod paced;
 mod pack;
 mod pack_removal;
 mod pack_writer;

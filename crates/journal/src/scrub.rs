@@ -1,25 +1,20 @@
 //! Holds one file that is at rest against its checksums, in short reads, while its lane is served.
 //! How fast is the caller's business, and so is whether the file was still needed.
 
-use std::{
-    cell::{Cell, RefCell},
-    io,
-};
+use std::{cell::Cell, io};
 
 use crate::{
     cut::{Cut, CutFile},
     disk::{Disk, DiskFile},
     fault::Fault,
     home::Home,
+    paced::Paced,
     position::Position,
     reader::segment_in,
     scan::{Ends, Found, Scan},
     verify::as_damage,
     walk::{Damage, pack_scan},
 };
-
-/// Bytes that are read before the caller is asked whether to go on.
-const READ_BYTES: usize = 256 << 10;
 
 /// What came of a look at a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +67,7 @@ fn scan<D: Disk>(
     let (path, config) = (&file.path, cut.config());
     let opened = disk.open_to_read(path).map_err(Fault::io("open", path))?;
     opened.forget_cached().map_err(Fault::io("reread", path))?;
-    let paced = Paced { file: opened, stopped, pace: RefCell::new(pace) };
+    let paced = Paced::new(&opened, stopped, pace);
     let mut damage = Vec::new();
     let mut scan = match file.home {
         Home::Pack(number) => pack_scan(&paced, path, config, number)?,
@@ -97,48 +92,5 @@ fn scan<D: Disk>(
             }
             Found::End { .. } => return Ok(damage),
         }
-    }
-}
-
-/// A file that is read a little at a time.
-struct Paced<'a, F> {
-    file: F,
-    stopped: &'a Cell<bool>,
-    pace: RefCell<&'a mut dyn FnMut(usize) -> bool>,
-}
-
-impl<F: DiskFile> DiskFile for Paced<'_, F> {
-    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
-        let mut at = offset;
-        for part in bytes.chunks_mut(READ_BYTES) {
-            if self.stopped.get() {
-                return Err(io::Error::other("the reading was stopped"));
-            }
-            self.file.read_at(part, at)?;
-            at += part.len() as u64;
-            let goes_on = (self.pace.borrow_mut())(part.len());
-            self.stopped.set(!goes_on);
-        }
-        Ok(())
-    }
-
-    fn length(&self) -> io::Result<u64> {
-        self.file.length()
-    }
-
-    fn forget_cached(&self) -> io::Result<()> {
-        self.file.forget_cached()
-    }
-
-    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::PermissionDenied.into())
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Err(io::ErrorKind::PermissionDenied.into())
-    }
-
-    fn set_length(&self, _: u64) -> io::Result<()> {
-        Err(io::ErrorKind::PermissionDenied.into())
     }
 }

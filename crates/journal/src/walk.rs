@@ -1,6 +1,9 @@
 //! Every record of a segment or a pack, in order, in long reads, with every checksum looked at.
 
-use std::path::{Path, PathBuf};
+use std::{
+    cell::Cell,
+    path::{Path, PathBuf},
+};
 
 use bytes::Bytes;
 
@@ -10,6 +13,7 @@ use crate::{
     format::{BLOCK_BYTES, PackHeader},
     home::Home,
     lane_config::LaneConfig,
+    paced::Paced,
     pack::check_header,
     position::Position,
     reader::{Reader, segment_in},
@@ -87,14 +91,30 @@ impl<D: Disk> Reader<D> {
     pub fn walk_past_damage<E: From<Fault>>(
         &mut self,
         home: Home,
+        each: impl FnMut(Walked) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.walk_paced(home, &mut |_| true, each)
+    }
+
+    /// Like [`Reader::walk_past_damage`], but reads a quarter of a MiB at a time and tells `pace` how
+    /// much each was, which may take its time.
+    ///
+    /// # Errors
+    /// As [`Reader::walk_past_damage`]; [`Fault::Io`] if `pace` says no.
+    pub fn walk_paced<E: From<Fault>>(
+        &mut self,
+        home: Home,
+        pace: &mut dyn FnMut(usize) -> bool,
         mut each: impl FnMut(Walked) -> Result<(), E>,
     ) -> Result<(), E> {
+        let stopped = Cell::new(false);
         let config = self.config().clone();
         match home {
             Home::Pack(number) => {
                 let open = self.pack(number)?;
                 let (path, file) = (&open.path, &open.file);
-                let mut scan = pack_scan(file, path, &config, number)?;
+                let paced = Paced::new(file, &stopped, pace);
+                let mut scan = pack_scan(&paced, path, &config, number)?;
                 while give(scan.step()?, path, &mut each)? {}
             }
             Home::Segment(segment) => {
@@ -105,7 +125,8 @@ impl<D: Disk> Reader<D> {
                 };
                 let begin = Position(segment * config.segment_bytes);
                 let (path, file) = (&open.path, &open.file);
-                let mut scan = Scan::of_segment(file, path, &config, &header, begin, ends);
+                let paced = Paced::new(file, &stopped, pace);
+                let mut scan = Scan::of_segment(&paced, path, &config, &header, begin, ends);
                 loop {
                     let found = scan.step()?;
                     let is_hole = matches!(found, Found::Hole { .. });

@@ -2,7 +2,11 @@
 //! slowly enough that commits hardly notice.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc,
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -19,6 +23,8 @@ const ASKED_MAX: usize = 4096;
 const REST: u32 = 2;
 /// The longest rest.
 const REST_MAX: Duration = Duration::from_millis(500);
+/// The longest rest between two pieces of a move.
+const PIECE_REST_MAX: Duration = Duration::from_millis(20);
 
 /// How often it is looked whether packs may be removed again.
 const PINNED_PAUSE: Duration = Duration::from_millis(200);
@@ -55,7 +61,7 @@ struct MoveThread {
     mover: Mover<RealDisk>,
     messages: mpsc::Receiver<MoveMessage>,
     core: inbox::Sender,
-    in_hurry: bool,
+    in_hurry: Arc<AtomicBool>,
     pin: Arc<PackPin>,
     /// Packs to be removed when nothing else is to be done.
     to_remove: Vec<u32>,
@@ -72,8 +78,17 @@ pub(crate) fn start(
     core: inbox::Sender,
     pin: Arc<PackPin>,
 ) -> Result<thread::JoinHandle<()>, ServeError> {
-    let to_remove = Vec::new();
-    let mut moves = MoveThread { shard, mover, messages, core, in_hurry: false, pin, to_remove };
+    let (to_remove, in_hurry) = (Vec::new(), Arc::new(AtomicBool::new(false)));
+    let mut mover = mover;
+    let (mut begun, hurry) = (Instant::now(), in_hurry.clone());
+    mover.set_pace(move |_| {
+        // Between two pieces others have the disk.
+        let rest = if hurry.load(Relaxed) { Duration::ZERO } else { begun.elapsed() * REST };
+        thread::sleep(rest.min(PIECE_REST_MAX));
+        begun = Instant::now();
+        true
+    });
+    let mut moves = MoveThread { shard, mover, messages, core, in_hurry, pin, to_remove };
     thread::Builder::new()
         .name(format!("move-{shard}"))
         .spawn(move || while moves.step().is_ok() {})
@@ -84,7 +99,7 @@ impl MoveThread {
     fn step(&mut self) -> Result<(), Ended> {
         match self.next()? {
             Some(MoveMessage::Empty(home, in_hurry)) => {
-                self.in_hurry = in_hurry;
+                self.in_hurry.store(in_hurry, Relaxed);
                 self.empty(home)?;
             }
             Some(MoveMessage::Remove(pack)) => self.to_remove.push(pack),
@@ -131,12 +146,10 @@ impl MoveThread {
     }
 
     fn moved(&mut self, home: Home) -> Result<Result<Moved, MoveError>, Ended> {
-        let begun = Instant::now();
         let held = match self.mover.list(home) {
             Ok(held) => held,
             Err(error) => return Ok(Err(error)),
         };
-        self.rest(begun)?;
         let mut wanted = Vec::new();
         for asked in held.chunks(ASKED_MAX) {
             let _ = self.core.send(inbox::Message::AreWanted(asked.to_vec()));
@@ -145,10 +158,7 @@ impl MoveThread {
         if wanted.is_empty() {
             return Ok(Ok(Moved::default()));
         }
-        let begun = Instant::now();
-        let copied = self.mover.copy(home, &wanted);
-        self.rest(begun)?;
-        Ok(copied)
+        Ok(self.mover.copy(home, &wanted))
     }
 
     /// Waits for the answer about what was asked last.
@@ -185,7 +195,8 @@ impl MoveThread {
 
     /// Rests in proportion to the work since `begun`; what comes meanwhile waits.
     fn rest(&mut self, begun: Instant) -> Result<(), Ended> {
-        let rest = if self.in_hurry { Duration::ZERO } else { begun.elapsed() * REST };
+        let rest =
+            if self.in_hurry.load(Relaxed) { Duration::ZERO } else { begun.elapsed() * REST };
         let until = Instant::now() + rest.min(REST_MAX);
         loop {
             let left = until.saturating_duration_since(Instant::now());

@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, time::Duration};
 use bytes::Bytes;
 use sennit_engine::{KeptBatch, Place, RECORD_KIND_END, Record, RecordError};
 use sennit_journal::{
-    Disk, Fault, Home, LaneConfig, Pack, PackPushError, PackRemoval, PackWriter, Position, Reader,
-    Walked, remove_pack,
+    Disk, FRAME_TARGET_BYTES, Fault, Home, LaneConfig, Pack, PackPushError, PackRemoval,
+    PackWriter, Position, Reader, Walked, remove_pack,
 };
 use sennit_model::{Offset, PartitionId, PartitionIndex, Timestamp, TopicId};
 
@@ -131,6 +131,16 @@ pub struct Mover<D: Disk> {
     reader: Reader<D>,
     lengths: PackLengths,
     next_pack: u32,
+    pace: Pace,
+}
+
+/// Is told of each quarter of a MiB that was read or written, and takes its time.
+struct Pace(Box<dyn FnMut(usize) -> bool + Send>);
+
+impl std::fmt::Debug for Pace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Pace")
+    }
 }
 
 /// A batch on its way.
@@ -151,7 +161,13 @@ impl<D: Disk> Mover<D> {
         lengths: PackLengths,
         next_pack: u32,
     ) -> Self {
-        Self { disk, config, reader, lengths, next_pack }
+        Self { disk, config, reader, lengths, next_pack, pace: Pace(Box::new(|_| true)) }
+    }
+
+    /// Has `pace` told of each quarter of a MiB that is read and about each MiB that is written: it may
+    /// rest, so that others have the disk, or say no, and the move fails.
+    pub fn set_pace(&mut self, pace: impl FnMut(usize) -> bool + Send + 'static) {
+        self.pace = Pace(Box::new(pace));
     }
 
     /// Every batch that lies in `home`.
@@ -235,7 +251,7 @@ impl<D: Disk> Mover<D> {
     }
 
     fn walk(&mut self, home: Home, mut each: impl FnMut(Copied, Place)) -> Result<(), MoveError> {
-        self.reader.walk_past_damage(home, |walked| {
+        self.reader.walk_paced(home, &mut self.pace.0, |walked| {
             // What cannot be read stays where it is.
             let Walked::Record { kind, position, body } = walked else { return Ok(()) };
             let copied = match home {
@@ -263,6 +279,7 @@ impl<D: Disk> Mover<D> {
         batches.sort_by_cached_key(|copied| (class(copied), copied.partition, copied.first));
         let mut moved = Moved::default();
         let mut under_way: Option<(u64, PackWriter<D>)> = None;
+        let mut unpaced = 0;
         for copied in batches {
             let class = class(&copied);
             let fits =
@@ -290,6 +307,11 @@ impl<D: Disk> Mover<D> {
                 }
             };
             let bytes = u32::try_from(copied.batch.len()).expect("batches are below 4 GiB");
+            unpaced += u64::from(bytes);
+            if unpaced >= FRAME_TARGET_BYTES as u64 {
+                (self.pace.0)(unpaced as usize);
+                unpaced = 0;
+            }
             let place = Place { position: position.0, bytes };
             let Copied { partition, first, .. } = copied;
             moved.batches.push(MovedBatch { partition, first, place });
