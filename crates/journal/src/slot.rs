@@ -75,6 +75,9 @@ impl<D: Disk> SlotMaker<D> {
     /// # Errors
     /// [`Fault::Io`]; what is left of the file is a spare slot at the next start.
     pub fn remove(&self, slot: &Slot) -> Result<(), Fault> {
+        // Whoever still has it open holds nothing of the disk then.
+        let file = self.disk.open_to_write(&slot.path).map_err(Fault::io("open", &slot.path))?;
+        file.set_length(0).map_err(Fault::io("cut", &slot.path))?;
         self.disk.remove(&slot.path).map_err(Fault::io("remove", &slot.path))?;
         self.disk.sync_directory(&self.directory).map_err(Fault::io("sync", &self.directory))
     }

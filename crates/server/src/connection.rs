@@ -1,7 +1,7 @@
 //! One socket: a task that reads and a task that writes. They know bytes; frames are the
 //! session's.
 
-use std::{cell::RefCell, io, rc::Rc, time::Duration};
+use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use bytes::BytesMut;
 use sennit_protocol::Reply;
@@ -20,6 +20,7 @@ use crate::{
     drain,
     inbox::Message,
     outbox::Outbox,
+    outgoing::Outgoing,
     session::{Flow, Session},
 };
 
@@ -166,28 +167,25 @@ async fn readable(stream: &TcpStream, outbox: &Outbox) -> bool {
 async fn write(
     stream: OwnedWriteHalf,
     outbox: Rc<Outbox>,
-    scratch: Rc<RefCell<Vec<u8>>>,
+    scratch: Rc<RefCell<Outgoing>>,
 ) -> Option<OwnedWriteHalf> {
     while outbox.has_something().await {
         outbox.set_writing(true);
         // All writers of a core share one scratch, which stays hot; a connection keeps memory of
         // its own only for what its socket does not take at once.
         let rest = {
-            let mut bytes = scratch.borrow_mut();
-            bytes.clear();
-            outbox.fill(&mut bytes);
-            let taken = write_now(stream.as_ref(), &bytes).ok()?;
-            let rest = bytes[taken..].to_vec();
-            if bytes.capacity() > SCRATCH_BYTES_MAX {
-                *bytes = Vec::new();
-            }
+            let mut outgoing = scratch.borrow_mut();
+            outbox.fill(&mut outgoing);
+            let taken = outgoing.write_now(stream.as_ref(), 0);
+            let rest = outgoing.rest(*taken.as_ref().unwrap_or(&0));
+            outgoing.clear(SCRATCH_BYTES_MAX);
+            taken.ok()?;
             rest
         };
-        let mut rest = &rest[..];
-        while !rest.is_empty() {
+        let mut taken = 0;
+        while taken < rest.len() {
             stream.writable().await.ok()?;
-            let taken = write_now(stream.as_ref(), rest).ok()?;
-            rest = &rest[taken..];
+            taken = rest.write_now(stream.as_ref(), taken).ok()?;
         }
         outbox.set_writing(false);
         if !outbox.is_empty() {
@@ -196,18 +194,4 @@ async fn write(
         }
     }
     Some(stream)
-}
-
-/// Writes what the socket takes without waiting; returns how much that was.
-fn write_now(stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
-    let mut taken = 0;
-    while taken < bytes.len() {
-        match stream.try_write(&bytes[taken..]) {
-            Ok(count) => taken += count,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(taken)
 }

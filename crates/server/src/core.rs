@@ -24,6 +24,7 @@ use crate::{
     metrics::CoreMetrics,
     move_thread::MoveMessage,
     outbox::Outbox,
+    outgoing::Outgoing,
     read_thread::ReadMessage,
     refusal_reply,
     successor::SessionToken,
@@ -108,7 +109,7 @@ pub(crate) struct CoreHandle {
     core: Rc<RefCell<Core>>,
     bell: Rc<Notify>,
     /// Where the writers of this core's connections make their writes ready, one after the other.
-    pub(crate) write_scratch: Rc<RefCell<Vec<u8>>>,
+    pub(crate) write_scratch: Rc<RefCell<Outgoing>>,
     pub(crate) cores: Arc<Cores>,
     pub(crate) index: usize,
 }

@@ -29,6 +29,7 @@ mod listener;
 mod metrics;
 mod move_thread;
 mod outbox;
+mod outgoing;
 mod placement;
 mod read_thread;
 mod refusal_reply;

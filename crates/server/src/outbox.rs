@@ -14,7 +14,7 @@ use sennit_protocol::{
 };
 use tokio::sync::Notify;
 
-use crate::successor::Successor;
+use crate::{outgoing::Outgoing, successor::Successor};
 
 /// Bytes that are made ready for one write.
 const WRITE_BYTES: usize = 256 << 10;
@@ -278,7 +278,7 @@ impl Outbox {
     }
 
     /// Encodes as much of what waits into `out` as makes a good write.
-    pub(crate) fn fill(&self, out: &mut Vec<u8>) {
+    pub(crate) fn fill(&self, out: &mut Outgoing) {
         let mut waiting = self.waiting.borrow_mut();
         let runs_max = (self.frame_bytes_max.get().saturating_sub(ConfirmHead::BYTES)
             / ConfirmRun::BYTES)
@@ -292,14 +292,14 @@ impl Outbox {
                 let up_to_sequence = ends.max().unwrap_or_default();
                 let durability = Durability::Durable;
                 let head = ConfirmHead { partition, producer, up_to_sequence, durability };
-                head.encode(runs.iter().copied(), 0, out);
+                head.encode(runs.iter().copied(), 0, out.own());
             }
         }
         while out.len() < WRITE_BYTES {
             match items.pop_front() {
                 Some(Item::Reply(bytes)) => {
                     *reply_bytes -= bytes.len();
-                    out.extend_from_slice(&bytes);
+                    out.own().extend_from_slice(&bytes);
                 }
                 Some(Item::Delivery(delivery)) => self.encode(delivery, out),
                 None => break,
@@ -312,7 +312,7 @@ impl Outbox {
 
     /// Encodes a delivery, in several frames if one would be larger than the client takes. A
     /// single message beyond that limit goes out all the same: the client has to say so.
-    fn encode(&self, mut delivery: Delivery, out: &mut Vec<u8>) {
+    fn encode(&self, mut delivery: Delivery, out: &mut Outgoing) {
         let room = self.frame_bytes_max.get().saturating_sub(DeliverHead::BYTES);
         while delivery.messages.len() > room && delivery.count > 1 {
             let mut messages = Messages::of_checked(&delivery.messages);
@@ -338,7 +338,7 @@ impl Outbox {
     }
 }
 
-fn encode_frame(delivery: &Delivery, out: &mut Vec<u8>) {
+fn encode_frame(delivery: &Delivery, out: &mut Outgoing) {
     let head = DeliverHead {
         subscription: delivery.subscription,
         partition: delivery.partition.index,
@@ -349,7 +349,6 @@ fn encode_frame(delivery: &Delivery, out: &mut Vec<u8>) {
         count: delivery.count,
         durability: Durability::Durable,
     };
-    out.reserve(delivery.messages.len() + 64);
-    head.encode(delivery.messages.len(), 0, out);
-    out.extend_from_slice(&delivery.messages);
+    head.encode(delivery.messages.len(), 0, out.own());
+    out.push(&delivery.messages);
 }
