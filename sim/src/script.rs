@@ -423,9 +423,10 @@ impl Script {
     pub fn stop_and_ask(&mut self, ending: Ending) -> Result<(), Violation> {
         self.world.disk.no_trouble();
         self.restart(ending)?;
-        // What the last life left behind its end must not be taken for what this one writes.
+        // What the last life left behind its end must not be taken for what this one writes, and what it
+        // left unsynced has to be durable by now.
         self.calm().map_err(calm)?;
-        self.restart(Ending::Kill)?;
+        self.restart(Ending::Loses)?;
         self.drain()?;
         self.goes_on().map_err(calm)?;
         self.restart(Ending::Loses)?;
