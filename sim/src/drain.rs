@@ -122,9 +122,9 @@ impl Run {
         live.dedup();
         // The state may have been larger when the last checkpoint was written. It takes its own length,
         // is due when four times that were journaled, and while it is written the rest gets eight
-        // times as much.
+        // times as much. The checkpoint before it is kept too, to fall back on if this one rots.
         let snapshot = self.snapshot_bytes().max(largest_snapshot);
-        let replayed = 13 * snapshot / segment_bytes + 8;
+        let replayed = 2 * (13 * snapshot / segment_bytes + 8);
         let (count, most) = (shard.segment_count(), live.len() as u64 + replayed);
         if count as u64 > most {
             let detail = format!(
