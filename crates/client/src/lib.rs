@@ -1,7 +1,8 @@
 //! Sennit's Rust client, on tokio.
 //!
 //! [`Client`] -> [`Publisher`] -> [`Pending`] -> [`Confirm`] for those who publish,
-//! [`Client`] -> [`Consumer`] -> [`Delivery`] -> its verdict for those who consume. One task owns the
+//! [`Client`] -> [`Consumer`] -> [`Delivery`] -> its verdict for those who consume,
+//! [`Client`] -> [`Reader`] -> [`ReadMessage`] for those who read. One task owns the
 //! socket; it reconnects, sends again and subscribes again by itself. Publishers encode messages into
 //! buffers that this task sends batch by batch, and consumers get each frame's messages at once, so
 //! that nothing is allocated and no channel is passed for a message of its own.
@@ -24,6 +25,10 @@ mod partition_buffer;
 mod pending;
 mod publisher;
 mod publisher_core;
+mod read_run;
+mod reader;
+mod reader_queue;
+mod readings;
 mod reconnect;
 mod session;
 mod settle_ledger;
@@ -38,6 +43,8 @@ pub use error::Error;
 pub use gap::{Gap, Received};
 pub use pending::{Confirm, ConfirmedRun, Pending, PendingBatch};
 pub use publisher::{Publisher, PublisherBuilder};
+pub use read_run::{ReadMessage, ReadRun};
+pub use reader::{ReadRange, Reader, ReaderBuilder};
 pub use reconnect::Reconnect;
 pub use settle_queue::Settled;
 
@@ -45,7 +52,8 @@ pub use settle_queue::Settled;
 pub use sennit_model::{
     Batch, BatchBuilder, BatchError, Generation, GroupConfig, GroupId, GroupName, Header,
     HeaderKind, Headers, Message, MessageView, Messages, Offset, OffsetRange, PartitionIndex,
-    ProducerId, Retention, StartAt, Timestamp, TopicConfig, TopicId, TopicKind, TopicName,
+    ProducerId, ReadFrom, Retention, StartAt, Timestamp, TopicConfig, TopicId, TopicKind,
+    TopicName,
 };
 pub use sennit_protocol::{DEFAULT_PORT, Durability, ErrorCode, GapReason};
 

@@ -13,12 +13,13 @@ use crate::{
     codec::Writer,
     command::{Command, DeadLetters, GroupSetting, Origin, PartitionCommand, SessionId},
     effect::Effect,
-    group::{Group, Terms, range},
+    group::{Group, Holder, Terms, range},
     interner::Interner,
     log::Place,
     lost::Lost,
     partition::Partition,
     partitions::Partitions,
+    readers::Readers,
     record::{Outcome, Record},
     refusal::Refusal,
     timer::Timer,
@@ -87,6 +88,7 @@ pub struct Engine {
     pub(crate) stirred: Vec<PartitionId>,
     pub(crate) freed: Vec<Place>,
     pub(crate) lost: Lost,
+    pub(crate) readers: Readers,
     /// Partitions that are opened for the first time begin here: what the journal has lost may have
     /// opened them before, and given the offsets below.
     pub(crate) first_offset: u64,
@@ -133,6 +135,7 @@ impl Engine {
             stirred: Vec::new(),
             freed: Vec::new(),
             lost: Lost::default(),
+            readers: Readers::default(),
             first_offset: 0,
             shared: Shared::default(),
         }
@@ -249,6 +252,10 @@ impl Engine {
             Command::Publish(publish) => self.publish(publish, now, journal, out),
             Command::Settle(settle) => self.settle(settle, now, journal, out),
             Command::Subscribe(subscribe) => self.subscribe(subscribe, out),
+            Command::Read(read) => self.read(read, out),
+            Command::Reader { session, subscription, partition, change } => {
+                self.change_reader(Holder { session, subscription }, partition, change);
+            }
             Command::SetCredit { session, subscription, partition, group, credit } => {
                 self.set_credit(session, subscription, (partition, group), credit);
             }
@@ -326,6 +333,7 @@ impl Engine {
                     group.end_leases(0, u64::MAX, wheel);
                 }
                 self.lost.forget(*id);
+                self.readers.end_partition(*id);
                 forget_members(&mut self.sessions, *id, &partition.groups);
             }
             Record::Appended { partition: id, first: _, appended_at, producer, batch } => {
@@ -462,6 +470,12 @@ impl Engine {
                 return out.refuse(origin, Refusal::UnknownTopic);
             }
             PartitionCommand::Drop => Record::PartitionDropped { partition: id },
+            PartitionCommand::Locate(from) => {
+                return match self.locate(id, from) {
+                    Some((first, end)) => out.now.push(Effect::Located { origin, first, end }),
+                    None => out.refuse(origin, Refusal::UnknownTopic),
+                };
+            }
             PartitionCommand::Describe => {
                 match self.partitions.get(&id) {
                     Some(partition) => {
@@ -475,6 +489,9 @@ impl Engine {
             }
         };
         self.tell_ended(&record, out);
+        if let Record::PartitionDropped { partition } = &record {
+            self.tell_readers_ended(*partition, out);
+        }
         self.commit(&record, journal);
         if created && self.first_offset > 0 {
             let range = OffsetRange::new(Offset(0), self.first_offset);

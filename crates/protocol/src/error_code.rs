@@ -154,6 +154,9 @@ error_codes! {
     SubscriptionExists = 42, "subscription-exists", final, stay,
         "The connection has a subscription of that number already",
         "choose another number, or unsubscribe first";
+    NotLeased = 43, "not-leased", final, stay,
+        "The messages were read, not leased: there is nothing to settle",
+        "settle what a group's subscription was given";
 }
 
 impl ErrorCode {

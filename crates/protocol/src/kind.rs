@@ -103,6 +103,8 @@ kinds! {
     Unsubscribe = 52, true, false;
     /// A subscription has ended without being asked to.
     SubscriptionEnded = 53, false, true;
+    /// Read a topic by offset, without a group.
+    Read = 54, true, false;
     /// Append a batch.
     Publish = 64, true, false;
     /// Batches are committed.
@@ -117,6 +119,8 @@ kinds! {
     SetCredit = 69, true, false;
     /// Messages that a subscription does not get.
     Gap = 70, false, true;
+    /// Messages that a reader has taken.
+    Taken = 71, true, false;
 }
 
 impl fmt::Display for Kind {

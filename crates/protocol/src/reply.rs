@@ -117,10 +117,12 @@ impl Reply {
             | Kind::DescribeGroup
             | Kind::OpenTopic
             | Kind::Subscribe
+            | Kind::Read
             | Kind::Unsubscribe
             | Kind::Publish
             | Kind::Settle
-            | Kind::SetCredit => return Err(DecodeError::Direction { kind }),
+            | Kind::SetCredit
+            | Kind::Taken => return Err(DecodeError::Direction { kind }),
         })
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use sennit_engine::{Effect, Origin, PartitionDescription, Refusal, SessionId};
-use sennit_model::{GroupId, TopicId};
+use sennit_model::{GroupId, Offset, TopicId};
 use tokio::sync::oneshot;
 
 /// An answer of a shard.
@@ -14,6 +14,8 @@ pub(crate) enum Answer {
     Done { topic: TopicId, group: Option<GroupId>, created: bool },
     /// How a partition is.
     Described(PartitionDescription),
+    /// Where a reader begins in a partition, and where that ends.
+    Located { first: Offset, end: Offset },
 }
 
 /// Questions that wait for their answers.
@@ -45,6 +47,9 @@ impl Answers {
             }
             Effect::Described { origin, description } => {
                 (origin.request, Ok(Answer::Described(description)))
+            }
+            Effect::Located { origin, first, end } => {
+                (origin.request, Ok(Answer::Located { first, end }))
             }
             Effect::Refused { origin, refusal } => (origin.request, Err(refusal)),
             Effect::DeadLetterTopicNeeded { source } => {

@@ -9,8 +9,8 @@ use sennit_engine::{
     CatalogueCommand, Command, PartitionCommand, PartitionDescription, Refusal, Topic,
 };
 use sennit_model::{
-    GroupConfig, GroupName, Incarnation, PartitionId, PartitionIndex, StartAt, TopicConfig,
-    TopicId, TopicKind, TopicName,
+    GroupConfig, GroupId, GroupName, Incarnation, Offset, PartitionId, PartitionIndex, ReadFrom,
+    StartAt, TopicConfig, TopicId, TopicKind, TopicName,
 };
 use sennit_protocol::{ErrorCode, Reply, Request, control, topic_kind};
 use tokio::sync::oneshot;
@@ -150,6 +150,7 @@ impl Control {
             Request::DescribeGroup(body) => self.describe_group(body).await,
             Request::OpenTopic(body) => self.open_topic(body).await,
             Request::Subscribe(body) => self.subscribe(body).await,
+            Request::Read(body) => self.read(body).await,
             other => Err(control::Error::new(
                 ErrorCode::Internal,
                 format!("{:?} is not for the control", other.kind()),
@@ -186,7 +187,7 @@ impl Control {
             Answer::Done { topic, group, created } => {
                 Ok((topic, group.map_or(0, |group| group.0), created))
             }
-            Answer::Described(_) => Err(wrong_answer()),
+            Answer::Described(_) | Answer::Located { .. } => Err(wrong_answer()),
         }
     }
 
@@ -215,7 +216,7 @@ impl Control {
             groups: topic.group_settings(),
             dead_letters: topic.dead_letters(),
         };
-        Some(self.ask_partitions(&topic, &open))
+        Some(self.ask_partitions(&topic, |_| open.clone()))
     }
 
     /// Tells every partition of a topic the same, all at once, and gathers their answers.
@@ -224,10 +225,14 @@ impl Control {
         topic: &Topic,
         command: &PartitionCommand,
     ) -> Result<Vec<Answer>, Failure> {
-        gather(self.ask_partitions(topic, command)).await
+        gather(self.ask_partitions(topic, |_| command.clone())).await
     }
 
-    fn ask_partitions(&self, topic: &Topic, command: &PartitionCommand) -> Asked {
+    fn ask_partitions(
+        &self,
+        topic: &Topic,
+        command: impl Fn(PartitionIndex) -> PartitionCommand,
+    ) -> Asked {
         let shards = self.core.cores.inboxes.len();
         self.core.with(|core| {
             let asked = (0..topic.config().partitions).map(|index| {
@@ -235,7 +240,7 @@ impl Control {
                 let (origin, answer) = core.answers.ask();
                 let partition = PartitionId { topic: topic.id(), index };
                 let shard = shard_of(topic.created.home, index, shards);
-                core.command(shard, Command::Partition(origin, partition, command.clone()));
+                core.command(shard, Command::Partition(origin, partition, command(index)));
                 answer
             });
             let asked = asked.collect();
@@ -385,6 +390,36 @@ impl Control {
             group_id: group.setting.id.0,
             partitions: topic.config().partitions,
             lease_ms: u64::try_from(lease).unwrap_or(u64::MAX),
+            ranges: Vec::new(),
+        };
+        Ok(ControlReply { reply: Reply::Subscribed(subscribed), home: topic.created.home })
+    }
+
+    /// Says where a reader begins. It begins there whatever happens until its shards hear of it.
+    async fn read(&self, body: control::Read) -> Result<ControlReply, Failure> {
+        let topic = self.topic_named(&body.topic)?;
+        if body.topic_id.is_some_and(|id| id != topic.id().0) {
+            return Err(unknown_topic(&body.topic));
+        }
+        let from = body.read_from();
+        let goes_on = |index: PartitionIndex| {
+            let held = body.positions.iter().find(|held| held.partition == index.0);
+            held.map(|held| ReadFrom::Offset(Offset(held.offset)))
+        };
+        let asked = self.ask_partitions(&topic, |index| {
+            PartitionCommand::Locate(goes_on(index).unwrap_or(from))
+        });
+        let ranges = gather(asked).await?.into_iter().map(|answer| match answer {
+            Answer::Located { first, end } => Ok(control::ReadRange { first: first.0, end: end.0 }),
+            Answer::Done { .. } | Answer::Described(_) => Err(wrong_answer()),
+        });
+        let subscribed = control::Subscribed {
+            subscription: body.subscription,
+            topic_id: topic.id().0,
+            group_id: GroupId::NONE.0,
+            partitions: topic.config().partitions,
+            lease_ms: 0,
+            ranges: ranges.collect::<Result<_, _>>()?,
         };
         Ok(ControlReply { reply: Reply::Subscribed(subscribed), home: topic.created.home })
     }
@@ -430,7 +465,7 @@ impl Control {
         let answers = self.tell_partitions(topic, &PartitionCommand::Describe).await?;
         let described = answers.into_iter().map(|answer| match answer {
             Answer::Described(description) => Ok(description),
-            Answer::Done { .. } => Err(wrong_answer()),
+            Answer::Done { .. } | Answer::Located { .. } => Err(wrong_answer()),
         });
         described.collect()
     }

@@ -11,8 +11,8 @@ use sennit_model::{
 
 use crate::{
     Confirm, ConfirmHead, ConfirmRun, Deliver, DeliverHead, Durability, Gap, GapReason, Publish,
-    PublishHead, Reply, Request, SetCredit, Settle, SettleHead, SettleRun, Settled, Verdict,
-    control::{start_at::At, *},
+    PublishHead, Reply, Request, SetCredit, Settle, SettleHead, SettleRun, Settled, Taken, Verdict,
+    control::{read_from, start_at::At, *},
 };
 
 fn text() -> impl Strategy<Value = String> {
@@ -147,6 +147,39 @@ fn set_credit() -> impl Strategy<Value = SetCredit> {
         messages,
         bytes,
     })
+}
+
+fn taken() -> impl Strategy<Value = Taken> {
+    any::<(u32, u32, u32, u64)>().prop_map(|(subscription, partition, messages, bytes)| Taken {
+        subscription,
+        partition: PartitionIndex(partition),
+        messages,
+        bytes,
+    })
+}
+
+fn read() -> impl Strategy<Value = Read> {
+    let from = prop_oneof![
+        any::<bool>().prop_map(read_from::At::Earliest),
+        any::<bool>().prop_map(read_from::At::Latest),
+        any::<u64>().prop_map(read_from::At::Offset),
+        any::<u64>().prop_map(read_from::At::Back),
+        any::<u64>().prop_map(read_from::At::TimeMs),
+    ];
+    let from = option::of(option::of(from).prop_map(|at| ReadFrom { at }));
+    let position = any::<(u32, u64)>();
+    let position = position.prop_map(|(partition, offset)| ReadPosition { partition, offset });
+    (text(), from, vec(position, 0..3), any::<(u32, u32, u64, Option<u32>)>()).prop_map(
+        |(topic, from, positions, (subscription, credit_messages, credit_bytes, topic_id))| Read {
+            subscription,
+            topic,
+            from,
+            positions,
+            credit_messages,
+            credit_bytes,
+            topic_id,
+        },
+    )
 }
 
 fn gap() -> impl Strategy<Value = Gap> {
@@ -336,6 +369,8 @@ pub fn request() -> impl Strategy<Value = Request> {
         publish().prop_map(Request::Publish),
         settle().prop_map(Request::Settle),
         set_credit().prop_map(Request::SetCredit),
+        taken().prop_map(Request::Taken),
+        read().prop_map(Request::Read),
     ]
 }
 
@@ -373,14 +408,16 @@ pub fn reply() -> impl Strategy<Value = Reply> {
                 Reply::TopicOpened(TopicOpened { topic_id, incarnation, partitions, limits })
             }
         ),
-        any::<(u32, u32, u32, u32, u64)>().prop_map(
-            |(subscription, topic_id, group_id, partitions, lease_ms)| {
+        (any::<(u32, u32, u32, u32, u64)>(), vec(any::<(u64, u64)>(), 0..3)).prop_map(
+            |((subscription, topic_id, group_id, partitions, lease_ms), ranges)| {
+                let ranges = ranges.into_iter().map(|(first, end)| ReadRange { first, end });
                 Reply::Subscribed(Subscribed {
                     subscription,
                     topic_id,
                     group_id,
                     partitions,
                     lease_ms,
+                    ranges: ranges.collect(),
                 })
             }
         ),
