@@ -4,6 +4,7 @@
 mod backup;
 mod bench;
 mod consume;
+mod cursor;
 mod exit;
 mod group;
 mod lines;

@@ -2,6 +2,7 @@
 //! likes. Nothing is settled, and others lose nothing by it. Messages that do not come are said.
 
 use std::{
+    collections::BTreeMap,
     io::{self, BufWriter, Write},
     num::NonZeroU64,
     pin::pin,
@@ -9,7 +10,7 @@ use std::{
 };
 
 use sennit_client::{ReadFrom, ReadRun, Reader, Received};
-use sennit_model::{Offset, Timestamp, TopicName};
+use sennit_model::{CursorName, Offset, PartitionIndex, Timestamp, TopicName};
 
 use crate::{
     exit::Failure,
@@ -25,6 +26,7 @@ Examples:
   sennit read orders --from latest --follow  what is published from now on
   sennit read orders --from -10              the last ten of each partition
   sennit read orders --from 15m --json       what was appended in the last 15 minutes
+  sennit read orders --cursor audit          what came since the last time under this name
   sennit read orders --from 2026-11-21T17:00:00Z --count 1";
 
 /// How many messages may be on their way.
@@ -46,6 +48,10 @@ pub struct Args {
     #[arg(long, value_name = "WHERE", default_value = "earliest", allow_hyphen_values = true)]
     #[arg(value_parser = read_from)]
     from: ReadFrom,
+    /// Begin where this named cursor is, and move it behind what was printed; --from says where a
+    /// fresh one begins
+    #[arg(long, value_name = "NAME")]
+    cursor: Option<CursorName>,
     /// End after this many messages
     #[arg(long, short = 'n', value_name = "N")]
     count: Option<NonZeroU64>,
@@ -91,16 +97,34 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let client = args.reach.client().await?;
         let builder = client.reader(&args.topic).from(args.from);
         let builder = builder.credit_messages(CREDIT_MESSAGES).credit_bytes(CREDIT_BYTES);
+        let builder = match &args.cursor {
+            Some(cursor) => builder.cursor(cursor),
+            None => builder,
+        };
         let started = builder.start().await;
         let mut reader = started.map_err(|error| Failure::from(error).about(&args.topic))?;
-        let read = read(&args, &mut reader).await;
+        let mut printed = BTreeMap::new();
+        let read = read(&args, &mut reader, &mut printed).await;
+        let read = match &args.cursor {
+            Some(cursor) => {
+                let positions: Vec<_> = printed.into_iter().collect();
+                client.set_cursor(&args.topic, cursor, &positions).await?;
+                read
+            }
+            None => read,
+        };
         reader.close().await?;
         client.close().await;
         read
     })
 }
 
-async fn read(args: &Args, reader: &mut Reader) -> Result<(), Failure> {
+/// Prints what comes. Notes in `printed` behind which offsets everything is printed.
+async fn read(
+    args: &Args,
+    reader: &mut Reader,
+    printed: &mut BTreeMap<PartitionIndex, Offset>,
+) -> Result<(), Failure> {
     let mut out = BufWriter::with_capacity(256 << 10, io::stdout().lock());
     let mut interrupted = pin!(tokio::signal::ctrl_c());
     let mut left = args.count.map_or(u64::MAX, NonZeroU64::get);
@@ -112,7 +136,7 @@ async fn read(args: &Args, reader: &mut Reader) -> Result<(), Failure> {
             next = reader.receive_run() => next,
             _ = &mut interrupted => break,
         };
-        let (partition, came, written) = match next {
+        let (partition, came, end, written) = match next {
             None => break,
             Some(received) => match received? {
                 Received::Delivered(run) => {
@@ -121,19 +145,22 @@ async fn read(args: &Args, reader: &mut Reader) -> Result<(), Failure> {
                     let count = u64::from(run.count()).min(left).min(wanted);
                     left -= count;
                     let written = print(args, &run, count as usize, &mut out);
-                    (partition, u64::from(run.count()), written)
+                    let end = run.first_offset().plus(count);
+                    (run.partition(), u64::from(run.count()), end, written)
                 }
                 Received::Gap(gap) => {
                     let written = say_gap(args.json, &args.topic, &gap, &mut out);
-                    (gap.partition.0 as usize, gap.offsets.count(), written)
+                    (gap.partition, gap.offsets.count(), gap.offsets.end, written)
                 }
             },
         };
-        missing[partition] = missing[partition].saturating_sub(came);
+        let missing = &mut missing[partition.0 as usize];
+        *missing = missing.saturating_sub(came);
         let written = written.and_then(|()| out.flush());
         if written.is_err() {
             return unless_reader_left(written);
         }
+        printed.insert(partition, end);
     }
     Ok(())
 }

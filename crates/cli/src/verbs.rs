@@ -4,7 +4,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    backup, bench, consume, exit::Failure, group, publish, read, restore, serve, storage, topic,
+    backup, bench, consume, cursor, exit::Failure, group, publish, read, restore, serve, storage,
+    topic,
 };
 
 /// Shown below the help of the whole program.
@@ -47,6 +48,8 @@ enum Verb {
     Consume(consume::Args),
     /// Read messages by offset and print them; nothing is taken from anyone
     Read(read::Args),
+    /// Look at the named cursors of topics, and move them
+    Cursor(cursor::Args),
     /// Look at a data directory that no broker serves
     Storage(storage::Args),
     /// Copy all that a broker holds, while it serves, into one archive
@@ -71,6 +74,7 @@ pub fn run(command: Sennit) -> Result<(), Failure> {
         Verb::Publish(args) => publish::run(args),
         Verb::Consume(args) => consume::run(args),
         Verb::Read(args) => read::run(args),
+        Verb::Cursor(args) => cursor::run(args),
         Verb::Storage(args) => storage::run(&args),
         Verb::Backup(args) => backup::run(&args),
         Verb::Restore(args) => restore::run(&args),

@@ -431,7 +431,8 @@ impl Conversation {
             | Reply::TopicDescription(_)
             | Reply::TopicList(_)
             | Reply::GroupDescription(_)
-            | Reply::GroupList(_) => self.answered(number, reply, now)?,
+            | Reply::GroupList(_)
+            | Reply::CursorList(_) => self.answered(number, reply, now)?,
         }
         Ok(())
     }

@@ -25,6 +25,7 @@ mod partition_buffer;
 mod pending;
 mod publisher;
 mod publisher_core;
+mod read_range;
 mod read_run;
 mod reader;
 mod reader_queue;
@@ -35,7 +36,7 @@ mod settle_ledger;
 mod settle_queue;
 mod subscriptions;
 
-pub use admin::{GroupDescription, PartitionDescription, TopicDescription, TopicSummary};
+pub use admin::{Cursor, GroupDescription, PartitionDescription, TopicDescription, TopicSummary};
 pub use client::{Client, ClientBuilder};
 pub use consumer::{Consumer, ConsumerBuilder};
 pub use delivery::{Delivery, DeliveryRun};
@@ -43,17 +44,18 @@ pub use error::Error;
 pub use gap::{Gap, Received};
 pub use pending::{Confirm, ConfirmedRun, Pending, PendingBatch};
 pub use publisher::{Publisher, PublisherBuilder};
+pub use read_range::ReadRange;
 pub use read_run::{ReadMessage, ReadRun};
-pub use reader::{ReadRange, Reader, ReaderBuilder};
+pub use reader::{Reader, ReaderBuilder};
 pub use reconnect::Reconnect;
 pub use settle_queue::Settled;
 
 // What the signatures above are made of, so that a program needs this crate only.
 pub use sennit_model::{
-    Batch, BatchBuilder, BatchError, Generation, GroupConfig, GroupId, GroupName, Header,
-    HeaderKind, Headers, Message, MessageView, Messages, Offset, OffsetRange, PartitionIndex,
-    ProducerId, ReadFrom, Retention, StartAt, Timestamp, TopicConfig, TopicId, TopicKind,
-    TopicName,
+    Batch, BatchBuilder, BatchError, CursorName, Generation, GroupConfig, GroupId, GroupName,
+    Header, HeaderKind, Headers, Message, MessageView, Messages, Offset, OffsetRange,
+    PartitionIndex, ProducerId, ReadFrom, Retention, StartAt, Timestamp, TopicConfig, TopicId,
+    TopicKind, TopicName,
 };
 pub use sennit_protocol::{DEFAULT_PORT, Durability, ErrorCode, GapReason};
 

@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     delivery_queue::DeliveryQueue, error::Error, outbox::Outbox, publisher_core::SharedPublisher,
-    reader::ReadRange, reader_queue::ReaderQueue,
+    read_range::ReadRange, reader_queue::ReaderQueue,
 };
 
 /// Told the answer to a request.

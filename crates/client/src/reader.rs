@@ -1,18 +1,19 @@
 //! The reader as programs hold it: messages come in the order of their offsets, partition by
 //! partition, and nothing is said of them. It knows no socket.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use sennit_model::{
-    Offset, PartitionIndex, ReadFrom, TopicName,
+    CursorName, Offset, PartitionIndex, ReadFrom, TopicName,
     limits::{CREDIT_BYTES_MAX, CREDIT_MESSAGES_MAX},
 };
-use sennit_protocol::{Taken, control};
+use sennit_protocol::{Reply, Request, Taken, control};
 
 use crate::{
     error::Error,
     gap::{Gap, Received},
     link::{Command, Link},
+    read_range::ReadRange,
     read_run::{ReadMessage, ReadRun},
     reader_queue::ReaderQueue,
 };
@@ -54,6 +55,13 @@ impl ReaderBuilder {
         self
     }
 
+    /// Reads under the name of a cursor: begins where that is, and where [`Self::from`] says only in
+    /// partitions where it was never set. It moves with [`Reader::commit`].
+    pub fn cursor(mut self, name: &CursorName) -> Self {
+        self.read.cursor = Some(name.to_string());
+        self
+    }
+
     /// How many messages may be on their way or untaken here, 1 to 1,000,000; 65,536 unless told.
     /// With several partitions each gets its share, and at least one.
     pub fn credit_messages(mut self, messages: u32) -> Self {
@@ -90,6 +98,8 @@ impl ReaderBuilder {
             current: None,
             epoch: 0,
             taken: Vec::new(),
+            cursor: self.read.cursor.clone(),
+            done: BTreeMap::new(),
             closed: false,
         };
         let (read, queue) = (self.read, Arc::clone(&reader.queue));
@@ -100,15 +110,6 @@ impl ReaderBuilder {
         reader.taken = vec![(0, 0); reader.ranges.len()];
         Ok(reader)
     }
-}
-
-/// Where a reader began in one partition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReadRange {
-    /// The first offset that it gets, or is told of as a gap.
-    pub first: Offset,
-    /// The partition's end at that moment: the first offset that was not committed.
-    pub end: Offset,
 }
 
 /// One who reads a topic by offset: every message that is kept, in order within its partition, all
@@ -141,6 +142,9 @@ pub struct Reader {
     epoch: u64,
     /// Taken and not told, by partition: messages and bytes.
     taken: Vec<(u64, u64)>,
+    cursor: Option<String>,
+    /// Given to the program and not committed: behind which offset, by partition.
+    done: BTreeMap<u32, u64>,
     closed: bool,
 }
 
@@ -161,13 +165,17 @@ impl Reader {
         loop {
             if let Some(current) = &mut self.current {
                 if let Some(message) = current.take_first() {
+                    self.done.insert(message.partition().0, message.offset().0 + 1);
                     return Some(Ok(Received::Delivered(message)));
                 }
                 self.current = None;
             }
             match self.take().await? {
                 Ok(Received::Delivered(run)) => self.current = Some(run),
-                Ok(Received::Gap(gap)) => return Some(Ok(Received::Gap(gap))),
+                Ok(Received::Gap(gap)) => {
+                    self.done.insert(gap.partition.0, gap.offsets.end.0);
+                    return Some(Ok(Received::Gap(gap)));
+                }
                 Err(error) => return Some(Err(error)),
             }
         }
@@ -178,10 +186,21 @@ impl Reader {
     /// # Errors
     /// As [`Self::next`].
     pub async fn receive_run(&mut self) -> Option<Result<Received<ReadRun>, Error>> {
-        match self.current.take() {
-            Some(rest) if rest.count() > 0 => Some(Ok(Received::Delivered(rest))),
-            _ => self.take().await,
+        let received = match self.current.take() {
+            Some(rest) if rest.count() > 0 => Ok(Received::Delivered(rest)),
+            _ => self.take().await?,
+        };
+        match &received {
+            Ok(Received::Delivered(run)) => {
+                let end = run.first_offset().0 + u64::from(run.count());
+                self.done.insert(run.partition().0, end);
+            }
+            Ok(Received::Gap(gap)) => {
+                self.done.insert(gap.partition.0, gap.offsets.end.0);
+            }
+            Err(_) => {}
         }
+        Some(received)
     }
 
     /// The next message; `None` once the subscription has ended. Gaps are logged as warnings and
@@ -250,6 +269,31 @@ impl Reader {
             bytes,
         };
         self.link.tell(Command::Taken { epoch, taken });
+    }
+
+    /// Moves the cursor behind everything that was given so far, as one record for each partition
+    /// where there was anything, and waits until that is committed. Whoever reads under its name
+    /// next begins there. Nothing without a cursor, or where nothing was given since the last call.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], [`Error::Closed`], or [`Error::OutcomeUnknown`] when the connection was
+    /// lost before the answer came; call it again, it is safe to repeat.
+    pub async fn commit(&mut self) -> Result<(), Error> {
+        let Some(name) = self.cursor.clone().filter(|_| !self.done.is_empty()) else {
+            return Ok(());
+        };
+        let done = self.done.clone();
+        let positions =
+            done.iter().map(|(&partition, &offset)| control::ReadPosition { partition, offset });
+        let positions = positions.collect();
+        let body = control::SetCursor { topic: self.topic.to_string(), name, positions };
+        match self.link.ask(Request::SetCursor(body), true).await? {
+            Reply::Done(_) => {
+                self.done.retain(|partition, offset| done.get(partition) != Some(offset));
+                Ok(())
+            }
+            other => Err(Error::Unexpected(format!("{} is not the answer", other.kind()))),
+        }
     }
 
     /// Ends the subscription, and waits until the broker has heard of it.

@@ -11,8 +11,8 @@ use crate::{
     error::Error,
     gap::{Gap, Received},
     link::Answer,
+    read_range::ReadRange,
     read_run::{ReadBatch, ReadRun},
-    reader::ReadRange,
     reader_queue::ReaderQueue,
     subscriptions::check,
 };

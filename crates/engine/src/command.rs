@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use sennit_model::{
-    Batch, Generation, GroupConfig, GroupId, GroupName, Incarnation, Offset, PartitionId,
-    ProducerStamp, ReadFrom, StartAt, TopicConfig, TopicId, TopicName,
+    Batch, CursorName, Generation, GroupConfig, GroupId, GroupName, Incarnation, Offset,
+    PartitionId, ProducerStamp, ReadFrom, StartAt, TopicConfig, TopicId, TopicName,
 };
 
 /// Who speaks. Given by the server to each connection, and not used twice while it runs.
@@ -300,6 +300,12 @@ pub enum PartitionCommand {
     Drop,
     /// Say how you are.
     Describe,
-    /// Say where one that reads from there would begin.
-    Locate(ReadFrom),
+    /// Say where one would begin that reads from there, or where its cursor is.
+    Locate(ReadFrom, Option<CursorName>),
+    /// Have a named cursor be at this offset, or at the end if that is lower.
+    SetCursor(CursorName, Offset),
+    /// Have no cursor of this name. `created` of the answer says whether there was one.
+    DeleteCursor(CursorName),
+    /// Say which cursors there are.
+    ListCursors,
 }

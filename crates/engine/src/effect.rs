@@ -3,7 +3,8 @@
 
 use bytes::Bytes;
 use sennit_model::{
-    Generation, GroupId, Offset, OffsetRange, PartitionId, ProducerId, Timestamp, TopicId,
+    CursorName, Generation, GroupId, Offset, OffsetRange, PartitionId, ProducerId, Timestamp,
+    TopicId,
 };
 
 use crate::{
@@ -77,6 +78,13 @@ pub enum Effect {
         first: Offset,
         /// The partition's end: the first offset that is not committed.
         end: Offset,
+    },
+    /// Tell the asker which cursors a partition has.
+    Cursors {
+        /// Who asked.
+        origin: Origin,
+        /// Their names, in order, and offsets.
+        cursors: Vec<(CursorName, Offset)>,
     },
     /// Tell the asker that its command was refused.
     Refused {

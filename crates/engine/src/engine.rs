@@ -6,12 +6,15 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use sennit_model::{Generation, GroupId, Offset, OffsetRange, PartitionId, Timestamp, TopicConfig};
+use sennit_model::{
+    Generation, GroupId, Offset, OffsetRange, PartitionId, ReadFrom, Timestamp, TopicConfig,
+};
 
 use crate::{
     catalogue::Catalogue,
     codec::Writer,
     command::{Command, DeadLetters, GroupSetting, Origin, PartitionCommand, SessionId},
+    cursors::Cursors,
     effect::Effect,
     group::{Group, Holder, Terms, range},
     interner::Interner,
@@ -89,6 +92,7 @@ pub struct Engine {
     pub(crate) freed: Vec<Place>,
     pub(crate) lost: Lost,
     pub(crate) readers: Readers,
+    pub(crate) cursors: Cursors,
     /// Partitions that are opened for the first time begin here: what the journal has lost may have
     /// opened them before, and given the offsets below.
     pub(crate) first_offset: u64,
@@ -136,6 +140,7 @@ impl Engine {
             freed: Vec::new(),
             lost: Lost::default(),
             readers: Readers::default(),
+            cursors: Cursors::default(),
             first_offset: 0,
             shared: Shared::default(),
         }
@@ -334,6 +339,7 @@ impl Engine {
                 }
                 self.lost.forget(*id);
                 self.readers.end_partition(*id);
+                self.cursors.forget(*id);
                 forget_members(&mut self.sessions, *id, &partition.groups);
             }
             Record::Appended { partition: id, first: _, appended_at, producer, batch } => {
@@ -388,6 +394,12 @@ impl Engine {
                 self.lost.insert(*id, range.start.0, range.end.0);
                 stir(&mut self.stirred, partition);
             }
+            Record::CursorSet { partition: id, name, offset } => {
+                if self.partitions.get(id).is_some() {
+                    self.cursors.set(*id, name.clone(), offset.0);
+                }
+            }
+            Record::CursorDeleted { partition: id, name } => self.cursors.remove(*id, name),
             Record::TopicCreated(_)
             | Record::TopicAltered { .. }
             | Record::TopicDeleted { .. }
@@ -470,7 +482,16 @@ impl Engine {
                 return out.refuse(origin, Refusal::UnknownTopic);
             }
             PartitionCommand::Drop => Record::PartitionDropped { partition: id },
-            PartitionCommand::Locate(from) => {
+            PartitionCommand::SetCursor(name, offset) => {
+                return self.set_cursor(origin, id, (name, offset), journal, out);
+            }
+            PartitionCommand::DeleteCursor(name) => {
+                return self.delete_cursor(origin, id, name, journal, out);
+            }
+            PartitionCommand::ListCursors => return self.list_cursors(origin, id, out),
+            PartitionCommand::Locate(from, cursor) => {
+                let at = cursor.and_then(|name| self.cursors.get(id, &name));
+                let from = at.map_or(from, |at| ReadFrom::Offset(Offset(at)));
                 return match self.locate(id, from) {
                     Some((first, end)) => out.now.push(Effect::Located { origin, first, end }),
                     None => out.refuse(origin, Refusal::UnknownTopic),

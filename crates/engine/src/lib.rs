@@ -10,6 +10,7 @@ mod catalogue;
 mod checkpoint;
 mod codec;
 mod command;
+mod cursors;
 mod dead_letter;
 mod decide;
 mod deliver;

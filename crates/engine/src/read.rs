@@ -3,18 +3,20 @@
 //! want it now. It knows no group.
 
 use bytes::Bytes;
-use sennit_model::{Offset, PartitionId, ReadFrom};
+use sennit_model::{CursorName, Offset, PartitionId, ReadFrom, limits::CURSORS_PER_TOPIC_MAX};
 
 use crate::{
-    command::{Read, ReaderChange, SessionId},
+    command::{Origin, Read, ReaderChange, SessionId},
     deliver::{byte_of, cut},
     effect::{Delivery, Effect, GapReason},
-    engine::{Engine, Outbox, Payloads, stir},
+    engine::{Engine, Journal, Outbox, Payloads, stir},
     group::{Holder, range},
     log::Entry,
     lost::Lost,
     partition::Partition,
     readers::{PartitionReaders, Reader, bounded},
+    record::Record,
+    refusal::Refusal,
 };
 
 /// Most batches that are held at once while readers are served.
@@ -222,5 +224,59 @@ impl Engine {
     /// Ends the readers of a session.
     pub(crate) fn end_readers(&mut self, session: SessionId) {
         self.readers.end_session(session);
+    }
+}
+
+impl Engine {
+    /// Has a named cursor be at an offset. Where it is there already, nothing is written.
+    pub(crate) fn set_cursor(
+        &mut self,
+        origin: Origin,
+        id: PartitionId,
+        (name, offset): (CursorName, Offset),
+        journal: &mut impl Journal,
+        out: &mut Outbox,
+    ) {
+        let Some(partition) = self.partitions.get(&id) else {
+            return out.refuse(origin, Refusal::UnknownTopic);
+        };
+        let offset = Offset(offset.0.min(partition.visible));
+        let held = self.cursors.get(id, &name);
+        if held.is_none() && self.cursors.count(id) >= CURSORS_PER_TOPIC_MAX {
+            return out.refuse(origin, Refusal::cursors_max());
+        }
+        if held != Some(offset.0) {
+            self.commit(&Record::CursorSet { partition: id, name, offset }, journal);
+        }
+        let (topic, group, created) = (id.topic, None, held.is_none());
+        out.after_commit.push(Effect::Done { origin, topic, group, created });
+    }
+
+    /// Deletes a cursor, if it is there; the answer says whether it was.
+    pub(crate) fn delete_cursor(
+        &mut self,
+        origin: Origin,
+        id: PartitionId,
+        name: CursorName,
+        journal: &mut impl Journal,
+        out: &mut Outbox,
+    ) {
+        if self.partitions.get(&id).is_none() {
+            return out.refuse(origin, Refusal::UnknownTopic);
+        }
+        let was_there = self.cursors.get(id, &name).is_some();
+        if was_there {
+            self.commit(&Record::CursorDeleted { partition: id, name }, journal);
+        }
+        let (topic, group, created) = (id.topic, None, was_there);
+        out.after_commit.push(Effect::Done { origin, topic, group, created });
+    }
+
+    pub(crate) fn list_cursors(&self, origin: Origin, id: PartitionId, out: &mut Outbox) {
+        if self.partitions.get(&id).is_none() {
+            return out.refuse(origin, Refusal::UnknownTopic);
+        }
+        let cursors = self.cursors.of(id).map(|(name, at)| (name.clone(), Offset(at))).collect();
+        out.now.push(Effect::Cursors { origin, cursors });
     }
 }

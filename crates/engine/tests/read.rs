@@ -11,8 +11,8 @@ use sennit_engine::{
     Read, ReaderChange, Record, Refusal, SessionId,
 };
 use sennit_model::{
-    GroupConfig, Message, Messages, Offset, OffsetRange, PartitionId, ReadFrom, Retention,
-    Timestamp, TopicConfig, TopicKind,
+    CursorName, GroupConfig, Message, Messages, Offset, OffsetRange, PartitionId, ReadFrom,
+    Retention, Timestamp, TopicConfig, TopicKind, limits::CURSORS_PER_TOPIC_MAX,
 };
 use world::{ALICE, BOB, ORDERS, World, run, setting};
 
@@ -89,7 +89,7 @@ impl Reading for World {
 
     fn locate(&mut self, from: ReadFrom) -> (u64, u64) {
         let origin = self.origin(ALICE);
-        self.do_now(Command::Partition(origin, ORDERS, PartitionCommand::Locate(from)));
+        self.do_now(Command::Partition(origin, ORDERS, PartitionCommand::Locate(from, None)));
         match self.effects.pop() {
             Some(Effect::Located { first, end, .. }) => (first.0, end.0),
             other => panic!("{other:?}"),
@@ -298,7 +298,7 @@ fn a_place_to_begin_is_found_by_offset_count_and_time() {
     }
     let origin = world.origin(ALICE);
     let nowhere = PartitionId { topic: sennit_model::TopicId(77), ..ORDERS };
-    let command = PartitionCommand::Locate(ReadFrom::Latest);
+    let command = PartitionCommand::Locate(ReadFrom::Latest, None);
     world.do_now(Command::Partition(origin, nowhere, command));
     assert_eq!(world.refusals(), [Refusal::UnknownTopic]);
 }
@@ -434,4 +434,69 @@ impl Consuming for World {
         });
         runs
     }
+}
+
+fn cursor(world: &mut World, command: PartitionCommand) {
+    let origin = world.origin(ALICE);
+    world.do_now(Command::Partition(origin, ORDERS, command));
+}
+
+fn cursors(world: &mut World) -> Vec<(String, u64)> {
+    cursor(world, PartitionCommand::ListCursors);
+    match world.effects.pop() {
+        Some(Effect::Cursors { cursors, .. }) => {
+            cursors.into_iter().map(|(name, at)| (name.to_string(), at.0)).collect()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_cursor_is_where_it_was_set_also_after_a_restart() {
+    let mut world = streaming(keeping(40));
+    world.publish_texts(&["a", "b"]);
+    let (audit, other): (CursorName, CursorName) =
+        ("audit".parse().unwrap(), "other".parse().unwrap());
+    cursor(&mut world, PartitionCommand::SetCursor(audit.clone(), Offset(1)));
+    cursor(&mut world, PartitionCommand::SetCursor(other.clone(), Offset(99)));
+    assert_eq!(cursors(&mut world), [("audit".into(), 1), ("other".into(), 2)]);
+    let records = world.journal.records.len();
+    cursor(&mut world, PartitionCommand::SetCursor(audit.clone(), Offset(1)));
+    assert_eq!(world.journal.records.len(), records, "nothing has changed");
+    world.engine = world.replayed();
+    let at = |world: &mut World, name: &CursorName, from| {
+        cursor(world, PartitionCommand::Locate(from, Some(name.clone())));
+        match world.effects.pop() {
+            Some(Effect::Located { first, .. }) => first.0,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(at(&mut world, &audit, ReadFrom::Latest), 1);
+    assert_eq!(at(&mut world, &"fresh".parse().unwrap(), ReadFrom::Earliest), 0);
+    // One that retention has overtaken begins with a gap.
+    for text in ["c", "d", "e"] {
+        world.publish_texts(&[text]);
+    }
+    let begins = at(&mut world, &audit, ReadFrom::Earliest);
+    world.read(ALICE, begins, WIDE);
+    assert_eq!(world.came(ALICE)[0], Came::Gap(1, 3, GapReason::Retention));
+    cursor(&mut world, PartitionCommand::DeleteCursor(audit.clone()));
+    assert_eq!(cursors(&mut world), [("other".into(), 2)]);
+    assert_eq!(at(&mut world, &audit, ReadFrom::Earliest), 3);
+    cursor(&mut world, PartitionCommand::Drop);
+    world.open(ORDERS, stream(), vec![], DeadLetters::NotYet);
+    assert_eq!(cursors(&mut world), []);
+}
+
+#[test]
+fn a_topic_has_so_many_cursors_and_no_more() {
+    let mut world = streaming(stream());
+    for n in 0..CURSORS_PER_TOPIC_MAX {
+        let name = format!("c{n}").parse().unwrap();
+        cursor(&mut world, PartitionCommand::SetCursor(name, Offset(0)));
+    }
+    world.effects.clear();
+    cursor(&mut world, PartitionCommand::SetCursor("c0".parse().unwrap(), Offset(0)));
+    cursor(&mut world, PartitionCommand::SetCursor("one-more".parse().unwrap(), Offset(0)));
+    assert_eq!(world.refusals(), [Refusal::cursors_max()]);
 }

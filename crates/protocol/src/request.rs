@@ -28,6 +28,9 @@ pub enum Request {
     DeleteGroup(control::DeleteGroup),
     ListGroups(control::ListGroups),
     DescribeGroup(control::DescribeGroup),
+    SetCursor(control::SetCursor),
+    DeleteCursor(control::DeleteCursor),
+    ListCursors(control::ListCursors),
     OpenTopic(control::OpenTopic),
     Subscribe(control::Subscribe),
     Read(control::Read),
@@ -56,6 +59,9 @@ impl Request {
             Self::DeleteGroup(_) => Kind::DeleteGroup,
             Self::ListGroups(_) => Kind::ListGroups,
             Self::DescribeGroup(_) => Kind::DescribeGroup,
+            Self::SetCursor(_) => Kind::SetCursor,
+            Self::DeleteCursor(_) => Kind::DeleteCursor,
+            Self::ListCursors(_) => Kind::ListCursors,
             Self::OpenTopic(_) => Kind::OpenTopic,
             Self::Subscribe(_) => Kind::Subscribe,
             Self::Read(_) => Kind::Read,
@@ -85,6 +91,9 @@ impl Request {
             Self::DeleteGroup(body) => control::encode(kind, body, request, out),
             Self::ListGroups(body) => control::encode(kind, body, request, out),
             Self::DescribeGroup(body) => control::encode(kind, body, request, out),
+            Self::SetCursor(body) => control::encode(kind, body, request, out),
+            Self::DeleteCursor(body) => control::encode(kind, body, request, out),
+            Self::ListCursors(body) => control::encode(kind, body, request, out),
             Self::OpenTopic(body) => control::encode(kind, body, request, out),
             Self::Subscribe(body) => control::encode(kind, body, request, out),
             Self::Read(body) => control::encode(kind, body, request, out),
@@ -122,6 +131,9 @@ impl Request {
             Kind::DeleteGroup => Self::DeleteGroup(control::decode(kind, body)?),
             Kind::ListGroups => Self::ListGroups(control::decode(kind, body)?),
             Kind::DescribeGroup => Self::DescribeGroup(control::decode(kind, body)?),
+            Kind::SetCursor => Self::SetCursor(control::decode(kind, body)?),
+            Kind::DeleteCursor => Self::DeleteCursor(control::decode(kind, body)?),
+            Kind::ListCursors => Self::ListCursors(control::decode(kind, body)?),
             Kind::OpenTopic => Self::OpenTopic(control::decode(kind, body)?),
             Kind::Subscribe => Self::Subscribe(control::decode(kind, body)?),
             Kind::Read => Self::Read(control::decode(kind, body)?),
@@ -138,6 +150,7 @@ impl Request {
             | Kind::TopicList
             | Kind::GroupDescription
             | Kind::GroupList
+            | Kind::CursorList
             | Kind::TopicOpened
             | Kind::Subscribed
             | Kind::SubscriptionEnded

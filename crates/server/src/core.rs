@@ -509,6 +509,7 @@ impl Core {
             | Effect::Done { origin, .. }
             | Effect::Described { origin, .. }
             | Effect::Located { origin, .. }
+            | Effect::Cursors { origin, .. }
             | Effect::Refused { origin, .. } => (origin.session, origin.request),
             Effect::DeadLetterTopicNeeded { .. } => (Answers::SESSION, 0),
         };
@@ -556,6 +557,7 @@ impl Core {
             | Effect::Done { .. }
             | Effect::Described { .. }
             | Effect::Located { .. }
+            | Effect::Cursors { .. }
             | Effect::DeadLetterTopicNeeded { .. } => {}
         }
     }

@@ -282,7 +282,11 @@ impl Oracle {
                 self.changes.insert(request, (id, turn));
                 self.subscriptions.retain(|_, held| held.partition != id);
             }
-            PartitionCommand::Describe | PartitionCommand::Locate(_) => {}
+            PartitionCommand::Describe
+            | PartitionCommand::Locate(..)
+            | PartitionCommand::SetCursor(..)
+            | PartitionCommand::DeleteCursor(_)
+            | PartitionCommand::ListCursors => {}
         }
     }
 
@@ -320,6 +324,7 @@ impl Oracle {
             }
             Effect::Described { .. }
             | Effect::Located { .. }
+            | Effect::Cursors { .. }
             | Effect::Subscribed { .. }
             | Effect::SubscriptionEnded { .. }
             | Effect::Refused { .. }

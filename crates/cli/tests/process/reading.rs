@@ -186,3 +186,45 @@ fn readers_and_a_group_miss_nothing_while_the_broker_is_killed() {
         late.close().await;
     });
 }
+
+#[test]
+fn a_cursor_goes_on_where_it_was_committed_across_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut broker = Broker::start(folder.path());
+    broker.ok(&["topic", "create", "lines", "--kind", "stream"], b"");
+    let text: String = (0..100).map(|n| format!("{n}\n")).collect();
+    broker.ok(&["publish", "lines"], text.as_bytes());
+    let numbers = |range: std::ops::Range<u32>| range.map(|n| n.to_string()).collect::<Vec<_>>();
+    let audit = ["read", "lines", "--cursor", "audit"];
+    let first = broker.ok(&[&audit[..], &["--count", "30"]].concat(), b"");
+    assert_eq!(lines(&first), numbers(0..30));
+    broker.kill();
+    broker.start_again();
+    assert_eq!(lines(&broker.ok(&audit, b"")), numbers(30..100));
+    assert_eq!(lines(&broker.ok(&audit, b"")), numbers(0..0));
+    assert_eq!(broker.ok(&["cursor", "list", "lines"], b""), b"audit\t0\t100\n");
+    broker.ok(&["cursor", "set", "lines", "audit", "98"], b"");
+    assert_eq!(lines(&broker.ok(&audit, b"")), numbers(98..100));
+    broker.ok(&["cursor", "delete", "lines", "audit"], b"");
+    let again = broker.run(&["cursor", "delete", "lines", "audit"], b"");
+    assert_eq!(again.status.code(), Some(3), "{}", said(&again));
+    let beyond = ["cursor", "set", "lines", "audit", "1", "--partition", "1"];
+    assert_eq!(broker.run(&beyond, b"").status.code(), Some(3));
+    // Through the client: what was given is committed, and no more.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = client(&broker.listen).await;
+        let (topic, name) = ("lines".parse().unwrap(), "billing".parse().unwrap());
+        let mut reader = client.reader(&topic).cursor(&name).start().await.unwrap();
+        for n in 0..10 {
+            assert_eq!(reader.next().await.unwrap().unwrap().offset(), Offset(n));
+        }
+        reader.commit().await.unwrap();
+        reader.next().await.unwrap().unwrap();
+        let cursors = client.list_cursors(&topic).await.unwrap();
+        assert_eq!(cursors[0].positions, [(PartitionIndex(0), Offset(10))]);
+        let again = client.reader(&topic).cursor(&name).start().await.unwrap();
+        assert_eq!(again.ranges()[0].first, Offset(10));
+        client.close().await;
+    });
+}

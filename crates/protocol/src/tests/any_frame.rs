@@ -158,6 +158,22 @@ fn taken() -> impl Strategy<Value = Taken> {
     })
 }
 
+fn positions() -> impl Strategy<Value = Vec<ReadPosition>> {
+    let position = any::<(u32, u64)>();
+    vec(position.prop_map(|(partition, offset)| ReadPosition { partition, offset }), 0..3)
+}
+
+fn cursor_request() -> impl Strategy<Value = Request> {
+    prop_oneof![
+        (text(), text(), positions()).prop_map(|(topic, name, positions)| {
+            Request::SetCursor(SetCursor { topic, name, positions })
+        }),
+        (text(), text())
+            .prop_map(|(topic, name)| Request::DeleteCursor(DeleteCursor { topic, name })),
+        text().prop_map(|topic| Request::ListCursors(ListCursors { topic })),
+    ]
+}
+
 fn read() -> impl Strategy<Value = Read> {
     let from = prop_oneof![
         any::<bool>().prop_map(read_from::At::Earliest),
@@ -167,17 +183,20 @@ fn read() -> impl Strategy<Value = Read> {
         any::<u64>().prop_map(read_from::At::TimeMs),
     ];
     let from = option::of(option::of(from).prop_map(|at| ReadFrom { at }));
-    let position = any::<(u32, u64)>();
-    let position = position.prop_map(|(partition, offset)| ReadPosition { partition, offset });
-    (text(), from, vec(position, 0..3), any::<(u32, u32, u64, Option<u32>)>()).prop_map(
-        |(topic, from, positions, (subscription, credit_messages, credit_bytes, topic_id))| Read {
-            subscription,
-            topic,
-            from,
-            positions,
-            credit_messages,
-            credit_bytes,
-            topic_id,
+    let numbers = any::<(u32, u32, u64, Option<u32>)>();
+    (text(), from, positions(), (numbers, option::of(text()))).prop_map(
+        |(topic, from, positions, (numbers, cursor))| {
+            let (subscription, credit_messages, credit_bytes, topic_id) = numbers;
+            Read {
+                subscription,
+                topic,
+                from,
+                positions,
+                credit_messages,
+                credit_bytes,
+                topic_id,
+                cursor,
+            }
         },
     )
 }
@@ -371,6 +390,7 @@ pub fn request() -> impl Strategy<Value = Request> {
         set_credit().prop_map(Request::SetCredit),
         taken().prop_map(Request::Taken),
         read().prop_map(Request::Read),
+        cursor_request(),
     ]
 }
 
@@ -379,7 +399,9 @@ fn listing_reply() -> impl Strategy<Value = Reply> {
         .prop_map(|(name, id, config)| TopicEntry { name, id, config });
     let group = (text(), any::<u32>(), option::of(group_config()))
         .prop_map(|(name, id, config)| GroupEntry { name, id, config });
+    let cursor = (text(), positions()).prop_map(|(name, positions)| Cursor { name, positions });
     prop_oneof![
+        vec(cursor, 0..3).prop_map(|cursors| Reply::CursorList(CursorList { cursors })),
         topic_description().prop_map(Reply::TopicDescription),
         (vec(topic, 0..4), text()).prop_map(|(topics, next_page_token)| {
             Reply::TopicList(TopicList { topics, next_page_token })
