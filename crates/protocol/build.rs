@@ -17,6 +17,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             ".sennit.v1.StartAt.at",
             "#[cfg_attr(test, serde(rename_all = \"snake_case\"))]",
         )
+        .type_attribute(".sennit.v1.ReadFrom.at", SERDE)
+        .type_attribute(
+            ".sennit.v1.ReadFrom.at",
+            "#[cfg_attr(test, serde(rename_all = \"snake_case\"))]",
+        )
         .compile_fds(files)?;
     Ok(())
 }

@@ -101,9 +101,10 @@ impl From<io::Error> for Failure {
 
 fn exit_of(code: ErrorCode) -> Exit {
     match code {
-        ErrorCode::UnknownTopic | ErrorCode::UnknownGroup | ErrorCode::UnknownSubscription => {
-            Exit::NotFound
-        }
+        ErrorCode::UnknownTopic
+        | ErrorCode::UnknownGroup
+        | ErrorCode::UnknownCursor
+        | ErrorCode::UnknownSubscription => Exit::NotFound,
         ErrorCode::TopicExists | ErrorCode::SettingFixed | ErrorCode::SubscriptionExists => {
             Exit::Conflict
         }

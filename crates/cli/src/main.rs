@@ -4,6 +4,7 @@
 mod backup;
 mod bench;
 mod consume;
+mod cursor;
 mod exit;
 mod group;
 mod lines;
@@ -11,8 +12,10 @@ mod output;
 mod publish;
 mod quantity;
 mod reach;
+mod read;
 mod restore;
 mod serve;
+mod shown;
 mod storage;
 mod topic;
 mod verbs;

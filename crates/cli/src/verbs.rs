@@ -4,7 +4,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::{
-    backup, bench, consume, exit::Failure, group, publish, restore, serve, storage, topic,
+    backup, bench, consume, cursor, exit::Failure, group, publish, read, restore, serve, storage,
+    topic,
 };
 
 /// Shown below the help of the whole program.
@@ -45,6 +46,10 @@ enum Verb {
     Publish(publish::Args),
     /// Take messages as a member of a group, print them and settle them
     Consume(consume::Args),
+    /// Read messages by offset and print them; nothing is taken from anyone
+    Read(read::Args),
+    /// Look at the named cursors of topics, and move them
+    Cursor(cursor::Args),
     /// Look at a data directory that no broker serves
     Storage(storage::Args),
     /// Copy all that a broker holds, while it serves, into one archive
@@ -68,6 +73,8 @@ pub fn run(command: Sennit) -> Result<(), Failure> {
         Verb::Group(args) => group::run(args),
         Verb::Publish(args) => publish::run(args),
         Verb::Consume(args) => consume::run(args),
+        Verb::Read(args) => read::run(args),
+        Verb::Cursor(args) => cursor::run(args),
         Verb::Storage(args) => storage::run(&args),
         Verb::Backup(args) => backup::run(&args),
         Verb::Restore(args) => restore::run(&args),
@@ -137,6 +144,7 @@ What `sennit` prints as help, verb by verb. This page is written by a test of `c
             &["sennit", "topic", "create", "a", "--ttl", "soon"],
             &["sennit", "publish", "orders", "--header", "no-equals-sign"],
             &["sennit", "consume", "orders", "--count", "0"],
+            &["sennit", "read", "orders", "--from", "yesterday"],
             &["sennit", "serve", "--scrub-every", "sometimes"],
             &["sennit", "backup"],
             &["sennit", "restore"],

@@ -2,8 +2,8 @@
 //! at the rim.
 
 use sennit_model::{
-    GroupConfig, GroupId, GroupName, Incarnation, Offset, PartitionIndex, StartAt, Timestamp,
-    TopicConfig, TopicId, TopicKind, TopicName,
+    CursorName, GroupConfig, GroupId, GroupName, Incarnation, Offset, PartitionIndex, StartAt,
+    Timestamp, TopicConfig, TopicId, TopicKind, TopicName,
 };
 use sennit_protocol::{Reply, Request, control};
 
@@ -18,6 +18,15 @@ pub struct TopicSummary {
     pub id: TopicId,
     /// Its settings.
     pub config: TopicConfig,
+}
+
+/// A named cursor of a topic.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    /// Its name.
+    pub name: CursorName,
+    /// Where it is in each partition where it was set: the first offset that is not done with.
+    pub positions: Vec<(PartitionIndex, Offset)>,
 }
 
 /// How a topic is.
@@ -208,6 +217,50 @@ impl Client {
         }
     }
 
+    /// Has a named cursor be at these offsets: the first that is not done with, of each partition
+    /// that is named. Beyond the end is at the end.
+    ///
+    /// # Errors
+    /// `unknown-topic`, also for a partition that it does not have, `limit-reached`; and see above.
+    pub async fn set_cursor(
+        &self,
+        topic: &TopicName,
+        cursor: &CursorName,
+        positions: &[(PartitionIndex, Offset)],
+    ) -> Result<(), Error> {
+        let position = |&(partition, offset): &(PartitionIndex, Offset)| control::ReadPosition {
+            partition: partition.0,
+            offset: offset.0,
+        };
+        let body = control::SetCursor {
+            topic: topic.to_string(),
+            name: cursor.to_string(),
+            positions: positions.iter().map(position).collect(),
+        };
+        self.change(Request::SetCursor(body)).await.map(drop)
+    }
+
+    /// Forgets a named cursor.
+    ///
+    /// # Errors
+    /// `unknown-topic`, `unknown-cursor`; and see above.
+    pub async fn delete_cursor(&self, topic: &TopicName, cursor: &CursorName) -> Result<(), Error> {
+        let body = control::DeleteCursor { topic: topic.to_string(), name: cursor.to_string() };
+        self.change(Request::DeleteCursor(body)).await.map(drop)
+    }
+
+    /// The named cursors of a topic, in the order of their names.
+    ///
+    /// # Errors
+    /// `unknown-topic`; and see above.
+    pub async fn list_cursors(&self, topic: &TopicName) -> Result<Vec<Cursor>, Error> {
+        let body = control::ListCursors { topic: topic.to_string() };
+        match self.link.ask(Request::ListCursors(body), true).await? {
+            Reply::CursorList(list) => list.cursors.into_iter().map(cursor).collect(),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     async fn change(&self, request: Request) -> Result<control::Done, Error> {
         match self.link.ask(request, false).await? {
             Reply::Done(done) => Ok(done),
@@ -252,6 +305,15 @@ fn topic_description(body: control::TopicDescription) -> Result<TopicDescription
         created_at: body.created_ms.map(Timestamp),
         partitions: body.partitions.into_iter().map(partition).collect(),
         groups: body.groups.into_iter().map(group_description).collect::<Result<_, _>>()?,
+    })
+}
+
+fn cursor(body: control::Cursor) -> Result<Cursor, Error> {
+    let position =
+        |held: control::ReadPosition| (PartitionIndex(held.partition), Offset(held.offset));
+    Ok(Cursor {
+        name: body.name.parse().map_err(malformed)?,
+        positions: body.positions.into_iter().map(position).collect(),
     })
 }
 

@@ -15,6 +15,7 @@ use crate::{
     link::{Command, Link},
     outbox::Outbox,
     publisher::PublisherBuilder,
+    reader::ReaderBuilder,
     reconnect::Reconnect,
     session::{Greeting, Session},
 };
@@ -127,6 +128,11 @@ impl Client {
     /// A consumer of `topic` in `group`, still to be told more.
     pub fn consumer(&self, topic: &TopicName, group: &GroupName) -> ConsumerBuilder {
         ConsumerBuilder::new(Arc::clone(&self.link), topic, group)
+    }
+
+    /// A reader of `topic` by offset, still to be told more.
+    pub fn reader(&self, topic: &TopicName) -> ReaderBuilder {
+        ReaderBuilder::new(Arc::clone(&self.link), topic)
     }
 
     /// Closes the connection for all clones: sends what was said of deliveries, waits up to 5 s for

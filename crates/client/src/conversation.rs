@@ -22,6 +22,7 @@ use crate::{
     outgoing::Outgoing,
     partition_buffer::BatchRefusal,
     publisher_core::{Left, SharedPublisher, publisher_of_sequence},
+    readings::Readings,
     settle_ledger::SettleLedger,
     subscriptions::Subscriptions,
 };
@@ -36,6 +37,7 @@ enum Asked {
     Question { request: Request, again: bool, answer: Answer<Reply> },
     Open(u64),
     Subscribe(u32),
+    Read(u32),
     Unsubscribe(Option<Answer<()>>),
 }
 
@@ -61,6 +63,7 @@ pub(crate) struct Conversation {
     by_producer: HashMap<ProducerId, u64>,
     listed: Vec<SharedPublisher>,
     subscriptions: Subscriptions,
+    readings: Readings,
     settles: SettleLedger,
     /// All frames before the one of this number have arrived.
     arrived: u64,
@@ -73,6 +76,7 @@ impl Conversation {
     pub(crate) fn new(outbox: Arc<Outbox>) -> Self {
         Self {
             subscriptions: Subscriptions::new(Arc::clone(&outbox)),
+            readings: Readings::default(),
             outbox,
             outgoing: Outgoing::default(),
             connected: false,
@@ -102,6 +106,7 @@ impl Conversation {
         publishers.into_iter().for_each(|number| self.open(number));
         let subscriptions = self.subscriptions.numbers();
         subscriptions.into_iter().for_each(|number| self.subscribe(number));
+        self.readings.numbers().into_iter().for_each(|number| self.read(number));
         self.settles.send_again(&mut self.outgoing);
     }
 
@@ -121,11 +126,15 @@ impl Conversation {
                 Asked::Question { answer, .. } => drop(answer.send(Err(Error::OutcomeUnknown))),
                 // The subscription went with the connection.
                 Asked::Unsubscribe(Some(answer)) => drop(answer.send(Ok(()))),
-                Asked::Open(_) | Asked::Subscribe(_) | Asked::Unsubscribe(None) => {}
+                Asked::Open(_)
+                | Asked::Subscribe(_)
+                | Asked::Read(_)
+                | Asked::Unsubscribe(None) => {}
             }
         }
         self.publishers.values().for_each(|publishing| publishing.core.connection_lost());
         self.subscriptions.connection_lost();
+        self.readings.connection_lost();
     }
 
     /// The end: whatever waits fails with `error`. A consumer is told why, unless the program
@@ -142,6 +151,7 @@ impl Conversation {
             tell(publishing.answer, Err(error.clone()));
         }
         self.subscriptions.fail(error);
+        self.readings.fail(error);
         for asked in std::mem::take(&mut self.asked).into_values() {
             if let Asked::Question { answer, .. } = asked {
                 tell(Some(answer), Err(error.clone()));
@@ -204,6 +214,16 @@ impl Conversation {
                 self.subscriptions.add(subscribe, queue, answer);
                 self.subscribe(number);
             }
+            Command::Read { read, queue, answer } => {
+                let number = read.subscription;
+                self.readings.add(read, queue, answer);
+                self.read(number);
+            }
+            Command::Taken { epoch, taken } => {
+                if self.connected && self.readings.is_to_be_told(epoch, &taken) {
+                    self.outgoing.request(&Request::Taken(taken), 0);
+                }
+            }
             Command::SetCredit { subscription, messages, bytes } => {
                 let known = self.subscriptions.set_credit(subscription, messages, bytes);
                 if known && self.connected {
@@ -213,7 +233,9 @@ impl Conversation {
                 }
             }
             Command::Unsubscribe { subscription, answer } => {
-                if !self.subscriptions.remove(subscription) || !self.connected {
+                let removed =
+                    self.subscriptions.remove(subscription) || self.readings.remove(subscription);
+                if !removed || !self.connected {
                     return tell(answer, Ok(()));
                 }
                 // What was said of its deliveries goes first.
@@ -251,6 +273,16 @@ impl Conversation {
         let number = self.number();
         self.outgoing.request(&Request::Subscribe(body), number);
         self.asked.insert(number, Asked::Subscribe(subscription));
+    }
+
+    fn read(&mut self, reader: u32) {
+        let Some(body) = self.readings.request(reader) else { return };
+        if !self.connected {
+            return;
+        }
+        let number = self.number();
+        self.outgoing.request(&Request::Read(body), number);
+        self.asked.insert(number, Asked::Read(reader));
     }
 
     /// Encodes what waits, settlements first, until there is enough for the socket.
@@ -326,11 +358,10 @@ impl Conversation {
             }
         }
         for (number, at) in self.subscriptions.due() {
-            if at <= now {
-                self.subscribe(number);
-            } else {
-                self.wake_by(at);
-            }
+            if at <= now { self.subscribe(number) } else { self.wake_by(at) }
+        }
+        for (number, at) in self.readings.due() {
+            if at <= now { self.read(number) } else { self.wake_by(at) }
         }
         let resting: Vec<_> = self
             .publishers
@@ -367,7 +398,11 @@ impl Conversation {
         let number = header.request;
         match reply {
             Reply::Confirm(confirm) => self.confirmed(&confirm, now),
+            Reply::Deliver(deliver) if self.readings.knows(deliver.head.subscription) => {
+                self.readings.delivered(deliver)?;
+            }
             Reply::Deliver(deliver) => self.subscriptions.delivered(deliver)?,
+            Reply::Gap(gap) if self.readings.knows(gap.subscription) => self.readings.gap(&gap)?,
             Reply::Gap(gap) => self.subscriptions.gap(&gap),
             Reply::Settled(frame) => self.settles.answered(number, &frame),
             Reply::Error(error) => self.refused(number, error, now)?,
@@ -383,7 +418,10 @@ impl Conversation {
                 self.leave_at = Some(at);
                 self.wake_by(at);
             }
-            Reply::SubscriptionEnded(ended) => self.subscriptions.ended(&ended),
+            Reply::SubscriptionEnded(ended) => {
+                self.subscriptions.ended(&ended);
+                self.readings.ended(&ended);
+            }
             Reply::HelloOk(_) => {
                 return Err(Error::Unexpected("a second answer to the greeting".into()));
             }
@@ -393,7 +431,8 @@ impl Conversation {
             | Reply::TopicDescription(_)
             | Reply::TopicList(_)
             | Reply::GroupDescription(_)
-            | Reply::GroupList(_) => self.answered(number, reply, now)?,
+            | Reply::GroupList(_)
+            | Reply::CursorList(_) => self.answered(number, reply, now)?,
         }
         Ok(())
     }
@@ -418,6 +457,9 @@ impl Conversation {
             }
             (Some(Asked::Subscribe(_)), Reply::Subscribed(subscribed)) => {
                 self.subscriptions.subscribed(&subscribed)?;
+            }
+            (Some(Asked::Read(_)), Reply::Subscribed(subscribed)) => {
+                self.readings.begun(subscribed);
             }
             (Some(Asked::Unsubscribe(answer)), Reply::Done(_)) => tell(answer, Ok(())),
             // Whoever asked has been told that the connection was lost.
@@ -474,9 +516,12 @@ impl Conversation {
                 Asked::Question { answer, .. } => tell(Some(answer), Err(error.clone())),
                 Asked::Open(publisher) => self.not_opened(publisher, error.clone(), now),
                 Asked::Subscribe(subscription) => {
-                    if let Some(at) = self.subscriptions.refused(subscription, &error, now) {
-                        self.wake_by(at);
-                    }
+                    let at = self.subscriptions.refused(subscription, &error, now);
+                    at.into_iter().for_each(|at| self.wake_by(at));
+                }
+                Asked::Read(reader) => {
+                    let at = self.readings.refused(reader, &error, now);
+                    at.into_iter().for_each(|at| self.wake_by(at));
                 }
                 // It had ended already.
                 Asked::Unsubscribe(answer) => tell(answer, Ok(())),

@@ -1,12 +1,12 @@
-//! What a consumer is told of messages that it does not get. It knows no socket.
+//! What a consumer or reader is told of messages that it does not get. It knows no socket.
 
 use std::fmt;
 
 use sennit_model::{OffsetRange, PartitionIndex};
 use sennit_protocol::GapReason;
 
-/// Messages of one partition that the consumer does not get, because the broker cannot read them or
-/// has lost them. There is nothing to settle: the broker goes on behind them by itself.
+/// Messages of one partition that a consumer or reader does not get, because the broker cannot read
+/// them, has lost them or keeps them no more. There is nothing to settle: the broker goes on behind them by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Gap {
     /// Which of the topic's partitions.
@@ -24,15 +24,17 @@ impl fmt::Display for Gap {
         match reason {
             GapReason::Damaged => f.write_str("cannot be read (damaged)"),
             GapReason::Lost => f.write_str("may have held messages and are gone (lost)"),
+            GapReason::Retention => f.write_str("are kept no more (retention)"),
             other => write!(f, "are passed over (reason {})", other.number()),
         }
     }
 }
 
-/// What comes to a consumer: a message or a run of them, or that there are some which do not come.
+/// What comes to a consumer or reader: a message or a run of them, or that there are some which do not come.
 #[derive(Clone, Debug)]
 pub enum Received<D> {
-    /// A [`crate::Delivery`] or a [`crate::DeliveryRun`], to be settled.
+    /// A [`crate::Delivery`] or a [`crate::DeliveryRun`], to be settled; a [`crate::ReadMessage`] or a
+    /// [`crate::ReadRun`].
     Delivered(D),
     /// Messages that do not come; what follows them does.
     Gap(Gap),

@@ -1,7 +1,8 @@
 //! Sennit's Rust client, on tokio.
 //!
 //! [`Client`] -> [`Publisher`] -> [`Pending`] -> [`Confirm`] for those who publish,
-//! [`Client`] -> [`Consumer`] -> [`Delivery`] -> its verdict for those who consume. One task owns the
+//! [`Client`] -> [`Consumer`] -> [`Delivery`] -> its verdict for those who consume,
+//! [`Client`] -> [`Reader`] -> [`ReadMessage`] for those who read. One task owns the
 //! socket; it reconnects, sends again and subscribes again by itself. Publishers encode messages into
 //! buffers that this task sends batch by batch, and consumers get each frame's messages at once, so
 //! that nothing is allocated and no channel is passed for a message of its own.
@@ -24,13 +25,18 @@ mod partition_buffer;
 mod pending;
 mod publisher;
 mod publisher_core;
+mod read_range;
+mod read_run;
+mod reader;
+mod reader_queue;
+mod readings;
 mod reconnect;
 mod session;
 mod settle_ledger;
 mod settle_queue;
 mod subscriptions;
 
-pub use admin::{GroupDescription, PartitionDescription, TopicDescription, TopicSummary};
+pub use admin::{Cursor, GroupDescription, PartitionDescription, TopicDescription, TopicSummary};
 pub use client::{Client, ClientBuilder};
 pub use consumer::{Consumer, ConsumerBuilder};
 pub use delivery::{Delivery, DeliveryRun};
@@ -38,14 +44,18 @@ pub use error::Error;
 pub use gap::{Gap, Received};
 pub use pending::{Confirm, ConfirmedRun, Pending, PendingBatch};
 pub use publisher::{Publisher, PublisherBuilder};
+pub use read_range::ReadRange;
+pub use read_run::{ReadMessage, ReadRun};
+pub use reader::{Reader, ReaderBuilder};
 pub use reconnect::Reconnect;
 pub use settle_queue::Settled;
 
 // What the signatures above are made of, so that a program needs this crate only.
 pub use sennit_model::{
-    Batch, BatchBuilder, BatchError, Generation, GroupConfig, GroupId, GroupName, Header,
-    HeaderKind, Headers, Message, MessageView, Messages, Offset, OffsetRange, PartitionIndex,
-    ProducerId, Retention, StartAt, Timestamp, TopicConfig, TopicId, TopicKind, TopicName,
+    Batch, BatchBuilder, BatchError, CursorName, Generation, GroupConfig, GroupId, GroupName,
+    Header, HeaderKind, Headers, Message, MessageView, Messages, Offset, OffsetRange,
+    PartitionIndex, ProducerId, ReadFrom, Retention, StartAt, Timestamp, TopicConfig, TopicId,
+    TopicKind, TopicName,
 };
 pub use sennit_protocol::{DEFAULT_PORT, Durability, ErrorCode, GapReason};
 

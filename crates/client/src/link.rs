@@ -6,11 +6,12 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use sennit_protocol::{Reply, Request, control};
+use sennit_protocol::{Reply, Request, Taken, control};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     delivery_queue::DeliveryQueue, error::Error, outbox::Outbox, publisher_core::SharedPublisher,
+    read_range::ReadRange, reader_queue::ReaderQueue,
 };
 
 /// Told the answer to a request.
@@ -26,6 +27,10 @@ pub(crate) enum Command {
     DropPublisher { number: u64 },
     /// Subscribe, now and on every later connection.
     Subscribe { subscribe: control::Subscribe, queue: Arc<DeliveryQueue>, answer: Answer<()> },
+    /// Read, now and on every later connection.
+    Read { read: control::Read, queue: Arc<ReaderQueue>, answer: Answer<Vec<ReadRange>> },
+    /// A reader has taken messages that came on the connection of this number.
+    Taken { epoch: u64, taken: Taken },
     /// Replace a subscription's window.
     SetCredit { subscription: u32, messages: u32, bytes: u64 },
     /// End a subscription.

@@ -190,7 +190,8 @@ impl Subscriptions {
     }
 }
 
-fn check(deliver: Deliver) -> Result<Batch, DecodeError> {
+/// The messages, if they are what was announced.
+pub(crate) fn check(deliver: Deliver) -> Result<Batch, DecodeError> {
     let announced = deliver.head.count;
     let batch = Batch::check_delivered(deliver.messages)?;
     let held = batch.count();

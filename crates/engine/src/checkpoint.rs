@@ -134,6 +134,10 @@ impl Engine {
         if !lost.is_empty() {
             kept::encode_lost(out, id, &lost);
         }
+        let cursors = self.cursors.count(id);
+        if cursors > 0 {
+            kept::encode_cursors(out, id, cursors, self.cursors.of(id));
+        }
         let producers = partition.producers.ids();
         let (cursor, end) = (partition.log.start(), partition.log.end());
         if producers.is_empty() && cursor == end {

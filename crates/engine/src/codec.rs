@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes};
 use sennit_model::{
-    Batch, GroupConfig, GroupId, GroupName, Offset, OffsetRange, PartitionId, PartitionIndex,
-    ProducerId, ProducerStamp, Retention, StartAt, TopicConfig, TopicId, TopicName,
+    Batch, CursorName, GroupConfig, GroupId, GroupName, Offset, OffsetRange, PartitionId,
+    PartitionIndex, ProducerId, ProducerStamp, Retention, StartAt, TopicConfig, TopicId, TopicName,
 };
 
 use crate::{
@@ -147,6 +147,11 @@ impl Reader {
     }
 
     pub(crate) fn topic_name(&mut self) -> Result<TopicName, RecordError> {
+        let kind = self.kind;
+        self.text()?.parse().map_err(|error| RecordError::Name { kind, error })
+    }
+
+    pub(crate) fn cursor_name(&mut self) -> Result<CursorName, RecordError> {
         let kind = self.kind;
         self.text()?.parse().map_err(|error| RecordError::Name { kind, error })
     }

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use sennit_model::{
-    Batch, Generation, GroupConfig, GroupId, GroupName, Incarnation, Offset, PartitionId,
-    ProducerStamp, StartAt, TopicConfig, TopicId, TopicName,
+    Batch, CursorName, Generation, GroupConfig, GroupId, GroupName, Incarnation, Offset,
+    PartitionId, ProducerStamp, ReadFrom, StartAt, TopicConfig, TopicId, TopicName,
 };
 
 /// Who speaks. Given by the server to each connection, and not used twice while it runs.
@@ -39,6 +39,19 @@ pub enum Command {
     Settle(Settle),
     /// Take part in a group.
     Subscribe(Subscribe),
+    /// Read a partition by offset, without a group.
+    Read(Read),
+    /// Change or end a reader.
+    Reader {
+        /// Whose.
+        session: SessionId,
+        /// Which subscription, as the session counts them.
+        subscription: u32,
+        /// The partition that it reads.
+        partition: PartitionId,
+        /// How.
+        change: ReaderChange,
+    },
     /// Replace a subscription's window.
     SetCredit {
         /// Whose.
@@ -154,6 +167,37 @@ pub struct Subscribe {
     pub credit: Credit,
 }
 
+/// Read one partition by offset. Nothing is leased or kept for a reader.
+#[derive(Clone, Copy, Debug)]
+pub struct Read {
+    /// Who asks.
+    pub origin: Origin,
+    /// The subscription's number, as the session counts them.
+    pub subscription: u32,
+    /// Which partition.
+    pub partition: PartitionId,
+    /// The first offset that it wants; beyond the end it begins at the end.
+    pub at: Offset,
+    /// The window: how much may be on its way, or untaken.
+    pub credit: Credit,
+}
+
+/// What happens to a reader of one partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReaderChange {
+    /// Its window is replaced.
+    Credit(Credit),
+    /// It has taken messages: its window has room for as many more.
+    Taken {
+        /// How many.
+        messages: u32,
+        /// Their bytes, encoded.
+        bytes: u64,
+    },
+    /// It ends.
+    End,
+}
+
 /// Changes to the catalogue: which topics and groups there are.
 #[derive(Clone, Debug)]
 pub enum CatalogueCommand {
@@ -256,4 +300,12 @@ pub enum PartitionCommand {
     Drop,
     /// Say how you are.
     Describe,
+    /// Say where one would begin that reads from there, or where its cursor is.
+    Locate(ReadFrom, Option<CursorName>),
+    /// Have a named cursor be at this offset, or at the end if that is lower.
+    SetCursor(CursorName, Offset),
+    /// Have no cursor of this name. `created` of the answer says whether there was one.
+    DeleteCursor(CursorName),
+    /// Say which cursors there are.
+    ListCursors,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sennit_model::{
     Generation, GroupId, OffsetRange, PartitionId, Timestamp,
-    limits::{CREDIT_BYTES_MAX, CREDIT_MESSAGES_MAX, LEASE_MAX, LEASE_MIN, REASON_BYTES_MAX},
+    limits::{LEASE_MAX, LEASE_MIN, REASON_BYTES_MAX},
 };
 
 use crate::{
@@ -14,6 +14,7 @@ use crate::{
     engine::{Engine, Journal, Outbox, RUNS_PER_RECORD_MAX, stir},
     group::{Group, Holder, range},
     producer::Admission,
+    readers::bounded,
     record::{Outcome, Record},
     refusal::Refusal,
     timer::Timer,
@@ -195,6 +196,7 @@ impl Engine {
     /// Ends all subscriptions of a session. What they hold returns after `grace`; with none, the
     /// session left on purpose.
     pub(crate) fn end_session(&mut self, session: SessionId, grace: Duration, now: Timestamp) {
+        self.end_readers(session);
         let Some(held) = self.sessions.get(&session) else { return };
         for (id, group) in held.clone() {
             let Some(partition) = self.partitions.get_mut(&id) else { continue };
@@ -336,11 +338,4 @@ fn merged(parts: &[(u64, u64, u32)]) -> Vec<OffsetRange> {
         }
     }
     ranges
-}
-
-fn bounded(credit: Credit) -> Credit {
-    Credit {
-        messages: credit.messages.min(CREDIT_MESSAGES_MAX),
-        bytes: credit.bytes.min(CREDIT_BYTES_MAX),
-    }
 }

@@ -56,6 +56,7 @@ impl Engine {
             if any_dying {
                 self.bury(id, now, journal, payloads, out);
             }
+            self.serve_readers(id, payloads, out);
         }
         if self.stirred.is_empty() {
             self.stirred = stirred;
@@ -75,7 +76,10 @@ impl Engine {
     pub fn damaged(&mut self, partition: PartitionId, place: Place, out: &mut Outbox) -> bool {
         let id = partition;
         let Some(partition) = self.partitions.get_mut(&id) else { return false };
-        let Some(entry) = partition.batch_at(place) else { return false };
+        let reading = self.readers.of(id).into_iter().flat_map(|held| held.readers.iter());
+        let Some(entry) = partition.batch_at(place, reading.map(|reader| reader.at)) else {
+            return false;
+        };
         for group in &mut partition.groups {
             for (start, end) in group.damage(entry.first, entry.end()) {
                 out.now.extend(group.members.iter().map(|member| Effect::Gap {
@@ -88,6 +92,7 @@ impl Engine {
             }
         }
         stir(&mut self.stirred, partition);
+        self.pass_over_damaged(id, &entry, out);
         true
     }
 
@@ -211,7 +216,12 @@ pub(crate) fn byte_of(
 
 /// How many of the `wanted` messages at the front of `rest` go within `room_bytes`, at least one,
 /// and how many bytes they take. The message that reaches the window is still given.
-fn cut(rest: &[u8], (start, wanted): (u64, u64), entry: &Entry, room_bytes: u64) -> (u64, usize) {
+pub(crate) fn cut(
+    rest: &[u8],
+    (start, wanted): (u64, u64),
+    entry: &Entry,
+    room_bytes: u64,
+) -> (u64, usize) {
     if start + wanted == entry.end() && rest.len() as u64 <= room_bytes {
         return (wanted, rest.len());
     }

@@ -3,7 +3,8 @@
 
 use bytes::Bytes;
 use sennit_model::{
-    Generation, GroupId, Offset, OffsetRange, PartitionId, ProducerId, Timestamp, TopicId,
+    CursorName, Generation, GroupId, Offset, OffsetRange, PartitionId, ProducerId, Timestamp,
+    TopicId,
 };
 
 use crate::{
@@ -69,6 +70,22 @@ pub enum Effect {
         /// The answer.
         description: PartitionDescription,
     },
+    /// Tell the asker where one that reads from there would begin.
+    Located {
+        /// Who asked.
+        origin: Origin,
+        /// The first offset that it would get, or be told of.
+        first: Offset,
+        /// The partition's end: the first offset that is not committed.
+        end: Offset,
+    },
+    /// Tell the asker which cursors a partition has.
+    Cursors {
+        /// Who asked.
+        origin: Origin,
+        /// Their names, in order, and offsets.
+        cursors: Vec<(CursorName, Offset)>,
+    },
     /// Tell the asker that its command was refused.
     Refused {
         /// Who asked.
@@ -90,6 +107,8 @@ pub enum GapReason {
     Damaged,
     /// What the journal held there is gone. Not every offset need have had a message.
     Lost,
+    /// They are kept no more. Only readers are told.
+    Retention,
 }
 
 /// A batch is committed.
@@ -138,7 +157,7 @@ pub struct Delivery {
     pub first: Offset,
     /// How many.
     pub count: u32,
-    /// Which attempt this is for each of them.
+    /// Which attempt this is for each of them; 0 for a reader.
     pub attempt: u32,
     /// The generation of the shard that delivers.
     pub generation: Generation,

@@ -6,19 +6,23 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use sennit_model::{Generation, GroupId, Offset, OffsetRange, PartitionId, Timestamp, TopicConfig};
+use sennit_model::{
+    Generation, GroupId, Offset, OffsetRange, PartitionId, ReadFrom, Timestamp, TopicConfig,
+};
 
 use crate::{
     catalogue::Catalogue,
     codec::Writer,
     command::{Command, DeadLetters, GroupSetting, Origin, PartitionCommand, SessionId},
+    cursors::Cursors,
     effect::Effect,
-    group::{Group, Terms, range},
+    group::{Group, Holder, Terms, range},
     interner::Interner,
     log::Place,
     lost::Lost,
     partition::Partition,
     partitions::Partitions,
+    readers::Readers,
     record::{Outcome, Record},
     refusal::Refusal,
     timer::Timer,
@@ -87,6 +91,8 @@ pub struct Engine {
     pub(crate) stirred: Vec<PartitionId>,
     pub(crate) freed: Vec<Place>,
     pub(crate) lost: Lost,
+    pub(crate) readers: Readers,
+    pub(crate) cursors: Cursors,
     /// Partitions that are opened for the first time begin here: what the journal has lost may have
     /// opened them before, and given the offsets below.
     pub(crate) first_offset: u64,
@@ -133,6 +139,8 @@ impl Engine {
             stirred: Vec::new(),
             freed: Vec::new(),
             lost: Lost::default(),
+            readers: Readers::default(),
+            cursors: Cursors::default(),
             first_offset: 0,
             shared: Shared::default(),
         }
@@ -249,6 +257,10 @@ impl Engine {
             Command::Publish(publish) => self.publish(publish, now, journal, out),
             Command::Settle(settle) => self.settle(settle, now, journal, out),
             Command::Subscribe(subscribe) => self.subscribe(subscribe, out),
+            Command::Read(read) => self.read(read, out),
+            Command::Reader { session, subscription, partition, change } => {
+                self.change_reader(Holder { session, subscription }, partition, change);
+            }
             Command::SetCredit { session, subscription, partition, group, credit } => {
                 self.set_credit(session, subscription, (partition, group), credit);
             }
@@ -326,6 +338,8 @@ impl Engine {
                     group.end_leases(0, u64::MAX, wheel);
                 }
                 self.lost.forget(*id);
+                self.readers.end_partition(*id);
+                self.cursors.forget(*id);
                 forget_members(&mut self.sessions, *id, &partition.groups);
             }
             Record::Appended { partition: id, first: _, appended_at, producer, batch } => {
@@ -380,6 +394,12 @@ impl Engine {
                 self.lost.insert(*id, range.start.0, range.end.0);
                 stir(&mut self.stirred, partition);
             }
+            Record::CursorSet { partition: id, name, offset } => {
+                if self.partitions.get(id).is_some() {
+                    self.cursors.set(*id, name.clone(), offset.0);
+                }
+            }
+            Record::CursorDeleted { partition: id, name } => self.cursors.remove(*id, name),
             Record::TopicCreated(_)
             | Record::TopicAltered { .. }
             | Record::TopicDeleted { .. }
@@ -462,6 +482,21 @@ impl Engine {
                 return out.refuse(origin, Refusal::UnknownTopic);
             }
             PartitionCommand::Drop => Record::PartitionDropped { partition: id },
+            PartitionCommand::SetCursor(name, offset) => {
+                return self.set_cursor(origin, id, (name, offset), journal, out);
+            }
+            PartitionCommand::DeleteCursor(name) => {
+                return self.delete_cursor(origin, id, name, journal, out);
+            }
+            PartitionCommand::ListCursors => return self.list_cursors(origin, id, out),
+            PartitionCommand::Locate(from, cursor) => {
+                let at = cursor.and_then(|name| self.cursors.get(id, &name));
+                let from = at.map_or(from, |at| ReadFrom::Offset(Offset(at)));
+                return match self.locate(id, from) {
+                    Some((first, end)) => out.now.push(Effect::Located { origin, first, end }),
+                    None => out.refuse(origin, Refusal::UnknownTopic),
+                };
+            }
             PartitionCommand::Describe => {
                 match self.partitions.get(&id) {
                     Some(partition) => {
@@ -475,6 +510,9 @@ impl Engine {
             }
         };
         self.tell_ended(&record, out);
+        if let Record::PartitionDropped { partition } = &record {
+            self.tell_readers_ended(*partition, out);
+        }
         self.commit(&record, journal);
         if created && self.first_offset > 0 {
             let range = OffsetRange::new(Offset(0), self.first_offset);

@@ -6,8 +6,8 @@
 
 use bytes::Buf;
 use sennit_model::{
-    GroupId, GroupName, Incarnation, Offset, OffsetRange, PartitionId, ProducerId, Timestamp,
-    TopicConfig, TopicId, TopicName,
+    CursorName, GroupId, GroupName, Incarnation, Offset, OffsetRange, PartitionId, ProducerId,
+    Timestamp, TopicConfig, TopicId, TopicName,
 };
 
 use crate::{
@@ -29,6 +29,7 @@ const PRODUCERS: u8 = 3;
 const SLICE: u8 = 4;
 const LOST: u8 = 5;
 const LOST_TOPICS: u8 = 6;
+const CURSORS: u8 = 7;
 
 /// One item of the state.
 #[derive(Debug)]
@@ -39,6 +40,7 @@ pub(crate) enum Item {
     Slice(Slice),
     Lost(PartitionId, Vec<OffsetRange>),
     LostTopics(Vec<(u32, u32)>),
+    Cursors(PartitionId, Vec<(CursorName, u64)>),
 }
 
 /// A partition: its settings, and which offsets it has.
@@ -128,6 +130,20 @@ pub(crate) fn encode_lost(out: &mut Vec<u8>, partition: PartitionId, ranges: &[(
     w.u8(LOST).partition(partition).count(ranges.len());
     for &(start, end) in ranges {
         w.range(range(start, end));
+    }
+}
+
+/// The named cursors of a partition.
+pub(crate) fn encode_cursors<'a>(
+    out: &mut Vec<u8>,
+    partition: PartitionId,
+    count: usize,
+    cursors: impl Iterator<Item = (&'a CursorName, u64)>,
+) {
+    let mut w = Writer(out);
+    w.u8(CURSORS).partition(partition).count(count);
+    for (name, offset) in cursors {
+        w.text(name.as_str()).u64(offset);
     }
 }
 
@@ -250,6 +266,7 @@ impl Item {
             SLICE => Self::Slice(decode_slice(r)?),
             LOST => Self::Lost(r.partition()?, r.list(Reader::range)?),
             LOST_TOPICS => Self::LostTopics(r.list(|r| Ok((r.u32()?, r.u32()?)))?),
+            CURSORS => Self::Cursors(r.partition()?, r.list(|r| Ok((r.cursor_name()?, r.u64()?)))?),
             tag => return Err(r.field("item of a checkpoint", tag)),
         }))
     }

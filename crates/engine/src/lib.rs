@@ -3,13 +3,14 @@
 //!
 //! In reading order: a [`Command`] is decided (`decide`, `catalogue`), what is decided is a
 //! [`Record`], records are applied (`engine`) to partitions and groups (`partition`, `group`), and
-//! what is to be done in the world leaves as an [`Effect`] (`deliver`, `timers`). A [`Checkpoint`] writes the
+//! what is to be done in the world leaves as an [`Effect`] (`deliver`, `read`, `timers`). A [`Checkpoint`] writes the
 //! state piece by piece, and a [`Replay`] comes back to it.
 
 mod catalogue;
 mod checkpoint;
 mod codec;
 mod command;
+mod cursors;
 mod dead_letter;
 mod decide;
 mod deliver;
@@ -23,6 +24,8 @@ mod lost;
 mod partition;
 mod partitions;
 mod producer;
+mod read;
+mod readers;
 mod record;
 mod record_error;
 mod refusal;
@@ -37,7 +40,7 @@ pub use catalogue::{Catalogue, CatalogueGroup, Topic};
 pub use checkpoint::Checkpoint;
 pub use command::{
     CatalogueCommand, Command, Credit, DeadLetters, DeliveryRun, GroupSetting, Origin,
-    PartitionCommand, Publish, SessionId, Settle, Subscribe, Verdict,
+    PartitionCommand, Publish, Read, ReaderChange, SessionId, Settle, Subscribe, Verdict,
 };
 pub use dead_letter::{
     HEADER_APPENDED_AT_MS, HEADER_ATTEMPTS, HEADER_FAILED_AT_MS, HEADER_REASON,

@@ -133,6 +133,35 @@ impl Log {
         (entry.first <= offset && offset < entry.end()).then_some(entry)
     }
 
+    /// The batch that holds `offset`, or else the first behind it. O(log n).
+    pub(crate) fn find_from(&self, offset: u64) -> Option<&Entry> {
+        match &self.kept {
+            Kept::Nothing => None,
+            Kept::One(entry) => Some(entry).filter(|entry| entry.end() > offset),
+            Kept::Many(chunks) => {
+                let chunk = chunks.get(chunks.partition_point(|c| c.end() <= offset))?;
+                let at = chunk.entries.partition_point(|entry| entry.end() <= offset);
+                chunk.entries.get(at)
+            }
+        }
+    }
+
+    /// The offset of the first batch that was appended at `time` or later. O(log n), and exact as far
+    /// as the clock went forward.
+    pub(crate) fn find_time(&self, time: Timestamp) -> Option<u64> {
+        let is_before = |entry: &Entry| entry.appended_at < time;
+        match &self.kept {
+            Kept::Nothing => None,
+            Kept::One(entry) => (!is_before(entry)).then_some(entry.first),
+            Kept::Many(chunks) => {
+                let is_behind = |chunk: &Chunk| chunk.entries.back().is_some_and(is_before);
+                let chunk = chunks.get(chunks.partition_point(is_behind))?;
+                let at = chunk.entries.partition_point(is_before);
+                Some(chunk.entries.get(at)?.first)
+            }
+        }
+    }
+
     /// The parts of `start..end` of which nothing is kept.
     pub(crate) fn holes(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let mut holes = Vec::new();
@@ -412,6 +441,9 @@ mod tests {
             let (from, to) = (ask.0, ask.0 + ask.1);
             let held = |offset: u64| twin.values().find(|entry| entry.first <= offset && offset < entry.end());
             prop_assert_eq!(log.find(from), held(from));
+            prop_assert_eq!(log.find_from(from), twin.values().find(|entry| entry.end() > from));
+            let since = twin.values().find(|entry| entry.appended_at.0 >= from);
+            prop_assert_eq!(log.find_time(Timestamp(from)), since.map(|entry| entry.first));
             let holes: Vec<u64> = log.holes(from, to).into_iter().flat_map(|(a, b)| a..b).collect();
             prop_assert_eq!(holes, (from..to).filter(|&offset| held(offset).is_none()).collect::<Vec<_>>());
         }

@@ -331,13 +331,19 @@ impl Partition {
         damaged.count()
     }
 
-    /// The batch that lies at `place`. As a rule some group waits for it.
-    pub(crate) fn batch_at(&self, place: Place) -> Option<Entry> {
+    /// The batch that lies at `place`. As a rule some group waits for it, or a reader that is at one
+    /// of these offsets.
+    pub(crate) fn batch_at(
+        &self,
+        place: Place,
+        readers_at: impl Iterator<Item = u64>,
+    ) -> Option<Entry> {
         let first = |group: &Group| {
             let (ready, dying) = (group.ready.first(), group.dying.first());
             ready.map(|run| run.0).into_iter().chain(dying.map(|run| run.0))
         };
-        let wanted = self.groups.iter().flat_map(first).filter_map(|offset| self.log.find(offset));
+        let wanted = self.groups.iter().flat_map(first).chain(readers_at);
+        let wanted = wanted.filter_map(|offset| self.log.find(offset));
         wanted.chain(self.log.entries()).find(|entry| entry.place == place).copied()
     }
 

@@ -6,8 +6,8 @@
 
 use bytes::{Buf, Bytes};
 use sennit_model::{
-    Batch, GroupId, GroupName, Incarnation, Offset, OffsetRange, PartitionId, ProducerStamp,
-    Timestamp, TopicConfig, TopicId, TopicName,
+    Batch, CursorName, GroupId, GroupName, Incarnation, Offset, OffsetRange, PartitionId,
+    ProducerStamp, Timestamp, TopicConfig, TopicId, TopicName,
 };
 
 use crate::{
@@ -146,6 +146,22 @@ pub enum Record {
         /// Which; whole batches of those that are kept.
         range: OffsetRange,
     },
+    /// A named cursor is at an offset.
+    CursorSet {
+        /// Of which partition.
+        partition: PartitionId,
+        /// Which.
+        name: CursorName,
+        /// The first offset that whoever reads under its name has not done with.
+        offset: Offset,
+    },
+    /// A named cursor is gone.
+    CursorDeleted {
+        /// Of which partition.
+        partition: PartitionId,
+        /// Which.
+        name: CursorName,
+    },
     /// A checkpoint begins: a replay may begin here once its end is written.
     CheckpointBegan {
         /// The number of the next topic.
@@ -206,6 +222,8 @@ const BURIED: u8 = 21;
 const TRIMMED: u8 = 22;
 const MOVED: u8 = 23;
 const LOST: u8 = 24;
+const CURSOR_SET: u8 = 25;
+const CURSOR_DELETED: u8 = 26;
 const CHECKPOINT_BEGAN: u8 = 32;
 pub(crate) const CHECKPOINT_PART: u8 = 33;
 const CHECKPOINT_ENDED: u8 = 34;
@@ -232,6 +250,8 @@ impl Record {
             Self::Trimmed { .. } => TRIMMED,
             Self::Moved { .. } => MOVED,
             Self::Lost { .. } => LOST,
+            Self::CursorSet { .. } => CURSOR_SET,
+            Self::CursorDeleted { .. } => CURSOR_DELETED,
             Self::CheckpointBegan { .. } => CHECKPOINT_BEGAN,
             Self::CheckpointPart { .. } => CHECKPOINT_PART,
             Self::CheckpointEnded { .. } => CHECKPOINT_ENDED,
@@ -314,6 +334,12 @@ impl Record {
             }
             Self::Lost { partition, range } => {
                 w.partition(*partition).range(*range);
+            }
+            Self::CursorSet { partition, name, offset } => {
+                w.partition(*partition).text(name.as_str()).u64(offset.0);
+            }
+            Self::CursorDeleted { partition, name } => {
+                w.partition(*partition).text(name.as_str());
             }
             Self::CheckpointBegan { next_topic, next_group } => {
                 w.u32(*next_topic).u32(*next_group);
@@ -409,6 +435,14 @@ impl Record {
                 })?,
             },
             LOST => Self::Lost { partition: r.partition()?, range: r.range()? },
+            CURSOR_SET => Self::CursorSet {
+                partition: r.partition()?,
+                name: r.cursor_name()?,
+                offset: Offset(r.u64()?),
+            },
+            CURSOR_DELETED => {
+                Self::CursorDeleted { partition: r.partition()?, name: r.cursor_name()? }
+            }
             CHECKPOINT_BEGAN => {
                 Self::CheckpointBegan { next_topic: r.u32()?, next_group: r.u32()? }
             }
@@ -519,6 +553,8 @@ mod tests {
                 moves: vec![(Offset(4), Place { position: 1 << 63 | 7, bytes: 99 })],
             },
             Record::Lost { partition, range },
+            Record::CursorSet { partition, name: "audit".parse().unwrap(), offset: Offset(6) },
+            Record::CursorDeleted { partition, name: "audit".parse().unwrap() },
             Record::CheckpointBegan { next_topic: 3, next_group: 4 },
             Record::CheckpointEnded { bytes: 5 },
         ]

@@ -88,6 +88,12 @@ impl Refusal {
         Self::Limit { limit: "TOPICS_MAX", value: limits::TOPICS_MAX as u64 }
     }
 
+    /// The limit on cursors per topic, reached.
+    #[must_use]
+    pub fn cursors_max() -> Self {
+        Self::Limit { limit: "CURSORS_PER_TOPIC_MAX", value: limits::CURSORS_PER_TOPIC_MAX as u64 }
+    }
+
     /// The limit on groups per topic, reached.
     #[must_use]
     pub fn groups_max() -> Self {

@@ -304,6 +304,11 @@ impl Replay {
                         self.engine.lost.insert(id, range.start.0, range.end.0);
                     }
                 }
+                Item::Cursors(id, cursors) => {
+                    for (name, offset) in cursors {
+                        self.engine.cursors.set(id, name, offset);
+                    }
+                }
             }
         }
         Ok(())
@@ -313,6 +318,7 @@ impl Replay {
         let Head { id, config, dead_letters, start, end, groups } = head;
         self.holes.is_sure_of(id);
         self.engine.lost.forget(id);
+        self.engine.cursors.forget(id);
         let shared = &mut self.engine.shared;
         let mut partition = Partition::new(id, shared.config(&config));
         partition.dead_letters = dead_letters;

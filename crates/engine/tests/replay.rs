@@ -12,7 +12,7 @@ use sennit_engine::{
     PartitionCommand, Place, Publish, Record, Replay, Replayed, SessionId, Settle, Verdict,
 };
 use sennit_model::{
-    Generation, GroupConfig, GroupId, Incarnation, Message, PartitionId, PartitionIndex,
+    Generation, GroupConfig, GroupId, Incarnation, Message, Offset, PartitionId, PartitionIndex,
     ProducerId, ProducerStamp, Retention, StartAt, TopicConfig, TopicId,
 };
 use world::{DEAD, GROUP, ORDERS, World, batch, check, queue, run};
@@ -38,6 +38,7 @@ enum Step {
     Topic { name: u8, change: u8 },
     Move { nth: u8, count: u8 },
     Checkpoint { steps: u8, piece_bytes: u8 },
+    Cursor { which: u8, name: u8, at: Option<u8> },
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
@@ -61,6 +62,8 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => (0..12u8).prop_map(|which| Step::Drop { which }),
         1 => (0..4u8, 0..4u8).prop_map(|(name, change)| Step::Topic { name, change }),
         2 => (0..40u8, 1..4u8).prop_map(|(nth, count)| Step::Move { nth, count }),
+        2 => (0..3u8, 0..3u8, proptest::option::weighted(0.8, 0..40u8))
+            .prop_map(|(which, name, at)| Step::Cursor { which, name, at }),
         8 => (1..5u8, 1..255u8)
             .prop_map(|(steps, piece_bytes)| Step::Checkpoint { steps, piece_bytes }),
     ]
@@ -111,6 +114,15 @@ fn take(world: &mut World, step: Step) {
             world.do_now(Command::Settle(settle));
         }
         Step::Pass { ms } => world.pass(millis(ms)),
+        Step::Cursor { which, name, at } => {
+            let partition = if which == 2 { ORDERS } else { OTHERS[usize::from(which)] };
+            let name = format!("cursor-{name}").parse().unwrap();
+            let command = match at {
+                Some(at) => PartitionCommand::SetCursor(name, Offset(at.into())),
+                None => PartitionCommand::DeleteCursor(name),
+            };
+            world.do_now(Command::Partition(Origin::default(), partition, command));
+        }
         Step::PublishTo { other, count } => {
             let batch = batch(&vec![Message::new("elsewhere"); count.into()]);
             let partition = OTHERS[usize::from(other)];

@@ -10,6 +10,12 @@ pub struct TopicId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GroupId(pub u32);
 
+impl GroupId {
+    /// No group: the catalogue never comes to this number. Readers have it where consumers have
+    /// their group's.
+    pub const NONE: Self = Self(u32::MAX);
+}
+
 /// A partition's number within its topic, from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PartitionIndex(pub u32);

@@ -13,6 +13,7 @@ pub mod limits;
 mod message;
 mod name;
 mod offset;
+mod read_from;
 mod time;
 
 pub use batch::{Batch, BatchBuilder, BatchError, Messages};
@@ -23,6 +24,7 @@ pub use id::{
     TopicId,
 };
 pub use message::{Message, MessageView};
-pub use name::{DEAD_LETTER_SUFFIX, GroupName, NameError, TopicName};
+pub use name::{CursorName, DEAD_LETTER_SUFFIX, GroupName, NameError, TopicName};
 pub use offset::{Offset, OffsetRange};
+pub use read_from::ReadFrom;
 pub use time::Timestamp;

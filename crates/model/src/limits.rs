@@ -43,6 +43,9 @@ pub const PARTITIONS_MAX: u32 = 1024;
 /// Most groups of a topic. Each publish is accounted for in each of them.
 pub const GROUPS_PER_TOPIC_MAX: usize = 256;
 
+/// Most named cursors of a topic: a checkpoint writes those of a partition in one piece.
+pub const CURSORS_PER_TOPIC_MAX: usize = 1024;
+
 /// Most topics of a broker.
 pub const TOPICS_MAX: usize = 1_000_000;
 

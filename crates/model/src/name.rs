@@ -102,6 +102,11 @@ name! {
     GroupName
 }
 
+name! {
+    /// A cursor's name, of the same form as a topic's. Cheap to clone.
+    CursorName
+}
+
 impl TopicName {
     /// The name of the topic that takes this one's dead letters.
     ///

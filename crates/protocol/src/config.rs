@@ -4,13 +4,14 @@
 use std::time::Duration;
 
 use sennit_model::{
-    ConfigError, GroupConfig, Offset, Retention, StartAt, TopicConfig, TopicKind,
+    ConfigError, GroupConfig, Offset, ReadFrom, Retention, StartAt, Timestamp, TopicConfig,
+    TopicKind,
     limits::{
         BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, FRAME_BYTES_MAX, GREETING_BYTES_MAX, MESSAGE_BYTES_MAX,
     },
 };
 
-use crate::control::{self, start_at::At};
+use crate::control::{self, read_from, start_at::At};
 
 /// The largest frame body of a connection, in bytes, where the client `wanted` that much: 0 stands
 /// for the most there is, and less than the greeting's limit is not granted.
@@ -153,6 +154,34 @@ impl control::CreateGroup {
     #[must_use]
     pub fn start_at(&self) -> StartAt {
         self.start.as_ref().map(StartAt::from).unwrap_or_default()
+    }
+}
+
+impl control::Read {
+    /// Where the reader begins, in partitions of which it says nothing else; at the earliest where
+    /// it does not say.
+    #[must_use]
+    pub fn read_from(&self) -> ReadFrom {
+        match self.from.and_then(|from| from.at) {
+            None | Some(read_from::At::Earliest(_)) => ReadFrom::Earliest,
+            Some(read_from::At::Latest(_)) => ReadFrom::Latest,
+            Some(read_from::At::Offset(offset)) => ReadFrom::Offset(Offset(offset)),
+            Some(read_from::At::Back(count)) => ReadFrom::Back(count),
+            Some(read_from::At::TimeMs(ms)) => ReadFrom::Time(Timestamp(ms)),
+        }
+    }
+}
+
+impl From<ReadFrom> for control::ReadFrom {
+    fn from(from: ReadFrom) -> Self {
+        let at = match from {
+            ReadFrom::Earliest => read_from::At::Earliest(true),
+            ReadFrom::Latest => read_from::At::Latest(true),
+            ReadFrom::Offset(offset) => read_from::At::Offset(offset.0),
+            ReadFrom::Back(count) => read_from::At::Back(count),
+            ReadFrom::Time(time) => read_from::At::TimeMs(time.0),
+        };
+        Self { at: Some(at) }
     }
 }
 

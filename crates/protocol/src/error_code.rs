@@ -127,6 +127,9 @@ error_codes! {
     InvalidName = 25, "invalid-name", final, stay,
         "A name is not one",
         "use 1 to 200 of a-z A-Z 0-9 _ - and . with no part empty";
+    UnknownCursor = 26, "unknown-cursor", final, stay,
+        "The topic has no such cursor",
+        "set it, or read under its name and commit";
     BatchInvalid = 30, "batch-invalid", final, stay,
         "A published batch is damaged or beyond a limit; nothing of it was appended",
         "encode messages as the protocol page says, within the limits of HelloOk";
@@ -154,6 +157,9 @@ error_codes! {
     SubscriptionExists = 42, "subscription-exists", final, stay,
         "The connection has a subscription of that number already",
         "choose another number, or unsubscribe first";
+    NotLeased = 43, "not-leased", final, stay,
+        "The messages were read, not leased: there is nothing to settle",
+        "settle what a group's subscription was given";
 }
 
 impl ErrorCode {

@@ -6,21 +6,27 @@
 pub struct Features {
     /// `gaps`: the server tells of messages that it passes over, with [`crate::Gap`].
     pub gaps: bool,
+    /// `readers`: the client reads topics by offset, with Read and [`crate::Taken`].
+    pub readers: bool,
+    /// `cursors`: the client sets named cursors, and reads under their names.
+    pub cursors: bool,
 }
 
 impl Features {
     /// All that this version knows.
-    pub const ALL: Self = Self { gaps: true };
+    pub const ALL: Self = Self { gaps: true, readers: true, cursors: true };
 
     /// Those of these names that this version knows; the others are nothing to it.
     #[must_use]
     pub fn of_names(names: &[String]) -> Self {
-        Self { gaps: names.iter().any(|name| name == "gaps") }
+        let has = |wanted: &str| names.iter().any(|name| name == wanted);
+        Self { gaps: has("gaps"), readers: has("readers"), cursors: has("cursors") }
     }
 
     /// Their names, as Hello and HelloOk carry them.
     #[must_use]
     pub fn names(self) -> Vec<String> {
-        self.gaps.then(|| "gaps".to_owned()).into_iter().collect()
+        let held = [(self.gaps, "gaps"), (self.readers, "readers"), (self.cursors, "cursors")];
+        held.into_iter().filter(|(held, _)| *held).map(|(_, name)| name.to_owned()).collect()
     }
 }

@@ -17,6 +17,8 @@ pub enum GapReason {
     /// A part of the journal is gone that may have held them; some of the offsets may never have
     /// been messages of this partition.
     Lost,
+    /// They are kept no more: the topic's retention has freed them, or every group has settled them.
+    Retention,
     /// A newer server's reason, by its number, which is none of the above. It is a gap all the same.
     Unknown(u8),
 }
@@ -29,6 +31,7 @@ impl GapReason {
             0 => None,
             1 => Some(Self::Damaged),
             2 => Some(Self::Lost),
+            3 => Some(Self::Retention),
             other => Some(Self::Unknown(other)),
         }
     }
@@ -39,6 +42,7 @@ impl GapReason {
         match self {
             Self::Damaged => 1,
             Self::Lost => 2,
+            Self::Retention => 3,
             Self::Unknown(number) => number,
         }
     }
@@ -49,6 +53,7 @@ impl GapReason {
         match self {
             Self::Damaged => "damaged",
             Self::Lost => "lost",
+            Self::Retention => "retention",
             Self::Unknown(_) => "unknown",
         }
     }

@@ -81,6 +81,12 @@ kinds! {
     ListGroups = 23, true, false;
     /// How is a group?
     DescribeGroup = 24, true, false;
+    /// Have a named cursor be at an offset.
+    SetCursor = 25, true, false;
+    /// Forget a named cursor.
+    DeleteCursor = 26, true, false;
+    /// Which cursors has a topic?
+    ListCursors = 27, true, false;
     /// A change is committed.
     Done = 32, false, true;
     /// How a topic is.
@@ -91,6 +97,8 @@ kinds! {
     GroupDescription = 35, false, true;
     /// The groups of a topic.
     GroupList = 36, false, true;
+    /// The cursors of a topic.
+    CursorList = 37, false, true;
     /// What must be known to publish to a topic?
     OpenTopic = 48, true, false;
     /// What must be known to publish to a topic.
@@ -103,6 +111,8 @@ kinds! {
     Unsubscribe = 52, true, false;
     /// A subscription has ended without being asked to.
     SubscriptionEnded = 53, false, true;
+    /// Read a topic by offset, without a group.
+    Read = 54, true, false;
     /// Append a batch.
     Publish = 64, true, false;
     /// Batches are committed.
@@ -117,6 +127,8 @@ kinds! {
     SetCredit = 69, true, false;
     /// Messages that a subscription does not get.
     Gap = 70, false, true;
+    /// Messages that a reader has taken.
+    Taken = 71, true, false;
 }
 
 impl fmt::Display for Kind {

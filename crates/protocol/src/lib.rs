@@ -3,7 +3,7 @@
 //! bytes -> [`Preface`] once, then [`FrameReader`] -> [`FrameHeader`] and body -> [`Request`] at
 //! the server, [`Reply`] at the client. Control bodies are protobuf ([`control`]); the frames of the
 //! data path are fixed binary and decoded without copying ([`Publish`], [`Confirm`], [`Deliver`],
-//! [`Settle`], [`Settled`], [`SetCredit`], [`Gap`]). docs/reference/protocol.md is the page.
+//! [`Settle`], [`Settled`], [`SetCredit`], [`Gap`], [`Taken`]). docs/reference/protocol.md is the page.
 //!
 //! This crate knows no socket, no queue and no file: what a frame means is for others to say.
 
@@ -28,6 +28,7 @@ mod runs;
 mod set_credit;
 mod settle;
 mod settled;
+mod taken;
 
 pub use config::{negotiated_frame_bytes_max, topic_kind};
 pub use confirm::{Confirm, ConfirmHead, ConfirmRun};
@@ -48,6 +49,7 @@ pub use runs::{Run, Runs};
 pub use set_credit::SetCredit;
 pub use settle::{Settle, SettleHead, SettleRun, Verdict};
 pub use settled::Settled;
+pub use taken::Taken;
 
 /// The port a server listens on unless it is told otherwise.
 pub const DEFAULT_PORT: u16 = 4438;

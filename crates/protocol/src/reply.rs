@@ -21,6 +21,7 @@ pub enum Reply {
     TopicList(control::TopicList),
     GroupDescription(control::GroupDescription),
     GroupList(control::GroupList),
+    CursorList(control::CursorList),
     TopicOpened(control::TopicOpened),
     Subscribed(control::Subscribed),
     SubscriptionEnded(control::SubscriptionEnded),
@@ -45,6 +46,7 @@ impl Reply {
             Self::TopicList(_) => Kind::TopicList,
             Self::GroupDescription(_) => Kind::GroupDescription,
             Self::GroupList(_) => Kind::GroupList,
+            Self::CursorList(_) => Kind::CursorList,
             Self::TopicOpened(_) => Kind::TopicOpened,
             Self::Subscribed(_) => Kind::Subscribed,
             Self::SubscriptionEnded(_) => Kind::SubscriptionEnded,
@@ -69,6 +71,7 @@ impl Reply {
             Self::TopicList(body) => control::encode(kind, body, request, out),
             Self::GroupDescription(body) => control::encode(kind, body, request, out),
             Self::GroupList(body) => control::encode(kind, body, request, out),
+            Self::CursorList(body) => control::encode(kind, body, request, out),
             Self::TopicOpened(body) => control::encode(kind, body, request, out),
             Self::Subscribed(body) => control::encode(kind, body, request, out),
             Self::SubscriptionEnded(body) => control::encode(kind, body, request, out),
@@ -97,6 +100,7 @@ impl Reply {
             Kind::TopicList => Self::TopicList(control::decode(kind, body)?),
             Kind::GroupDescription => Self::GroupDescription(control::decode(kind, body)?),
             Kind::GroupList => Self::GroupList(control::decode(kind, body)?),
+            Kind::CursorList => Self::CursorList(control::decode(kind, body)?),
             Kind::TopicOpened => Self::TopicOpened(control::decode(kind, body)?),
             Kind::Subscribed => Self::Subscribed(control::decode(kind, body)?),
             Kind::SubscriptionEnded => Self::SubscriptionEnded(control::decode(kind, body)?),
@@ -115,12 +119,17 @@ impl Reply {
             | Kind::DeleteGroup
             | Kind::ListGroups
             | Kind::DescribeGroup
+            | Kind::SetCursor
+            | Kind::DeleteCursor
+            | Kind::ListCursors
             | Kind::OpenTopic
             | Kind::Subscribe
+            | Kind::Read
             | Kind::Unsubscribe
             | Kind::Publish
             | Kind::Settle
-            | Kind::SetCredit => return Err(DecodeError::Direction { kind }),
+            | Kind::SetCredit
+            | Kind::Taken => return Err(DecodeError::Direction { kind }),
         })
     }
 }

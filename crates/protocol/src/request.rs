@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes};
 
 use crate::{
     control, decode_error::DecodeError, frame_header::FrameHeader, kind::Kind, publish::Publish,
-    set_credit::SetCredit, settle::Settle,
+    set_credit::SetCredit, settle::Settle, taken::Taken,
 };
 
 /// Longest control body that a client may send, in bytes. Decoded, a body of protobuf can take a
@@ -28,12 +28,17 @@ pub enum Request {
     DeleteGroup(control::DeleteGroup),
     ListGroups(control::ListGroups),
     DescribeGroup(control::DescribeGroup),
+    SetCursor(control::SetCursor),
+    DeleteCursor(control::DeleteCursor),
+    ListCursors(control::ListCursors),
     OpenTopic(control::OpenTopic),
     Subscribe(control::Subscribe),
+    Read(control::Read),
     Unsubscribe(control::Unsubscribe),
     Publish(Publish),
     Settle(Settle),
     SetCredit(SetCredit),
+    Taken(Taken),
 }
 
 impl Request {
@@ -54,12 +59,17 @@ impl Request {
             Self::DeleteGroup(_) => Kind::DeleteGroup,
             Self::ListGroups(_) => Kind::ListGroups,
             Self::DescribeGroup(_) => Kind::DescribeGroup,
+            Self::SetCursor(_) => Kind::SetCursor,
+            Self::DeleteCursor(_) => Kind::DeleteCursor,
+            Self::ListCursors(_) => Kind::ListCursors,
             Self::OpenTopic(_) => Kind::OpenTopic,
             Self::Subscribe(_) => Kind::Subscribe,
+            Self::Read(_) => Kind::Read,
             Self::Unsubscribe(_) => Kind::Unsubscribe,
             Self::Publish(_) => Kind::Publish,
             Self::Settle(_) => Kind::Settle,
             Self::SetCredit(_) => Kind::SetCredit,
+            Self::Taken(_) => Kind::Taken,
         }
     }
 
@@ -81,12 +91,17 @@ impl Request {
             Self::DeleteGroup(body) => control::encode(kind, body, request, out),
             Self::ListGroups(body) => control::encode(kind, body, request, out),
             Self::DescribeGroup(body) => control::encode(kind, body, request, out),
+            Self::SetCursor(body) => control::encode(kind, body, request, out),
+            Self::DeleteCursor(body) => control::encode(kind, body, request, out),
+            Self::ListCursors(body) => control::encode(kind, body, request, out),
             Self::OpenTopic(body) => control::encode(kind, body, request, out),
             Self::Subscribe(body) => control::encode(kind, body, request, out),
+            Self::Read(body) => control::encode(kind, body, request, out),
             Self::Unsubscribe(body) => control::encode(kind, body, request, out),
             Self::Publish(body) => body.encode(request, out),
             Self::Settle(body) => body.encode(request, out),
             Self::SetCredit(body) => body.encode(request, out),
+            Self::Taken(body) => body.encode(request, out),
         }
     }
 
@@ -97,7 +112,7 @@ impl Request {
     /// connection can go on.
     pub fn decode(header: &FrameHeader, body: Bytes) -> Result<Self, DecodeError> {
         let kind = header.known_kind()?;
-        let hot = matches!(kind, Kind::Publish | Kind::Settle | Kind::SetCredit);
+        let hot = matches!(kind, Kind::Publish | Kind::Settle | Kind::SetCredit | Kind::Taken);
         if !hot && body.len() > CONTROL_REQUEST_BYTES_MAX {
             let (size, limit) = (header.size, CONTROL_REQUEST_BYTES_MAX);
             return Err(DecodeError::FrameTooLarge { kind: header.kind, size, limit });
@@ -116,12 +131,17 @@ impl Request {
             Kind::DeleteGroup => Self::DeleteGroup(control::decode(kind, body)?),
             Kind::ListGroups => Self::ListGroups(control::decode(kind, body)?),
             Kind::DescribeGroup => Self::DescribeGroup(control::decode(kind, body)?),
+            Kind::SetCursor => Self::SetCursor(control::decode(kind, body)?),
+            Kind::DeleteCursor => Self::DeleteCursor(control::decode(kind, body)?),
+            Kind::ListCursors => Self::ListCursors(control::decode(kind, body)?),
             Kind::OpenTopic => Self::OpenTopic(control::decode(kind, body)?),
             Kind::Subscribe => Self::Subscribe(control::decode(kind, body)?),
+            Kind::Read => Self::Read(control::decode(kind, body)?),
             Kind::Unsubscribe => Self::Unsubscribe(control::decode(kind, body)?),
             Kind::Publish => Self::Publish(Publish::decode(body)?),
             Kind::Settle => Self::Settle(Settle::decode(body)?),
             Kind::SetCredit => Self::SetCredit(SetCredit::decode(body)?),
+            Kind::Taken => Self::Taken(Taken::decode(body)?),
             Kind::HelloOk
             | Kind::Error
             | Kind::GoAway
@@ -130,6 +150,7 @@ impl Request {
             | Kind::TopicList
             | Kind::GroupDescription
             | Kind::GroupList
+            | Kind::CursorList
             | Kind::TopicOpened
             | Kind::Subscribed
             | Kind::SubscriptionEnded

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use sennit_engine::{Effect, Origin, PartitionDescription, Refusal, SessionId};
-use sennit_model::{GroupId, TopicId};
+use sennit_model::{CursorName, GroupId, Offset, TopicId};
 use tokio::sync::oneshot;
 
 /// An answer of a shard.
@@ -14,6 +14,10 @@ pub(crate) enum Answer {
     Done { topic: TopicId, group: Option<GroupId>, created: bool },
     /// How a partition is.
     Described(PartitionDescription),
+    /// Where a reader begins in a partition, and where that ends.
+    Located { first: Offset, end: Offset },
+    /// The cursors of a partition.
+    Cursors(Vec<(CursorName, Offset)>),
 }
 
 /// Questions that wait for their answers.
@@ -46,6 +50,10 @@ impl Answers {
             Effect::Described { origin, description } => {
                 (origin.request, Ok(Answer::Described(description)))
             }
+            Effect::Located { origin, first, end } => {
+                (origin.request, Ok(Answer::Located { first, end }))
+            }
+            Effect::Cursors { origin, cursors } => (origin.request, Ok(Answer::Cursors(cursors))),
             Effect::Refused { origin, refusal } => (origin.request, Err(refusal)),
             Effect::DeadLetterTopicNeeded { source } => {
                 self.dead_letter_topics_needed.push(source);

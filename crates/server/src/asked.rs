@@ -3,8 +3,8 @@
 
 use std::{cell::RefCell, rc::Rc};
 
-use sennit_engine::{Command, Credit, Origin, SessionId};
-use sennit_model::{GroupId, TopicId};
+use sennit_engine::{Command, Credit, Origin, Read, SessionId};
+use sennit_model::{GroupId, Offset, TopicId};
 use sennit_protocol::{ErrorCode, Reply, Request, control};
 use tokio::sync::{Semaphore, oneshot};
 
@@ -29,8 +29,13 @@ pub(crate) struct Asked {
 impl Asked {
     /// Asks the first core, and tells the client what it says.
     pub(crate) async fn answer(self, request: Request) {
-        let subscribe = match &request {
-            Request::Subscribe(body) => Some(body.clone()),
+        let window = match &request {
+            Request::Subscribe(body) => {
+                Some((body.subscription, body.credit_messages, body.credit_bytes))
+            }
+            Request::Read(body) => {
+                Some((body.subscription, body.credit_messages, body.credit_bytes))
+            }
             _ => None,
         };
         let (sender, answer) = oneshot::channel();
@@ -42,13 +47,14 @@ impl Asked {
             self.outbox.refused(self.number, error);
             return;
         };
-        match (&reply, subscribe) {
+        match (&reply, window) {
             (Reply::TopicOpened(opened), _) => {
                 self.learn(TopicId(opened.topic_id), home, opened.partitions);
             }
-            (Reply::Subscribed(subscribed), Some(body)) => {
+            (Reply::Subscribed(subscribed), Some((number, messages, bytes))) => {
                 self.learn(TopicId(subscribed.topic_id), home, subscribed.partitions);
-                return self.subscribed(&reply, subscribed, &body, home);
+                let credit = Credit { messages, bytes };
+                return self.subscribed(&reply, subscribed, (number, credit), home);
             }
             _ => {}
         }
@@ -69,7 +75,7 @@ impl Asked {
         &self,
         reply: &Reply,
         subscribed: &control::Subscribed,
-        body: &control::Subscribe,
+        (number, credit): (u32, Credit),
         home: TopicId,
     ) {
         let subscription = Subscription {
@@ -83,32 +89,36 @@ impl Asked {
             if routes.closed {
                 return;
             }
-            if routes.subscriptions.contains_key(&body.subscription) {
+            if routes.subscriptions.contains_key(&number) {
                 drop(routes);
-                let message = format!("subscription {} is in use", body.subscription);
+                let message = format!("subscription {number} is in use");
                 let error = control::Error::new(ErrorCode::SubscriptionExists, message);
                 return self.outbox.refused(self.number, error);
             }
-            routes.subscriptions.insert(body.subscription, subscription);
+            routes.subscriptions.insert(number, subscription);
         }
-        self.outbox.subscription_begins(body.subscription);
+        self.outbox.subscription_begins(number);
         self.outbox.reply(reply, self.number);
-        let credit = Credit { messages: body.credit_messages, bytes: body.credit_bytes };
         let credit = subscription.share(credit);
         let shards = self.core.cores.inboxes.len();
         let origin = Origin { session: self.session, request: self.number };
         self.core.with(|core| {
             for (shard, partition) in subscription.each_partition(shards) {
-                core.command(
-                    shard,
+                let (group, number) = (subscription.group, number);
+                let command = if subscription.is_reader() {
+                    let range = subscribed.ranges.get(partition.index.0 as usize);
+                    let at = Offset(range.map_or(0, |range| range.first));
+                    Command::Read(Read { origin, subscription: number, partition, at, credit })
+                } else {
                     Command::Subscribe(sennit_engine::Subscribe {
                         origin,
-                        subscription: body.subscription,
+                        subscription: number,
                         partition,
-                        group: subscription.group,
+                        group,
                         credit,
-                    }),
-                );
+                    })
+                };
+                core.command(shard, command);
             }
             core.handle();
         });

@@ -9,14 +9,20 @@ use sennit_engine::{
     CatalogueCommand, Command, PartitionCommand, PartitionDescription, Refusal, Topic,
 };
 use sennit_model::{
-    GroupConfig, GroupName, Incarnation, PartitionId, PartitionIndex, StartAt, TopicConfig,
-    TopicId, TopicKind, TopicName,
+    CursorName, GroupConfig, GroupId, GroupName, Incarnation, NameError, Offset, PartitionId,
+    PartitionIndex, ReadFrom, StartAt, TopicConfig, TopicId, TopicKind, TopicName,
 };
 use sennit_protocol::{ErrorCode, Reply, Request, control, topic_kind};
 use tokio::sync::oneshot;
 
 use crate::{
-    answers::Answer, changes::Changes, core::CoreHandle, inbox::ControlReply, placement::shard_of,
+    answers::Answer,
+    changes::Changes,
+    core::CoreHandle,
+    cursor_list::cursor_list,
+    descriptions::{group_description, partition_descriptions},
+    inbox::ControlReply,
+    placement::shard_of,
     refusal_reply,
 };
 
@@ -150,6 +156,10 @@ impl Control {
             Request::DescribeGroup(body) => self.describe_group(body).await,
             Request::OpenTopic(body) => self.open_topic(body).await,
             Request::Subscribe(body) => self.subscribe(body).await,
+            Request::Read(body) => self.read(body).await,
+            Request::SetCursor(body) => self.set_cursor(body).await,
+            Request::DeleteCursor(body) => self.delete_cursor(body).await,
+            Request::ListCursors(body) => self.list_cursors(body).await,
             other => Err(control::Error::new(
                 ErrorCode::Internal,
                 format!("{:?} is not for the control", other.kind()),
@@ -186,7 +196,7 @@ impl Control {
             Answer::Done { topic, group, created } => {
                 Ok((topic, group.map_or(0, |group| group.0), created))
             }
-            Answer::Described(_) => Err(wrong_answer()),
+            _ => Err(wrong_answer()),
         }
     }
 
@@ -215,7 +225,7 @@ impl Control {
             groups: topic.group_settings(),
             dead_letters: topic.dead_letters(),
         };
-        Some(self.ask_partitions(&topic, &open))
+        Some(self.ask_partitions(&topic, |_| open.clone()))
     }
 
     /// Tells every partition of a topic the same, all at once, and gathers their answers.
@@ -224,19 +234,33 @@ impl Control {
         topic: &Topic,
         command: &PartitionCommand,
     ) -> Result<Vec<Answer>, Failure> {
-        gather(self.ask_partitions(topic, command)).await
+        gather(self.ask_partitions(topic, |_| command.clone())).await
     }
 
-    fn ask_partitions(&self, topic: &Topic, command: &PartitionCommand) -> Asked {
+    fn ask_partitions(
+        &self,
+        topic: &Topic,
+        command: impl Fn(PartitionIndex) -> PartitionCommand,
+    ) -> Asked {
+        self.ask_partitions_that(topic, |index| Some(command(index)))
+    }
+
+    /// Asks the partitions for which there is a command.
+    fn ask_partitions_that(
+        &self,
+        topic: &Topic,
+        command: impl Fn(PartitionIndex) -> Option<PartitionCommand>,
+    ) -> Asked {
         let shards = self.core.cores.inboxes.len();
         self.core.with(|core| {
-            let asked = (0..topic.config().partitions).map(|index| {
+            let asked = (0..topic.config().partitions).filter_map(|index| {
                 let index = PartitionIndex(index);
+                let command = command(index)?;
                 let (origin, answer) = core.answers.ask();
                 let partition = PartitionId { topic: topic.id(), index };
                 let shard = shard_of(topic.created.home, index, shards);
-                core.command(shard, Command::Partition(origin, partition, command.clone()));
-                answer
+                core.command(shard, Command::Partition(origin, partition, command));
+                Some(answer)
             });
             let asked = asked.collect();
             core.handle();
@@ -385,8 +409,75 @@ impl Control {
             group_id: group.setting.id.0,
             partitions: topic.config().partitions,
             lease_ms: u64::try_from(lease).unwrap_or(u64::MAX),
+            ranges: Vec::new(),
         };
         Ok(ControlReply { reply: Reply::Subscribed(subscribed), home: topic.created.home })
+    }
+
+    /// Says where a reader begins. It begins there whatever happens until its shards hear of it.
+    async fn read(&self, body: control::Read) -> Result<ControlReply, Failure> {
+        let topic = self.topic_named(&body.topic)?;
+        if body.topic_id.is_some_and(|id| id != topic.id().0) {
+            return Err(unknown_topic(&body.topic));
+        }
+        let from = body.read_from();
+        let cursor = body.cursor.as_deref().map(cursor_name).transpose()?;
+        let goes_on = |index: PartitionIndex| {
+            let held = body.positions.iter().find(|held| held.partition == index.0);
+            held.map(|held| ReadFrom::Offset(Offset(held.offset)))
+        };
+        let asked = self.ask_partitions(&topic, |index| match goes_on(index) {
+            Some(position) => PartitionCommand::Locate(position, None),
+            None => PartitionCommand::Locate(from, cursor.clone()),
+        });
+        let ranges = gather(asked).await?.into_iter().map(|answer| match answer {
+            Answer::Located { first, end } => Ok(control::ReadRange { first: first.0, end: end.0 }),
+            _ => Err(wrong_answer()),
+        });
+        let subscribed = control::Subscribed {
+            subscription: body.subscription,
+            topic_id: topic.id().0,
+            group_id: GroupId::NONE.0,
+            partitions: topic.config().partitions,
+            lease_ms: 0,
+            ranges: ranges.collect::<Result<_, _>>()?,
+        };
+        Ok(ControlReply { reply: Reply::Subscribed(subscribed), home: topic.created.home })
+    }
+
+    async fn set_cursor(&self, body: control::SetCursor) -> Result<ControlReply, Failure> {
+        let topic = self.topic_named(&body.topic)?;
+        let name = cursor_name(&body.name)?;
+        let mut positions = vec![None; topic.config().partitions as usize];
+        for position in &body.positions {
+            let held = positions.get_mut(position.partition as usize);
+            *held.ok_or_else(|| unknown_topic(&body.topic))? = Some(Offset(position.offset));
+        }
+        let asked = self.ask_partitions_that(&topic, |index| {
+            let offset = positions[index.0 as usize]?;
+            Some(PartitionCommand::SetCursor(name.clone(), offset))
+        });
+        gather(asked).await?;
+        Ok(done(topic.id(), 0, false))
+    }
+
+    async fn delete_cursor(&self, body: control::DeleteCursor) -> Result<ControlReply, Failure> {
+        let topic = self.topic_named(&body.topic)?;
+        let command = PartitionCommand::DeleteCursor(cursor_name(&body.name)?);
+        let answers = self.tell_partitions(&topic, &command).await?;
+        if !answers.iter().any(|answer| matches!(answer, Answer::Done { created: true, .. })) {
+            let message = format!("topic {:?} has no cursor {:?}", body.topic, body.name);
+            let error = control::Error::new(ErrorCode::UnknownCursor, message);
+            return Err(with_topic(error, &body.topic));
+        }
+        Ok(done(topic.id(), 0, false))
+    }
+
+    async fn list_cursors(&self, body: control::ListCursors) -> Result<ControlReply, Failure> {
+        let topic = self.topic_named(&body.topic)?;
+        let answers = self.tell_partitions(&topic, &PartitionCommand::ListCursors).await?;
+        let list = cursor_list(answers).ok_or_else(wrong_answer)?;
+        Ok(ControlReply { reply: Reply::CursorList(list), home: topic.created.home })
     }
 
     fn list_topics(&self, body: &control::ListTopics) -> Result<ControlReply, Failure> {
@@ -430,7 +521,7 @@ impl Control {
         let answers = self.tell_partitions(topic, &PartitionCommand::Describe).await?;
         let described = answers.into_iter().map(|answer| match answer {
             Answer::Described(description) => Ok(description),
-            Answer::Done { .. } => Err(wrong_answer()),
+            _ => Err(wrong_answer()),
         });
         described.collect()
     }
@@ -440,16 +531,6 @@ impl Control {
         let partitions = self.describe_partitions(&topic).await?;
         let groups = topic.groups.iter().map(|group| group_description(&topic, group, &partitions));
         let groups = groups.collect();
-        let partitions =
-            (0..).zip(&partitions).map(|(index, partition)| control::PartitionDescription {
-                index,
-                start: partition.start.0,
-                end: partition.end.0,
-                bytes: partition.bytes,
-                oldest_ms: partition.oldest_appended_at.map(|at| at.0),
-                dead_bytes: partition.dead_bytes,
-                damaged: partition.damaged,
-            });
         let description = control::TopicDescription {
             name: topic.created.name.to_string(),
             id: topic.id().0,
@@ -457,7 +538,7 @@ impl Control {
             config: Some(topic.config().into()),
             kind: topic_kind(topic.config()).into(),
             created_ms: None,
-            partitions: partitions.collect(),
+            partitions: partition_descriptions(&partitions),
             groups,
         };
         let reply = Reply::TopicDescription(description);
@@ -485,32 +566,6 @@ async fn gather(asked: Asked) -> Result<Vec<Answer>, Failure> {
     Ok(answers)
 }
 
-fn group_description(
-    topic: &Topic,
-    group: &sennit_engine::CatalogueGroup,
-    partitions: &[PartitionDescription],
-) -> control::GroupDescription {
-    let mut description = control::GroupDescription {
-        name: group.name.to_string(),
-        id: group.setting.id.0,
-        topic: topic.created.name.to_string(),
-        config: Some((&group.setting.config).into()),
-        ..control::GroupDescription::default()
-    };
-    for partition in partitions {
-        let Some(held) = partition.groups.iter().find(|held| held.group == group.setting.id) else {
-            continue;
-        };
-        description.ready += held.ready;
-        description.leased += held.leased;
-        description.delayed += held.delayed;
-        description.dying += held.dying;
-        description.consumers = description.consumers.max(held.consumers);
-        description.settled_before.push(held.settled_before.0);
-    }
-    description
-}
-
 fn done(topic: TopicId, group: u32, created: bool) -> ControlReply {
     let done = control::Done { created, topic_id: topic.0, group_id: group };
     ControlReply { reply: Reply::Done(done), home: topic }
@@ -522,6 +577,10 @@ fn incarnation() -> Result<Incarnation, Failure> {
         control::Error::new(ErrorCode::Internal, message)
     })?;
     Ok(Incarnation(random))
+}
+
+fn cursor_name(name: &str) -> Result<CursorName, Failure> {
+    name.parse().map_err(|error: NameError| Failure::from(&error))
 }
 
 fn unknown_topic(name: &str) -> Failure {

@@ -508,6 +508,8 @@ impl Core {
             Effect::Subscribed { origin, .. }
             | Effect::Done { origin, .. }
             | Effect::Described { origin, .. }
+            | Effect::Located { origin, .. }
+            | Effect::Cursors { origin, .. }
             | Effect::Refused { origin, .. } => (origin.session, origin.request),
             Effect::DeadLetterTopicNeeded { .. } => (Answers::SESSION, 0),
         };
@@ -548,11 +550,14 @@ impl Core {
                 reason: match reason {
                     sennit_engine::GapReason::Damaged => GapReason::Damaged,
                     sennit_engine::GapReason::Lost => GapReason::Lost,
+                    sennit_engine::GapReason::Retention => GapReason::Retention,
                 },
             }),
             Effect::Subscribed { .. }
             | Effect::Done { .. }
             | Effect::Described { .. }
+            | Effect::Located { .. }
+            | Effect::Cursors { .. }
             | Effect::DeadLetterTopicNeeded { .. } => {}
         }
     }
@@ -573,6 +578,8 @@ fn awaits_commit(command: &Command) -> bool {
         Command::Publish(_) | Command::Catalogue(..) | Command::Partition(..) => true,
         Command::Settle(settle) => settle.confirm,
         Command::Subscribe(_)
+        | Command::Read(_)
+        | Command::Reader { .. }
         | Command::SetCredit { .. }
         | Command::Unsubscribe { .. }
         | Command::EndSession { .. } => false,

@@ -18,6 +18,8 @@ mod connection;
 mod control;
 mod core;
 mod core_thread;
+mod cursor_list;
+mod descriptions;
 mod doors;
 mod drain;
 mod error;

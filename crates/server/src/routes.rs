@@ -13,11 +13,17 @@ use crate::placement::shard_of;
 pub(crate) struct Subscription {
     pub(crate) topic: TopicId,
     pub(crate) home: TopicId,
+    /// [`GroupId::NONE`] for a reader.
     pub(crate) group: GroupId,
     pub(crate) partitions: u32,
 }
 
 impl Subscription {
+    /// Whether it reads by offset, without a group.
+    pub(crate) fn is_reader(&self) -> bool {
+        self.group == GroupId::NONE
+    }
+
     /// The window of each partition: the subscription's, shared out evenly.
     pub(crate) fn share(&self, credit: Credit) -> Credit {
         let partitions = self.partitions.max(1);

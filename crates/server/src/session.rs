@@ -4,14 +4,14 @@
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use sennit_engine::{Command, Credit, DeliveryRun, Origin, SessionId, Verdict};
+use sennit_engine::{Command, Credit, DeliveryRun, Origin, ReaderChange, SessionId, Verdict};
 use sennit_model::{
-    PartitionId, PartitionIndex, TopicId,
+    GroupId, PartitionId, PartitionIndex, TopicId,
     limits::{SETTLE_RUNS_MAX, SUBSCRIPTIONS_PER_CONNECTION_MAX},
 };
 use sennit_protocol::{
     DecodeError, ErrorCode, Features, FrameHeader, FrameReader, Preface, Publish, Reply, Request,
-    SetCredit, Settle, control, negotiated_frame_bytes_max,
+    SetCredit, Settle, Taken, control, negotiated_frame_bytes_max,
 };
 use tokio::sync::{Semaphore, oneshot};
 
@@ -117,7 +117,7 @@ impl Session {
                 let topic = publish.head.partition.topic;
                 (topic, self.routes.borrow().homes.get(&topic).copied().unwrap_or(topic))
             }
-            Request::Subscribe(_) => {
+            Request::Subscribe(_) | Request::Read(_) => {
                 let (sender, answer) = oneshot::channel();
                 let ask = Message::Control(request.clone(), sender);
                 let _ = self.core.cores.inboxes[0].send(ask);
@@ -210,6 +210,7 @@ impl Session {
             Request::Publish(publish) => return self.publish(&publish, header.request),
             Request::Settle(settle) => return self.settle(&settle, header.request),
             Request::SetCredit(credit) => return self.set_credit(credit, header.request),
+            Request::Taken(taken) => return self.taken(taken, header.request),
             Request::Ping => self.outbox.reply(&Reply::Pong, header.request),
             Request::Pong => {}
             Request::Goodbye => return Flow::Left,
@@ -322,6 +323,10 @@ impl Session {
         // Its answer comes to this session: the connection stays.
         self.is_settled = true;
         let head = &settle.head;
+        if head.group == GroupId::NONE {
+            let message = "readers hold nothing that could be settled";
+            return self.refuse(request, ErrorCode::NotLeased, message);
+        }
         if settle.runs.len() > SETTLE_RUNS_MAX {
             let message = format!(
                 "SETTLE_RUNS_MAX is {SETTLE_RUNS_MAX}, the frame names {} runs",
@@ -385,18 +390,34 @@ impl Session {
         let shards = self.core.cores.inboxes.len();
         self.core.with(|core| {
             for (shard, partition) in subscription.each_partition(shards) {
-                core.command(
-                    shard,
-                    Command::SetCredit {
-                        session: self.id,
-                        subscription: credit.subscription,
-                        partition,
-                        group: subscription.group,
-                        credit: window,
-                    },
-                );
+                let (session, number) = (self.id, credit.subscription);
+                let command = if subscription.is_reader() {
+                    let change = ReaderChange::Credit(window);
+                    Command::Reader { session, subscription: number, partition, change }
+                } else {
+                    let group = subscription.group;
+                    let (subscription, credit) = (number, window);
+                    Command::SetCredit { session, subscription, partition, group, credit }
+                };
+                core.command(shard, command);
             }
         });
+        Flow::GoOn
+    }
+
+    fn taken(&mut self, taken: Taken, request: u64) -> Flow {
+        let Taken { subscription, partition: index, messages, bytes } = taken;
+        let routes = self.routes.borrow();
+        let held = routes.subscriptions.get(&subscription).copied();
+        drop(routes);
+        let Some(held) = held.filter(|held| held.is_reader()) else {
+            return self.unknown_subscription(subscription, request);
+        };
+        let partition = PartitionId { topic: held.topic, index };
+        let shard = self.shard(partition);
+        let change = ReaderChange::Taken { messages, bytes };
+        let command = Command::Reader { session: self.id, subscription, partition, change };
+        self.core.with(|core| core.command(shard, command));
         Flow::GoOn
     }
 
@@ -412,15 +433,14 @@ impl Session {
         let shards = self.core.cores.inboxes.len();
         self.core.with(|core| {
             for (shard, partition) in subscription.each_partition(shards) {
-                core.command(
-                    shard,
-                    Command::Unsubscribe {
-                        session: self.id,
-                        subscription: number,
-                        partition,
-                        group: subscription.group,
-                    },
-                );
+                let (session, group) = (self.id, subscription.group);
+                let command = if subscription.is_reader() {
+                    let change = ReaderChange::End;
+                    Command::Reader { session, subscription: number, partition, change }
+                } else {
+                    Command::Unsubscribe { session, subscription: number, partition, group }
+                };
+                core.command(shard, command);
             }
         });
         let done = control::Done {
@@ -435,12 +455,17 @@ impl Session {
     /// Passes a request about names and settings on to the first core. Its answer comes when it
     /// comes; frames behind it do not wait.
     async fn control(&mut self, request: Request, number: u64) {
-        if let Request::Subscribe(body) = &request {
+        let subscription = match &request {
+            Request::Subscribe(body) => Some(body.subscription),
+            Request::Read(body) => Some(body.subscription),
+            _ => None,
+        };
+        if let Some(subscription) = subscription {
             let mut routes = self.routes.borrow_mut();
             // Numbers of subscriptions that have ended are free again.
             routes.subscriptions.retain(|number, _| !self.outbox.has_ended(*number));
-            let refused = if routes.subscriptions.contains_key(&body.subscription) {
-                let message = format!("subscription {} is in use", body.subscription);
+            let refused = if routes.subscriptions.contains_key(&subscription) {
+                let message = format!("subscription {subscription} is in use");
                 Some((ErrorCode::SubscriptionExists, message))
             } else if routes.subscriptions.len() >= SUBSCRIPTIONS_PER_CONNECTION_MAX {
                 let limit = SUBSCRIPTIONS_PER_CONNECTION_MAX;

@@ -136,8 +136,10 @@ impl Shard {
             Command::Publish(publish) => (publish.origin, true),
             Command::Settle(settle) => (settle.origin, false),
             Command::Subscribe(subscribe) => (subscribe.origin, false),
+            Command::Read(read) => (read.origin, false),
             Command::Catalogue(origin, _) | Command::Partition(origin, _, _) => (*origin, false),
             Command::SetCredit { .. }
+            | Command::Reader { .. }
             | Command::Unsubscribe { .. }
             | Command::EndSession { .. } => {
                 return None;

@@ -211,7 +211,7 @@ impl Oracle {
                 self.left(None, (*session, None), cut_off);
             }
             Command::Partition(origin, id, change) => self.change(origin.request, *id, change, now),
-            Command::Catalogue(..) => {}
+            Command::Catalogue(..) | Command::Read(_) | Command::Reader { .. } => {}
         }
         Ok(())
     }
@@ -282,7 +282,11 @@ impl Oracle {
                 self.changes.insert(request, (id, turn));
                 self.subscriptions.retain(|_, held| held.partition != id);
             }
-            PartitionCommand::Describe => {}
+            PartitionCommand::Describe
+            | PartitionCommand::Locate(..)
+            | PartitionCommand::SetCursor(..)
+            | PartitionCommand::DeleteCursor(_)
+            | PartitionCommand::ListCursors => {}
         }
     }
 
@@ -319,6 +323,8 @@ impl Oracle {
                 Ok(())
             }
             Effect::Described { .. }
+            | Effect::Located { .. }
+            | Effect::Cursors { .. }
             | Effect::Subscribed { .. }
             | Effect::SubscriptionEnded { .. }
             | Effect::Refused { .. }
@@ -405,9 +411,11 @@ fn origin_of(command: &Command) -> Option<u64> {
         Command::Publish(publish) => Some(publish.origin.request),
         Command::Settle(settle) => Some(settle.origin.request),
         Command::Subscribe(subscribe) => Some(subscribe.origin.request),
+        Command::Read(read) => Some(read.origin.request),
         Command::Catalogue(origin, _) | Command::Partition(origin, ..) => Some(origin.request),
-        Command::SetCredit { .. } | Command::Unsubscribe { .. } | Command::EndSession { .. } => {
-            None
-        }
+        Command::SetCredit { .. }
+        | Command::Reader { .. }
+        | Command::Unsubscribe { .. }
+        | Command::EndSession { .. } => None,
     }
 }

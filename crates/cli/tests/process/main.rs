@@ -14,6 +14,7 @@ mod files;
 mod gaps;
 mod golden;
 mod ledger;
+mod reading;
 mod refusals;
 mod soak;
 mod storage;

@@ -61,7 +61,7 @@ impl Broker {
         peer.frames.set_limit(peer.limits.frame_bytes_max as usize);
         let (number, request) = peer.next().await;
         let Request::Hello(hello) = request else { panic!("{request:?}") };
-        assert_eq!(hello.features, ["gaps"]);
+        assert_eq!(hello.features, ["gaps", "readers", "cursors"]);
         peer.replaces = hello.replaces;
         let ok = control::HelloOk {
             server_name: "script".into(),
@@ -209,6 +209,7 @@ impl Peer {
             group_id: 2,
             partitions: 1,
             lease_ms: 30_000,
+            ranges: Vec::new(),
         };
         self.send(number, Reply::Subscribed(answer)).await;
         subscribe

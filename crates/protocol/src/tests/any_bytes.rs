@@ -83,7 +83,7 @@ proptest! {
 
     #[test]
     fn a_cut_hot_frame_is_refused(cut in 0..1000usize, kind in prop::sample::select(vec![
-        Kind::Confirm, Kind::Settle, Kind::Settled, Kind::SetCredit, Kind::Gap,
+        Kind::Confirm, Kind::Settle, Kind::Settled, Kind::SetCredit, Kind::Gap, Kind::Taken,
     ])) {
         let run = SettleRun { count: 1, attempt: 1, ..SettleRun::default() };
         let mut frame = Vec::new();
@@ -104,6 +104,7 @@ proptest! {
                 let (partition, reason) = (PartitionIndex(0), GapReason::Lost);
                 Gap { subscription: 1, partition, offsets, reason }.encode(1, &mut frame);
             }
+            Kind::Taken => Taken::default().encode(1, &mut frame),
             _ => SetCredit::default().encode(1, &mut frame),
         }
         let body = frame.split_off(FrameHeader::BYTES);

@@ -11,8 +11,8 @@ use sennit_model::{
 
 use crate::{
     Confirm, ConfirmHead, ConfirmRun, Deliver, DeliverHead, Durability, Gap, GapReason, Publish,
-    PublishHead, Reply, Request, SetCredit, Settle, SettleHead, SettleRun, Settled, Verdict,
-    control::{start_at::At, *},
+    PublishHead, Reply, Request, SetCredit, Settle, SettleHead, SettleRun, Settled, Taken, Verdict,
+    control::{read_from, start_at::At, *},
 };
 
 fn text() -> impl Strategy<Value = String> {
@@ -147,6 +147,58 @@ fn set_credit() -> impl Strategy<Value = SetCredit> {
         messages,
         bytes,
     })
+}
+
+fn taken() -> impl Strategy<Value = Taken> {
+    any::<(u32, u32, u32, u64)>().prop_map(|(subscription, partition, messages, bytes)| Taken {
+        subscription,
+        partition: PartitionIndex(partition),
+        messages,
+        bytes,
+    })
+}
+
+fn positions() -> impl Strategy<Value = Vec<ReadPosition>> {
+    let position = any::<(u32, u64)>();
+    vec(position.prop_map(|(partition, offset)| ReadPosition { partition, offset }), 0..3)
+}
+
+fn cursor_request() -> impl Strategy<Value = Request> {
+    prop_oneof![
+        (text(), text(), positions()).prop_map(|(topic, name, positions)| {
+            Request::SetCursor(SetCursor { topic, name, positions })
+        }),
+        (text(), text())
+            .prop_map(|(topic, name)| Request::DeleteCursor(DeleteCursor { topic, name })),
+        text().prop_map(|topic| Request::ListCursors(ListCursors { topic })),
+    ]
+}
+
+fn read() -> impl Strategy<Value = Read> {
+    let from = prop_oneof![
+        any::<bool>().prop_map(read_from::At::Earliest),
+        any::<bool>().prop_map(read_from::At::Latest),
+        any::<u64>().prop_map(read_from::At::Offset),
+        any::<u64>().prop_map(read_from::At::Back),
+        any::<u64>().prop_map(read_from::At::TimeMs),
+    ];
+    let from = option::of(option::of(from).prop_map(|at| ReadFrom { at }));
+    let numbers = any::<(u32, u32, u64, Option<u32>)>();
+    (text(), from, positions(), (numbers, option::of(text()))).prop_map(
+        |(topic, from, positions, (numbers, cursor))| {
+            let (subscription, credit_messages, credit_bytes, topic_id) = numbers;
+            Read {
+                subscription,
+                topic,
+                from,
+                positions,
+                credit_messages,
+                credit_bytes,
+                topic_id,
+                cursor,
+            }
+        },
+    )
 }
 
 fn gap() -> impl Strategy<Value = Gap> {
@@ -336,6 +388,9 @@ pub fn request() -> impl Strategy<Value = Request> {
         publish().prop_map(Request::Publish),
         settle().prop_map(Request::Settle),
         set_credit().prop_map(Request::SetCredit),
+        taken().prop_map(Request::Taken),
+        read().prop_map(Request::Read),
+        cursor_request(),
     ]
 }
 
@@ -344,7 +399,9 @@ fn listing_reply() -> impl Strategy<Value = Reply> {
         .prop_map(|(name, id, config)| TopicEntry { name, id, config });
     let group = (text(), any::<u32>(), option::of(group_config()))
         .prop_map(|(name, id, config)| GroupEntry { name, id, config });
+    let cursor = (text(), positions()).prop_map(|(name, positions)| Cursor { name, positions });
     prop_oneof![
+        vec(cursor, 0..3).prop_map(|cursors| Reply::CursorList(CursorList { cursors })),
         topic_description().prop_map(Reply::TopicDescription),
         (vec(topic, 0..4), text()).prop_map(|(topics, next_page_token)| {
             Reply::TopicList(TopicList { topics, next_page_token })
@@ -373,14 +430,16 @@ pub fn reply() -> impl Strategy<Value = Reply> {
                 Reply::TopicOpened(TopicOpened { topic_id, incarnation, partitions, limits })
             }
         ),
-        any::<(u32, u32, u32, u32, u64)>().prop_map(
-            |(subscription, topic_id, group_id, partitions, lease_ms)| {
+        (any::<(u32, u32, u32, u32, u64)>(), vec(any::<(u64, u64)>(), 0..3)).prop_map(
+            |((subscription, topic_id, group_id, partitions, lease_ms), ranges)| {
+                let ranges = ranges.into_iter().map(|(first, end)| ReadRange { first, end });
                 Reply::Subscribed(Subscribed {
                     subscription,
                     topic_id,
                     group_id,
                     partitions,
                     lease_ms,
+                    ranges: ranges.collect(),
                 })
             }
         ),

@@ -57,6 +57,7 @@ fn the_page_states_the_limits_in_force() {
         ("unconfirmed batches of a producer in a partition", limits::PRODUCER_BATCHES_REMEMBERED),
         ("runs of a settle", limits::SETTLE_RUNS_MAX),
         ("reason", limits::REASON_BYTES_MAX),
+        ("cursors of a topic", limits::CURSORS_PER_TOPIC_MAX),
         ("subscriptions of a connection", limits::SUBSCRIPTIONS_PER_CONNECTION_MAX),
         ("credit in messages", limits::CREDIT_MESSAGES_MAX as usize),
         ("credit in bytes", limits::CREDIT_BYTES_MAX as usize),

@@ -74,8 +74,12 @@ impl Frame {
             Kind::DeleteGroup => body!(Request::DeleteGroup),
             Kind::ListGroups => body!(Request::ListGroups),
             Kind::DescribeGroup => body!(Request::DescribeGroup),
+            Kind::SetCursor => body!(Request::SetCursor),
+            Kind::DeleteCursor => body!(Request::DeleteCursor),
+            Kind::ListCursors => body!(Request::ListCursors),
             Kind::OpenTopic => body!(Request::OpenTopic),
             Kind::Subscribe => body!(Request::Subscribe),
+            Kind::Read => body!(Request::Read),
             Kind::Unsubscribe => body!(Request::Unsubscribe),
             Kind::HelloOk => body!(Reply::HelloOk),
             Kind::Error => body!(Reply::Error),
@@ -85,12 +89,14 @@ impl Frame {
             Kind::TopicList => body!(Reply::TopicList),
             Kind::GroupDescription => body!(Reply::GroupDescription),
             Kind::GroupList => body!(Reply::GroupList),
+            Kind::CursorList => body!(Reply::CursorList),
             Kind::TopicOpened => body!(Reply::TopicOpened),
             Kind::Subscribed => body!(Reply::Subscribed),
             Kind::SubscriptionEnded => body!(Reply::SubscriptionEnded),
             Kind::Publish => Self::Request(Request::Publish(publish(fields))),
             Kind::Settle => Self::Request(Request::Settle(settle(fields))),
             Kind::SetCredit => Self::Request(Request::SetCredit(set_credit(fields))),
+            Kind::Taken => Self::Request(Request::Taken(taken(fields))),
             Kind::Confirm => Self::Reply(Reply::Confirm(confirm(fields))),
             Kind::Deliver => Self::Reply(Reply::Deliver(deliver(fields))),
             Kind::Settled => Self::Reply(Reply::Settled(settled(fields))),
@@ -119,8 +125,10 @@ fn control_body<T: serde::Serialize + serde::de::DeserializeOwned>(fields: &Valu
     }
     let mut fields = fields.clone();
     // In protobuf JSON a oneof leaves no trace; serde spells the field that holds it.
-    if let Some(start) = fields.get_mut("start").filter(|start| start.is_object()) {
-        *start = serde_json::json!({ "at": start.take() });
+    for name in ["start", "from"] {
+        if let Some(place) = fields.get_mut(name).filter(|place| place.is_object()) {
+            *place = serde_json::json!({ "at": place.take() });
+        }
     }
     let body = serde_json::from_value(fields.clone()).unwrap();
     assert_within(&fields, &serde_json::to_value(&body).unwrap());
@@ -268,8 +276,17 @@ fn set_credit(fields: &Value) -> SetCredit {
     }
 }
 
+fn taken(fields: &Value) -> Taken {
+    Taken {
+        subscription: short(fields, "subscription"),
+        partition: PartitionIndex(short(fields, "partition")),
+        messages: short(fields, "messages"),
+        bytes: long(fields, "bytes"),
+    }
+}
+
 fn gap(fields: &Value) -> Gap {
-    let reasons = [GapReason::Damaged, GapReason::Lost];
+    let reasons = [GapReason::Damaged, GapReason::Lost, GapReason::Retention];
     let number = short(fields, "reason") as u8;
     Gap {
         subscription: short(fields, "subscription"),

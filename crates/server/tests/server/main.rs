@@ -8,6 +8,7 @@ mod control;
 mod http;
 mod moving;
 mod publishing;
+mod reading;
 mod scrubbing;
 mod starting;
 mod stopping;

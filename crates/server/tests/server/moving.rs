@@ -3,12 +3,13 @@
 use std::{os::unix::fs::FileExt, path::PathBuf, time::Instant};
 
 use sennit_model::{Offset, OffsetRange, PartitionIndex, TopicId};
-use sennit_protocol::{Gap, GapReason, Reply, Request, Verdict, control};
+use sennit_protocol::{Gap, GapReason, Reply, Request, Taken, Verdict, control};
 use sennit_server::Config;
 use tempfile::TempDir;
 
 use crate::{
     http::get,
+    reading::{begin, read, reader},
     world::{Broker, Peer, SOON, config, publish},
 };
 
@@ -118,6 +119,34 @@ fn a_lost_pack_costs_what_lay_in_it_and_no_more() {
     let damaged = damaged(&mut peer);
     assert!(damaged > 0);
     assert_eq!(came.len() as u64 + damaged, texts.len() as u64);
+    broker.stop();
+}
+
+#[test]
+fn readers_get_what_lies_in_packs_and_in_the_journal_in_order() {
+    let folder = TempDir::new().unwrap();
+    let settings = Config { shards: Some(1), journal_segments: 1, ..config(folder.path()) };
+    let (_, texts) = leave_in_packs(&settings);
+    let broker = Broker::start(settings);
+    let mut peers = [reader(&broker), reader(&broker)];
+    for (peer, credit_messages) in peers.iter_mut().zip([10, 100]) {
+        begin(peer, control::Read { credit_messages, ..read("orders") });
+    }
+    let (partition, mut came) = (PartitionIndex(0), [Vec::new(), Vec::new()]);
+    while came.iter().any(|came| came.len() < texts.len()) {
+        for (peer, came) in peers.iter_mut().zip(&mut came) {
+            if came.len() < texts.len() {
+                let (texts, deliveries) = peer.deliveries(1);
+                assert_eq!(deliveries[0].head.first.0, came.len() as u64);
+                came.extend(texts);
+                let deliver = &deliveries[0];
+                let (messages, bytes) = (deliver.head.count, deliver.messages.len() as u64);
+                peer.send(&Request::Taken(Taken { subscription: 5, partition, messages, bytes }));
+            }
+        }
+    }
+    assert!(came.iter().all(|came| *came == texts));
+    assert!(peers.iter().all(|peer| peer.gaps.is_empty()));
     broker.stop();
 }
 

@@ -1,0 +1,208 @@
+//! `sennit read`: prints the messages of a topic in the order of their offsets, from wherever one
+//! likes. Nothing is settled, and others lose nothing by it. Messages that do not come are said.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, BufWriter, Write},
+    num::NonZeroU64,
+    pin::pin,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use sennit_client::{ReadFrom, ReadRun, Reader, Received};
+use sennit_model::{CursorName, Offset, PartitionIndex, Timestamp, TopicName};
+
+use crate::{
+    exit::Failure,
+    output::unless_reader_left,
+    quantity,
+    reach::{Reach, block_on},
+    shown::{message_json, say_gap},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  sennit read orders                         all that is kept, then end
+  sennit read orders --from latest --follow  what is published from now on
+  sennit read orders --from -10              the last ten of each partition
+  sennit read orders --from 15m --json       what was appended in the last 15 minutes
+  sennit read orders --cursor audit          what came since the last time under this name
+  sennit read orders --from 2026-11-21T17:00:00Z --count 1";
+
+/// How many messages may be on their way.
+const CREDIT_MESSAGES: u32 = 65_536;
+
+/// How many bytes of messages may be on their way.
+const CREDIT_BYTES: u64 = 32 << 20;
+
+/// The arguments of `sennit read`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    reach: Reach,
+    /// The topic's name
+    topic: TopicName,
+    /// Where to begin in each partition: `earliest`, `latest`, an offset, -N for N offsets before
+    /// the end, a time (2026-11-21T17:00:00Z), or how long ago (15m)
+    #[arg(long, value_name = "WHERE", default_value = "earliest", allow_hyphen_values = true)]
+    #[arg(value_parser = read_from)]
+    from: ReadFrom,
+    /// Begin where this named cursor is, and move it behind what was printed; --from says where a
+    /// fresh one begins
+    #[arg(long, value_name = "NAME")]
+    cursor: Option<CursorName>,
+    /// End after this many messages
+    #[arg(long, short = 'n', value_name = "N")]
+    count: Option<NonZeroU64>,
+    /// Wait for more instead of ending where the topic ended when this began
+    #[arg(long, short)]
+    follow: bool,
+    /// Print each message and each gap as a JSON object with all that is known of it
+    #[arg(long)]
+    json: bool,
+}
+
+/// `text` as a place to begin.
+fn read_from(text: &str) -> Result<ReadFrom, String> {
+    let number = |text: &str| text.parse::<u64>().ok();
+    if let Some(count) = text.strip_prefix('-').and_then(number) {
+        return Ok(ReadFrom::Back(count));
+    }
+    if let Some(offset) = number(text) {
+        return Ok(ReadFrom::Offset(Offset(offset)));
+    }
+    if let Ok(ago) = quantity::duration(text) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let ms = now.saturating_sub(ago).as_millis();
+        return Ok(ReadFrom::Time(Timestamp(u64::try_from(ms).unwrap_or(u64::MAX))));
+    }
+    match (text, text.parse::<jiff::Timestamp>()) {
+        ("earliest", _) => Ok(ReadFrom::Earliest),
+        ("latest", _) => Ok(ReadFrom::Latest),
+        (_, Ok(time)) => {
+            let ms = u64::try_from(time.as_millisecond()).unwrap_or(0);
+            Ok(ReadFrom::Time(Timestamp(ms)))
+        }
+        _ => Err("write earliest, latest, 42, -10, 15m or 2026-11-21T17:00:00Z".to_owned()),
+    }
+}
+
+/// Runs the verb.
+///
+/// # Errors
+/// What the broker refuses, or that messages could not be printed.
+pub fn run(args: Args) -> Result<(), Failure> {
+    block_on(async {
+        let client = args.reach.client().await?;
+        let builder = client.reader(&args.topic).from(args.from);
+        let builder = builder.credit_messages(CREDIT_MESSAGES).credit_bytes(CREDIT_BYTES);
+        let builder = match &args.cursor {
+            Some(cursor) => builder.cursor(cursor),
+            None => builder,
+        };
+        let started = builder.start().await;
+        let mut reader = started.map_err(|error| Failure::from(error).about(&args.topic))?;
+        let mut printed = BTreeMap::new();
+        let read = read(&args, &mut reader, &mut printed).await;
+        let read = match &args.cursor {
+            Some(cursor) => {
+                let positions: Vec<_> = printed.into_iter().collect();
+                client.set_cursor(&args.topic, cursor, &positions).await?;
+                read
+            }
+            None => read,
+        };
+        reader.close().await?;
+        client.close().await;
+        read
+    })
+}
+
+/// Prints what comes. Notes in `printed` behind which offsets everything is printed.
+async fn read(
+    args: &Args,
+    reader: &mut Reader,
+    printed: &mut BTreeMap<PartitionIndex, Offset>,
+) -> Result<(), Failure> {
+    let mut out = BufWriter::with_capacity(256 << 10, io::stdout().lock());
+    let mut interrupted = pin!(tokio::signal::ctrl_c());
+    let mut left = args.count.map_or(u64::MAX, NonZeroU64::get);
+    // What is missing of each partition until where it ended when this began.
+    let mut missing: Vec<u64> =
+        reader.ranges().iter().map(|range| range.end.0.saturating_sub(range.first.0)).collect();
+    while left > 0 && (args.follow || missing.iter().any(|&count| count > 0)) {
+        let next = tokio::select! {
+            next = reader.receive_run() => next,
+            _ = &mut interrupted => break,
+        };
+        let (partition, came, end, written) = match next {
+            None => break,
+            Some(received) => match received? {
+                Received::Delivered(run) => {
+                    let partition = run.partition().0 as usize;
+                    let wanted = if args.follow { u64::MAX } else { missing[partition] };
+                    let count = u64::from(run.count()).min(left).min(wanted);
+                    left -= count;
+                    let written = print(args, &run, count as usize, &mut out);
+                    let end = run.first_offset().plus(count);
+                    (run.partition(), u64::from(run.count()), end, written)
+                }
+                Received::Gap(gap) => {
+                    let written = say_gap(args.json, &args.topic, &gap, &mut out);
+                    (gap.partition, gap.offsets.count(), gap.offsets.end, written)
+                }
+            },
+        };
+        let missing = &mut missing[partition.0 as usize];
+        *missing = missing.saturating_sub(came);
+        let written = written.and_then(|()| out.flush());
+        if written.is_err() {
+            return unless_reader_left(written);
+        }
+        printed.insert(partition, end);
+    }
+    Ok(())
+}
+
+fn print(args: &Args, run: &ReadRun, count: usize, out: &mut impl Write) -> io::Result<()> {
+    for (offset, message) in (run.first_offset().0..).zip(run.messages()).take(count) {
+        if args.json {
+            let mut value = message_json(&message);
+            value["topic"] = args.topic.as_str().into();
+            value["partition"] = run.partition().0.into();
+            value["offset"] = offset.into();
+            value["appended_at_ms"] = run.appended_at().0.into();
+            writeln!(out, "{value}")?;
+        } else {
+            out.write_all(message.payload())?;
+            out.write_all(b"\n")?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_to_begin_is_read_in_each_of_its_forms() {
+        let time = |ms| ReadFrom::Time(Timestamp(ms));
+        for (text, from) in [
+            ("earliest", ReadFrom::Earliest),
+            ("latest", ReadFrom::Latest),
+            ("42", ReadFrom::Offset(Offset(42))),
+            ("-10", ReadFrom::Back(10)),
+            ("2026-11-21T17:00:00Z", time(1_795_280_400_000)),
+            ("2026-11-21T18:00:00.5+01:00", time(1_795_280_400_500)),
+            ("1960-01-01T00:00:00Z", time(0)),
+        ] {
+            assert_eq!(read_from(text), Ok(from), "{text}");
+        }
+        assert!(matches!(read_from("1h30m"), Ok(ReadFrom::Time(ms)) if ms.0 > 1_700_000_000_000));
+        for text in ["", "yesterday", "-", "--1", "1.5", "18446744073709551616", "-1h"] {
+            assert!(read_from(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Readers: everything that is published, in order and without a gap, while the broker is killed
+//! and others consume the same.
+
+use std::{collections::BTreeMap, process::Output, time::Duration};
+
+use sennit_client::{
+    Client, GroupName, Message, Offset, PartitionIndex, ReadFrom, Reader, Received, Reconnect,
+    TopicConfig, TopicKind, TopicName,
+};
+use tokio::task::LocalSet;
+
+use crate::broker::Broker;
+
+const PARTITIONS: u32 = 3;
+
+fn lines(output: &[u8]) -> Vec<String> {
+    String::from_utf8(output.to_vec()).unwrap().lines().map(str::to_owned).collect()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn read_prints_from_where_it_is_told_and_takes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start(folder.path());
+    let text: String = (0..1000).map(|n| format!("{n}\n")).collect();
+    broker.ok(&["publish", "lines", "--create"], text.as_bytes());
+    let all: Vec<_> = (0..1000).map(|n| n.to_string()).collect();
+    for (flags, expected) in [
+        (&[][..], &all[..]),
+        (&["--from", "990"], &all[990..]),
+        (&["--from", "-3"], &all[997..]),
+        (&["--from", "latest"], &[]),
+        (&["--from", "1h", "--count", "2"], &all[..2]),
+        (&["--from", "5", "--count", "3", "--follow"], &all[5..8]),
+        (&["--from", "2020-01-01T00:00:00Z"], &all),
+        (&["--from", "2100-01-01T00:00:00Z"], &[]),
+    ] {
+        let read = [&["read", "lines"][..], flags].concat();
+        assert_eq!(lines(&broker.ok(&read, b"")), expected, "{flags:?}");
+    }
+    let one = broker.ok(&["read", "lines", "--json", "--from", "7", "--count", "1"], b"");
+    let one: serde_json::Value = serde_json::from_slice(&one).unwrap();
+    assert_eq!((&one["offset"], &one["payload"]), (&7.into(), &"7".into()));
+
+    // All of it is there for the group; a reader is told what that has settled.
+    broker.ok(&["consume", "lines"], b"");
+    let output = broker.run(&["read", "lines", "--from", "0"], b"");
+    assert_eq!((output.status.code(), lines(&output.stdout)), (Some(0), vec![]));
+    let gap = "gap: offsets 0..1000 of partition 0 are kept no more (retention)\n";
+    assert_eq!(said(&output), gap);
+    let output = broker.run(&["read", "nothing"], b"");
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+}
+
+async fn client(broker: &str) -> Client {
+    let delays = Reconnect { delay_max: Duration::from_millis(100), ..Reconnect::default() };
+    Client::builder(broker).reconnect(delays).connect().await.unwrap()
+}
+
+/// Reads until each partition's last message has come: those that say so. Each message is the one
+/// that follows the last of its partition.
+async fn read_all(mut reader: Reader) -> BTreeMap<u32, Vec<String>> {
+    let mut came: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+    let mut next: Vec<u64> = reader.ranges().iter().map(|range| range.first.0).collect();
+    let mut ended = 0;
+    while ended < PARTITIONS {
+        let received = tokio::time::timeout(Duration::from_secs(60), reader.receive_run()).await;
+        let run = match received.expect("it goes on").expect("it goes on").unwrap() {
+            Received::Delivered(run) => run,
+            Received::Gap(gap) => panic!("{gap}"),
+        };
+        let partition = run.partition().0;
+        assert_eq!(run.first_offset().0, next[partition as usize]);
+        next[partition as usize] += u64::from(run.count());
+        let texts = came.entry(partition).or_default();
+        for message in run.messages() {
+            let text = String::from_utf8(message.payload().to_vec()).unwrap();
+            ended += u32::from(text == "the end");
+            texts.push(text);
+        }
+    }
+    reader.close().await.unwrap();
+    came
+}
+
+/// Publishes `batches` of messages to each partition, then each one's last.
+async fn publish_all(
+    client: &Client,
+    topic: &TopicName,
+    batches: u64,
+) -> BTreeMap<u32, Vec<String>> {
+    let mut publishers = Vec::new();
+    for index in 0..PARTITIONS {
+        let publisher = client.publisher(topic).partition(PartitionIndex(index));
+        publishers.push(publisher.open().await.unwrap());
+    }
+    let mut published: BTreeMap<u32, Vec<String>> = BTreeMap::new();
+    for batch in 0..=batches {
+        let mut pending = Vec::new();
+        for n in 0..if batch == batches { 1 } else { 40 } {
+            for partition in 0..PARTITIONS {
+                let filler = "x".repeat((batch * n % 3000) as usize);
+                let text = match batch == batches {
+                    true => "the end".to_owned(),
+                    false => format!("{batch} {n} {filler}"),
+                };
+                published.entry(partition).or_default().push(text.clone());
+                let message = Message::new(text);
+                pending.push(publishers[partition as usize].publish(message).await.unwrap());
+            }
+        }
+        for pending in pending {
+            pending.await.unwrap();
+        }
+    }
+    published
+}
+
+#[test]
+fn readers_and_a_group_miss_nothing_while_the_broker_is_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut broker = Broker::start_with(folder.path(), &["--shards", "2"]);
+    let address = broker.listen.clone();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let topic: TopicName = "lines".parse().unwrap();
+        let group: GroupName = "workers".parse().unwrap();
+        let first = client(&address).await;
+        let stream = TopicConfig::of_kind(TopicKind::Stream);
+        let config = TopicConfig { partitions: PARTITIONS, ..stream };
+        first.create_topic(&topic, config).await.unwrap();
+        let mut readers = Vec::new();
+        for n in 0..8 {
+            let client = client(&address).await;
+            let from = if n % 2 == 0 { ReadFrom::Earliest } else { ReadFrom::Latest };
+            // Some have windows that are always full.
+            let bytes = if n < 4 { 100_000 } else { 8 << 20 };
+            let reader = client.reader(&topic).from(from).credit_bytes(bytes).start();
+            readers.push(tokio::task::spawn_local(read_all(reader.await.unwrap())));
+        }
+        let consumer = first.consumer(&topic, &group).create_group_if_missing(true).subscribe();
+        let mut consumer = consumer.await.unwrap();
+        let publishing = tokio::task::spawn_local({
+            let (client, topic) = (client(&address).await, topic.clone());
+            async move { publish_all(&client, &topic, 60).await }
+        });
+        let consuming = tokio::task::spawn_local(async move {
+            let mut came: BTreeMap<(u32, u64), String> = BTreeMap::new();
+            let mut ended = 0;
+            while ended < PARTITIONS {
+                let run = consumer.next_run().await.unwrap().unwrap();
+                for (offset, message) in (run.first_offset().0..).zip(run.messages()) {
+                    let text = String::from_utf8(message.payload().to_vec()).unwrap();
+                    let place = (run.partition().0, offset);
+                    let is_end = text == "the end";
+                    ended += u32::from(came.insert(place, text).is_none() && is_end);
+                }
+                run.ack();
+            }
+            came
+        });
+        for _ in 0..4 {
+            tokio::time::sleep(Duration::from_millis(700)).await;
+            broker.kill();
+            broker.start_again();
+        }
+        let published = publishing.await.unwrap();
+        for reader in readers {
+            assert!(reader.await.unwrap() == published, "a reader has other messages");
+        }
+        for ((partition, offset), text) in consuming.await.unwrap() {
+            assert_eq!(text, published[&partition][offset as usize]);
+        }
+        // Later it is the same, from any offset.
+        let late = client(&address).await;
+        for at in [0, 777, 2399] {
+            let builder = late.reader(&topic).from(ReadFrom::Offset(Offset(at)));
+            let came = read_all(builder.start().await.unwrap()).await;
+            for (partition, texts) in came {
+                assert!(texts == published[&partition][at as usize..], "from {at}");
+            }
+        }
+        late.close().await;
+    });
+}
+
+#[test]
+fn a_cursor_goes_on_where_it_was_committed_across_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut broker = Broker::start(folder.path());
+    broker.ok(&["topic", "create", "lines", "--kind", "stream"], b"");
+    let text: String = (0..100).map(|n| format!("{n}\n")).collect();
+    broker.ok(&["publish", "lines"], text.as_bytes());
+    let numbers = |range: std::ops::Range<u32>| range.map(|n| n.to_string()).collect::<Vec<_>>();
+    let audit = ["read", "lines", "--cursor", "audit"];
+    let first = broker.ok(&[&audit[..], &["--count", "30"]].concat(), b"");
+    assert_eq!(lines(&first), numbers(0..30));
+    broker.kill();
+    broker.start_again();
+    assert_eq!(lines(&broker.ok(&audit, b"")), numbers(30..100));
+    assert_eq!(lines(&broker.ok(&audit, b"")), numbers(0..0));
+    assert_eq!(broker.ok(&["cursor", "list", "lines"], b""), b"audit\t0\t100\n");
+    broker.ok(&["cursor", "set", "lines", "audit", "98"], b"");
+    assert_eq!(lines(&broker.ok(&audit, b"")), numbers(98..100));
+    broker.ok(&["cursor", "delete", "lines", "audit"], b"");
+    let again = broker.run(&["cursor", "delete", "lines", "audit"], b"");
+    assert_eq!(again.status.code(), Some(3), "{}", said(&again));
+    let beyond = ["cursor", "set", "lines", "audit", "1", "--partition", "1"];
+    assert_eq!(broker.run(&beyond, b"").status.code(), Some(3));
+    // Through the client: what was given is committed, and no more.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = client(&broker.listen).await;
+        let (topic, name) = ("lines".parse().unwrap(), "billing".parse().unwrap());
+        let mut reader = client.reader(&topic).cursor(&name).start().await.unwrap();
+        for n in 0..10 {
+            assert_eq!(reader.next().await.unwrap().unwrap().offset(), Offset(n));
+        }
+        reader.commit().await.unwrap();
+        reader.next().await.unwrap().unwrap();
+        let cursors = client.list_cursors(&topic).await.unwrap();
+        assert_eq!(cursors[0].positions, [(PartitionIndex(0), Offset(10))]);
+        let again = client.reader(&topic).cursor(&name).start().await.unwrap();
+        assert_eq!(again.ranges()[0].first, Offset(10));
+        client.close().await;
+    });
+}

@@ -1,0 +1,164 @@
+//! What a reader gets: messages as they are kept. There is nothing to say of them. It knows no
+//! socket.
+
+use std::{fmt, ops::Range, sync::Arc};
+
+use bytes::Bytes;
+use sennit_model::{
+    Batch, Headers, MessageView, Messages, Offset, PartitionIndex, Timestamp, TopicName,
+};
+use sennit_protocol::{DeliverHead, Durability};
+
+/// The messages of one deliver frame.
+#[derive(Debug)]
+pub(crate) struct ReadBatch {
+    pub(crate) topic: TopicName,
+    pub(crate) head: DeliverHead,
+    pub(crate) batch: Batch,
+}
+
+macro_rules! describe {
+    ($type:ident) => {
+        impl $type {
+            /// The topic.
+            #[must_use]
+            pub fn topic(&self) -> &TopicName {
+                &self.batch.topic
+            }
+
+            /// Which of the topic's partitions.
+            #[must_use]
+            pub fn partition(&self) -> PartitionIndex {
+                self.batch.head.partition
+            }
+
+            /// When it was appended, by the broker's clock.
+            #[must_use]
+            pub fn appended_at(&self) -> Timestamp {
+                self.batch.head.appended_at
+            }
+
+            /// What had been promised when it was delivered.
+            #[must_use]
+            pub fn durability(&self) -> Durability {
+                self.batch.head.durability
+            }
+        }
+    };
+}
+
+/// One message as a reader gets it. Cheap to clone.
+#[derive(Clone)]
+pub struct ReadMessage {
+    batch: Arc<ReadBatch>,
+    from: u32,
+    bytes: Range<usize>,
+}
+
+describe!(ReadMessage);
+
+impl ReadMessage {
+    /// The message's offset.
+    #[must_use]
+    pub fn offset(&self) -> Offset {
+        self.batch.head.first.plus(u64::from(self.from))
+    }
+
+    /// The message as it lies in its batch.
+    #[must_use]
+    pub fn message(&self) -> MessageView<'_> {
+        let bytes = &self.batch.batch.bytes()[self.bytes.clone()];
+        Messages::of_checked(bytes).next().expect("the range is one message of a checked batch")
+    }
+
+    /// The key; empty if there is none.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        self.message().key()
+    }
+
+    /// A walk over the headers. Each may be an error: the broker takes them as publishers send
+    /// them.
+    #[must_use]
+    pub fn headers(&self) -> Headers<'_> {
+        self.message().headers()
+    }
+
+    /// What the message carries. Shares the memory of the frame it came in; copy it to keep a small
+    /// part for long.
+    #[must_use]
+    pub fn payload(&self) -> Bytes {
+        self.batch.batch.bytes().slice_ref(self.message().payload())
+    }
+}
+
+impl fmt::Debug for ReadMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadMessage")
+            .field("topic", &self.topic().as_str())
+            .field("partition", &self.partition().0)
+            .field("offset", &self.offset().0)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Messages of one partition that came together, in order: one frame. Cheap to clone.
+#[derive(Clone)]
+pub struct ReadRun {
+    batch: Arc<ReadBatch>,
+    from: u32,
+    from_byte: usize,
+}
+
+describe!(ReadRun);
+
+impl ReadRun {
+    pub(crate) fn new(batch: ReadBatch) -> Self {
+        Self { batch: Arc::new(batch), from: 0, from_byte: 0 }
+    }
+
+    /// The first message's offset; the others follow.
+    #[must_use]
+    pub fn first_offset(&self) -> Offset {
+        self.batch.head.first.plus(u64::from(self.from))
+    }
+
+    /// How many messages, at least 1.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.batch.head.count - self.from
+    }
+
+    /// How many bytes they take, encoded.
+    #[must_use]
+    pub fn byte_count(&self) -> usize {
+        self.batch.batch.bytes().len() - self.from_byte
+    }
+
+    /// A walk over the messages, without copying.
+    #[must_use]
+    pub fn messages(&self) -> Messages<'_> {
+        Messages::of_checked(&self.batch.batch.bytes()[self.from_byte..])
+    }
+
+    /// Takes the first message off; `None` when there is none left.
+    pub(crate) fn take_first(&mut self) -> Option<ReadMessage> {
+        let length = self.messages().next()?.encoded().len();
+        let bytes = self.from_byte..self.from_byte + length;
+        let first = ReadMessage { batch: Arc::clone(&self.batch), from: self.from, bytes };
+        self.from += 1;
+        self.from_byte += length;
+        Some(first)
+    }
+}
+
+impl fmt::Debug for ReadRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadRun")
+            .field("topic", &self.topic().as_str())
+            .field("partition", &self.partition().0)
+            .field("first_offset", &self.first_offset().0)
+            .field("count", &self.count())
+            .finish()
+    }
+}

@@ -1,0 +1,317 @@
+//! The reader as programs hold it: messages come in the order of their offsets, partition by
+//! partition, and nothing is said of them. It knows no socket.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use sennit_model::{
+    CursorName, Offset, PartitionIndex, ReadFrom, TopicName,
+    limits::{CREDIT_BYTES_MAX, CREDIT_MESSAGES_MAX},
+};
+use sennit_protocol::{Reply, Request, Taken, control};
+
+use crate::{
+    error::Error,
+    gap::{Gap, Received},
+    link::{Command, Link},
+    read_range::ReadRange,
+    read_run::{ReadMessage, ReadRun},
+    reader_queue::ReaderQueue,
+};
+
+/// What is taken is told once it is this part of the window: a quarter.
+const TOLD_PART: u64 = 4;
+
+/// How a reader is to be. Made by [`crate::Client::reader`].
+#[must_use = "nothing is read before `start` is called"]
+pub struct ReaderBuilder {
+    link: Arc<Link>,
+    topic: TopicName,
+    read: control::Read,
+}
+
+impl ReaderBuilder {
+    pub(crate) fn new(link: Arc<Link>, topic: &TopicName) -> Self {
+        let read = control::Read {
+            topic: topic.to_string(),
+            credit_messages: 65_536,
+            credit_bytes: 8 << 20,
+            ..control::Read::default()
+        };
+        Self { link, topic: topic.clone(), read }
+    }
+
+    /// Where to begin in each partition; at the earliest message unless told.
+    pub fn from(mut self, from: ReadFrom) -> Self {
+        self.read.from = Some(from.into());
+        self
+    }
+
+    /// Where to begin in one partition, whatever [`Self::from`] says: for programs that keep their
+    /// own offsets.
+    pub fn at(mut self, partition: PartitionIndex, offset: Offset) -> Self {
+        let position = control::ReadPosition { partition: partition.0, offset: offset.0 };
+        self.read.positions.retain(|held| held.partition != partition.0);
+        self.read.positions.push(position);
+        self
+    }
+
+    /// Reads under the name of a cursor: begins where that is, and where [`Self::from`] says only in
+    /// partitions where it was never set. It moves with [`Reader::commit`].
+    pub fn cursor(mut self, name: &CursorName) -> Self {
+        self.read.cursor = Some(name.to_string());
+        self
+    }
+
+    /// How many messages may be on their way or untaken here, 1 to 1,000,000; 65,536 unless told.
+    /// With several partitions each gets its share, and at least one.
+    pub fn credit_messages(mut self, messages: u32) -> Self {
+        self.read.credit_messages = messages.clamp(1, CREDIT_MESSAGES_MAX);
+        self
+    }
+
+    /// How many bytes of encoded messages may be on their way or untaken here, at most 256 MiB;
+    /// 8 MiB unless told. One message is always let through.
+    pub fn credit_bytes(mut self, bytes: u64) -> Self {
+        self.read.credit_bytes = bytes.clamp(1, CREDIT_BYTES_MAX);
+        self
+    }
+
+    /// Begins to read.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `unknown-topic`, `unknown-kind` by a broker without readers and
+    /// others, [`Error::Closed`], or [`Error::Unreachable`] when the client has given up.
+    pub async fn start(mut self) -> Result<Reader, Error> {
+        // Subscription numbers wrap after four thousand million; none lives that long.
+        let subscription = self.link.number() as u32;
+        self.read.subscription = subscription;
+        let window = (u64::from(self.read.credit_messages), self.read.credit_bytes);
+        let queue = Arc::new(ReaderQueue::default());
+        // Made first: if this call is cancelled, dropping it ends the subscription.
+        let mut reader = Reader {
+            link: self.link,
+            topic: self.topic,
+            subscription,
+            queue,
+            ranges: Vec::new(),
+            window,
+            current: None,
+            epoch: 0,
+            taken: Vec::new(),
+            cursor: self.read.cursor.clone(),
+            done: BTreeMap::new(),
+            closed: false,
+        };
+        let (read, queue) = (self.read, Arc::clone(&reader.queue));
+        let command = |answer| Command::Read { read, queue, answer };
+        reader.ranges = reader.link.call(command).await?;
+        let partitions = (reader.ranges.len() as u64).max(1);
+        reader.window = ((window.0 / partitions).max(1), (window.1 / partitions).max(1));
+        reader.taken = vec![(0, 0); reader.ranges.len()];
+        Ok(reader)
+    }
+}
+
+/// One who reads a topic by offset: every message that is kept, in order within its partition, all
+/// partitions together. Any number may read the same; nothing is leased, settled or remembered for
+/// them. After a lost connection it goes on behind the last message that came, without a gap or a
+/// repeat. Dropping it ends the subscription.
+///
+/// ```no_run
+/// # async fn example(client: sennit_client::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// use sennit_client::ReadFrom;
+///
+/// let mut reader = client.reader(&"orders".parse()?).from(ReadFrom::Back(100)).start().await?;
+/// while let Some(message) = reader.next().await {
+///     let message = message?;
+///     println!("{} {:?}", message.offset(), message.payload());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Reader {
+    link: Arc<Link>,
+    topic: TopicName,
+    subscription: u32,
+    queue: Arc<ReaderQueue>,
+    ranges: Vec<ReadRange>,
+    /// Each partition's share: messages and bytes.
+    window: (u64, u64),
+    current: Option<ReadRun>,
+    /// The connection that `taken` is to be told on.
+    epoch: u64,
+    /// Taken and not told, by partition: messages and bytes.
+    taken: Vec<(u64, u64)>,
+    cursor: Option<String>,
+    /// Given to the program and not committed: behind which offset, by partition.
+    done: BTreeMap<u32, u64>,
+    closed: bool,
+}
+
+impl Reader {
+    /// Where it began in each partition, by index, and how far that reached then.
+    #[must_use]
+    pub fn ranges(&self) -> &[ReadRange] {
+        &self.ranges
+    }
+
+    /// The next message or gap, in order within each partition; `None` once the subscription has
+    /// ended. A gap says which messages do not come, and is told once. May be cancelled without
+    /// loss.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub async fn receive(&mut self) -> Option<Result<Received<ReadMessage>, Error>> {
+        loop {
+            if let Some(current) = &mut self.current {
+                if let Some(message) = current.take_first() {
+                    self.done.insert(message.partition().0, message.offset().0 + 1);
+                    return Some(Ok(Received::Delivered(message)));
+                }
+                self.current = None;
+            }
+            match self.take().await? {
+                Ok(Received::Delivered(run)) => self.current = Some(run),
+                Ok(Received::Gap(gap)) => {
+                    self.done.insert(gap.partition.0, gap.offsets.end.0);
+                    return Some(Ok(Received::Gap(gap)));
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    /// As [`Self::receive`], but the messages of one partition that came together.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub async fn receive_run(&mut self) -> Option<Result<Received<ReadRun>, Error>> {
+        let received = match self.current.take() {
+            Some(rest) if rest.count() > 0 => Ok(Received::Delivered(rest)),
+            _ => self.take().await?,
+        };
+        match &received {
+            Ok(Received::Delivered(run)) => {
+                let end = run.first_offset().0 + u64::from(run.count());
+                self.done.insert(run.partition().0, end);
+            }
+            Ok(Received::Gap(gap)) => {
+                self.done.insert(gap.partition.0, gap.offsets.end.0);
+            }
+            Err(_) => {}
+        }
+        Some(received)
+    }
+
+    /// The next message; `None` once the subscription has ended. Gaps are logged as warnings and
+    /// passed over; [`Self::receive`] tells of them. May be cancelled without loss.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when the topic is gone, [`Error::Unreachable`] when the client has given
+    /// up, [`Error::Unexpected`] if the broker has lost what it had delivered. Each is followed by
+    /// `None`.
+    pub async fn next(&mut self) -> Option<Result<ReadMessage, Error>> {
+        loop {
+            match self.receive().await? {
+                Ok(Received::Delivered(message)) => return Some(Ok(message)),
+                Ok(Received::Gap(gap)) => self.pass_over(gap),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    /// The next messages of one partition, as many as came together: one frame. Otherwise as
+    /// [`Self::next`].
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub async fn next_run(&mut self) -> Option<Result<ReadRun, Error>> {
+        loop {
+            match self.receive_run().await? {
+                Ok(Received::Delivered(run)) => return Some(Ok(run)),
+                Ok(Received::Gap(gap)) => self.pass_over(gap),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    fn pass_over(&self, gap: Gap) {
+        tracing::warn!(topic = %self.topic, "{gap}");
+    }
+
+    async fn take(&mut self) -> Option<Result<Received<ReadRun>, Error>> {
+        let (epoch, received) = match self.queue.next().await? {
+            Ok(item) => item,
+            Err(error) => return Some(Err(error)),
+        };
+        if let Received::Delivered(run) = &received {
+            self.has_taken(epoch, run);
+        }
+        Some(Ok(received))
+    }
+
+    /// Makes room in the window, once there is enough of it to be worth a frame.
+    fn has_taken(&mut self, epoch: u64, run: &ReadRun) {
+        if std::mem::replace(&mut self.epoch, epoch) != epoch {
+            self.taken.fill((0, 0));
+        }
+        let Some(taken) = self.taken.get_mut(run.partition().0 as usize) else { return };
+        taken.0 += u64::from(run.count());
+        taken.1 += run.byte_count() as u64;
+        if taken.0 * TOLD_PART < self.window.0 && taken.1 * TOLD_PART < self.window.1 {
+            return;
+        }
+        let (messages, bytes) = std::mem::take(taken);
+        let taken = Taken {
+            subscription: self.subscription,
+            partition: run.partition(),
+            messages: u32::try_from(messages).unwrap_or(u32::MAX),
+            bytes,
+        };
+        self.link.tell(Command::Taken { epoch, taken });
+    }
+
+    /// Moves the cursor behind everything that was given so far, as one record for each partition
+    /// where there was anything, and waits until that is committed. Whoever reads under its name
+    /// next begins there. Nothing without a cursor, or where nothing was given since the last call.
+    ///
+    /// # Errors
+    /// [`Error::Refused`], [`Error::Closed`], or [`Error::OutcomeUnknown`] when the connection was
+    /// lost before the answer came; call it again, it is safe to repeat.
+    pub async fn commit(&mut self) -> Result<(), Error> {
+        let Some(name) = self.cursor.clone().filter(|_| !self.done.is_empty()) else {
+            return Ok(());
+        };
+        let done = self.done.clone();
+        let positions =
+            done.iter().map(|(&partition, &offset)| control::ReadPosition { partition, offset });
+        let positions = positions.collect();
+        let body = control::SetCursor { topic: self.topic.to_string(), name, positions };
+        match self.link.ask(Request::SetCursor(body), true).await? {
+            Reply::Done(_) => {
+                self.done.retain(|partition, offset| done.get(partition) != Some(offset));
+                Ok(())
+            }
+            other => Err(Error::Unexpected(format!("{} is not the answer", other.kind()))),
+        }
+    }
+
+    /// Ends the subscription, and waits until the broker has heard of it.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] after the client was closed; otherwise as the broker refuses.
+    pub async fn close(mut self) -> Result<(), Error> {
+        self.closed = true;
+        let subscription = self.subscription;
+        self.link.call(|answer| Command::Unsubscribe { subscription, answer: Some(answer) }).await
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if !self.closed {
+            let subscription = self.subscription;
+            self.link.tell(Command::Unsubscribe { subscription, answer: None });
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The readers of a client: begun on each connection anew, behind what came on the last one. It knows
+//! no socket, and time is an argument.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use sennit_model::{Offset, OffsetRange, TopicName};
+use sennit_protocol::{Deliver, ErrorCode, Taken, control};
+use tokio::time::Instant;
+
+use crate::{
+    error::Error,
+    gap::{Gap, Received},
+    link::Answer,
+    read_range::ReadRange,
+    read_run::{ReadBatch, ReadRun},
+    reader_queue::ReaderQueue,
+    subscriptions::check,
+};
+
+/// How long to wait before beginning again where the broker had no room, unless it says.
+const AGAIN_DELAY: Duration = Duration::from_millis(250);
+
+struct Reading {
+    read: control::Read,
+    topic: TopicName,
+    queue: Arc<ReaderQueue>,
+    /// Whoever waits for the first answer.
+    answer: Option<Answer<Vec<ReadRange>>>,
+    /// What comes next of each partition; empty before the first answer.
+    positions: Vec<u64>,
+    /// Whether it has begun on this connection.
+    is_begun: bool,
+    again_at: Option<Instant>,
+}
+
+impl Reading {
+    fn end(self, error: &Error, tell_why: bool) {
+        let fault = (tell_why && self.answer.is_none()).then(|| error.clone());
+        if let Some(answer) = self.answer {
+            // Whoever asked may have stopped waiting.
+            let _ = answer.send(Err(error.clone()));
+        }
+        self.queue.end(fault);
+    }
+}
+
+/// The readers of a client, by number.
+#[derive(Default)]
+pub(crate) struct Readings {
+    known: BTreeMap<u32, Reading>,
+    /// How many connections were lost so far: what was taken of another is not told on this one.
+    epoch: u64,
+}
+
+impl Readings {
+    /// Adds one that is to begin.
+    pub(crate) fn add(
+        &mut self,
+        read: control::Read,
+        queue: Arc<ReaderQueue>,
+        answer: Answer<Vec<ReadRange>>,
+    ) {
+        let topic = read.topic.parse().expect("it was a name when it was given");
+        let (positions, answer) = (Vec::new(), Some(answer));
+        let number = read.subscription;
+        let reading =
+            Reading { read, topic, queue, answer, positions, is_begun: false, again_at: None };
+        self.known.insert(number, reading);
+    }
+
+    /// Whether there is one of this number.
+    pub(crate) fn knows(&self, number: u32) -> bool {
+        self.known.contains_key(&number)
+    }
+
+    /// Forgets one that its program has left; whether it was there.
+    pub(crate) fn remove(&mut self, number: u32) -> bool {
+        self.known.remove(&number).is_some()
+    }
+
+    pub(crate) fn numbers(&self) -> Vec<u32> {
+        self.known.keys().copied().collect()
+    }
+
+    /// What is to be asked to have it begin, or go on.
+    pub(crate) fn request(&mut self, number: u32) -> Option<control::Read> {
+        let known = self.known.get_mut(&number)?;
+        known.again_at = None;
+        let mut read = known.read.clone();
+        if !known.positions.is_empty() {
+            let positions = (0..).zip(&known.positions);
+            let position = |(partition, &offset)| control::ReadPosition { partition, offset };
+            read.positions = positions.map(position).collect();
+        }
+        Some(read)
+    }
+
+    /// It has begun on this connection.
+    pub(crate) fn begun(&mut self, subscribed: control::Subscribed) {
+        let number = subscribed.subscription;
+        let Some(known) = self.known.get_mut(&number) else { return };
+        let firsts = subscribed.ranges.iter().map(|range| range.first);
+        if known.positions.is_empty() {
+            known.positions = firsts.collect();
+        } else if !firsts.eq(known.positions.iter().copied()) {
+            let firsts: Vec<_> = subscribed.ranges.iter().map(|range| range.first).collect();
+            let said = format!("it goes on at {firsts:?}, not at {:?}", known.positions);
+            if let Some(known) = self.known.remove(&number) {
+                known.end(&Error::Unexpected(said), true);
+            }
+            return;
+        }
+        known.is_begun = true;
+        known.read.topic_id = Some(subscribed.topic_id);
+        if let Some(answer) = known.answer.take() {
+            let range = |range: &control::ReadRange| ReadRange {
+                first: Offset(range.first),
+                end: Offset(range.end),
+            };
+            let _ = answer.send(Ok(subscribed.ranges.iter().map(range).collect()));
+        }
+    }
+
+    /// It did not begin. If it had before, and may later, it is asked for again at the time
+    /// returned.
+    pub(crate) fn refused(&mut self, number: u32, error: &Error, now: Instant) -> Option<Instant> {
+        let known = self.known.get_mut(&number)?;
+        if known.answer.is_none() && error.is_retryable() {
+            known.again_at = Some(now + AGAIN_DELAY.max(error.retry_after().unwrap_or_default()));
+            return known.again_at;
+        }
+        self.known.remove(&number)?.end(error, true);
+        None
+    }
+
+    /// Those that are to be asked for again, with the time.
+    pub(crate) fn due(&self) -> Vec<(u32, Instant)> {
+        let due = self.known.iter().filter_map(|(&number, known)| Some((number, known.again_at?)));
+        due.collect()
+    }
+
+    /// The broker has ended it.
+    pub(crate) fn ended(&mut self, ended: &control::SubscriptionEnded) {
+        if let Some(known) = self.known.remove(&ended.subscription) {
+            let code = ErrorCode::of_number(ended.code).unwrap_or(ErrorCode::Internal);
+            known.end(&Error::from(control::Error::new(code, ended.reason.clone())), true);
+        }
+    }
+
+    /// Hands messages to their reader.
+    ///
+    /// # Errors
+    /// What came is not what comes next: the connection is no good, and the next begins behind what
+    /// was good.
+    pub(crate) fn delivered(&mut self, deliver: Deliver) -> Result<(), Error> {
+        let head = deliver.head;
+        // It may have been on its way when the subscription ended.
+        let Some(known) = self.known.get_mut(&head.subscription) else { return Ok(()) };
+        let batch = check(deliver)?;
+        known.advance(head.partition.0, head.first.0, u64::from(head.count))?;
+        let run = ReadRun::new(ReadBatch { topic: known.topic.clone(), head, batch });
+        known.queue.push((self.epoch, Received::Delivered(run)));
+        Ok(())
+    }
+
+    /// Tells a reader of messages that do not come.
+    ///
+    /// # Errors
+    /// As [`Self::delivered`].
+    pub(crate) fn gap(&mut self, gap: &sennit_protocol::Gap) -> Result<(), Error> {
+        let Some(known) = self.known.get_mut(&gap.subscription) else { return Ok(()) };
+        let sennit_protocol::Gap { partition, offsets, reason, .. } = *gap;
+        let OffsetRange { start, .. } = offsets;
+        known.advance(partition.0, start.0, offsets.count())?;
+        known.queue.push((self.epoch, Received::Gap(Gap { partition, offsets, reason })));
+        Ok(())
+    }
+
+    /// Whether what was taken is to be told: it came on this connection.
+    pub(crate) fn is_to_be_told(&self, epoch: u64, taken: &Taken) -> bool {
+        let known = self.known.get(&taken.subscription);
+        epoch == self.epoch && known.is_some_and(|known| known.is_begun)
+    }
+
+    /// The connection is gone: none begins on the next before it is asked for.
+    pub(crate) fn connection_lost(&mut self) {
+        self.epoch += 1;
+        self.known.values_mut().for_each(|known| known.is_begun = false);
+    }
+
+    /// The end. A reader is told why, unless the program itself has closed the client.
+    pub(crate) fn fail(&mut self, error: &Error) {
+        let tell_why = !matches!(error, Error::Closed);
+        std::mem::take(&mut self.known).into_values().for_each(|known| known.end(error, tell_why));
+    }
+}
+
+impl Reading {
+    /// `count` offsets from `first` have come, or do not come.
+    fn advance(&mut self, partition: u32, first: u64, count: u64) -> Result<(), Error> {
+        let expected = self.positions.get_mut(partition as usize).filter(|_| self.is_begun);
+        match expected {
+            Some(expected) if *expected == first => {
+                *expected += count;
+                Ok(())
+            }
+            expected => Err(Error::Unexpected(format!(
+                "offset {first} of partition {partition} for a reader that is at {expected:?}"
+            ))),
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! What readers ask for and what they get: each batch that is committed, in order, cut to their
+//! windows, and a gap wherever something is not kept. A batch is looked up once for all readers that
+//! want it now. It knows no group.
+
+use bytes::Bytes;
+use sennit_model::{CursorName, Offset, PartitionId, ReadFrom, limits::CURSORS_PER_TOPIC_MAX};
+
+use crate::{
+    command::{Origin, Read, ReaderChange, SessionId},
+    deliver::{byte_of, cut},
+    effect::{Delivery, Effect, GapReason},
+    engine::{Engine, Journal, Outbox, Payloads, stir},
+    group::{Holder, range},
+    log::Entry,
+    lost::Lost,
+    partition::Partition,
+    readers::{PartitionReaders, Reader, bounded},
+    record::Record,
+    refusal::Refusal,
+};
+
+/// Most batches that are held at once while readers are served.
+const AT_HAND_MAX: usize = 64;
+
+impl Engine {
+    pub(crate) fn read(&mut self, read: Read, out: &mut Outbox) {
+        let Read { origin, subscription, partition: id, at, credit } = read;
+        let Some(partition) = self.partitions.get_mut(&id) else {
+            // It was there when the reader was told where it begins.
+            let session = origin.session;
+            let ended = Effect::SubscriptionEnded { session, subscription, partition: id };
+            return out.now.push(ended);
+        };
+        let holder = Holder { session: origin.session, subscription };
+        self.readers.join(id, holder, at.0.min(partition.visible), credit);
+        stir(&mut self.stirred, partition);
+    }
+
+    pub(crate) fn change_reader(&mut self, holder: Holder, id: PartitionId, change: ReaderChange) {
+        if let ReaderChange::End = change {
+            self.readers.leave(id, holder);
+            return;
+        }
+        let Some(held) = self.readers.of(id) else { return };
+        let Some(reader) = held.get_mut(holder) else { return };
+        let had_room = reader.room_messages() > 0;
+        match change {
+            ReaderChange::Credit(credit) => reader.credit = bounded(credit),
+            ReaderChange::Taken { messages, bytes } => {
+                reader.held_messages = reader.held_messages.saturating_sub(messages.into());
+                reader.held_bytes = reader.held_bytes.saturating_sub(bytes);
+            }
+            ReaderChange::End => {}
+        }
+        // One that has room has all there is, or waits for a batch.
+        if !had_room && reader.room_messages() > 0 {
+            held.is_awake = true;
+            if let Some(partition) = self.partitions.get_mut(&id) {
+                stir(&mut self.stirred, partition);
+            }
+        }
+    }
+
+    /// Gives the readers of a partition what they have room for.
+    pub(crate) fn serve_readers(
+        &mut self,
+        id: PartitionId,
+        payloads: &mut impl Payloads,
+        out: &mut Outbox,
+    ) {
+        let Some(held) = self.readers.of(id) else { return };
+        let Some(partition) = self.partitions.get(&id) else { return };
+        if held.served_to == partition.visible && !held.is_awake {
+            return;
+        }
+        let PartitionReaders { readers, served_to, is_awake } = held;
+        *served_to = partition.visible;
+        let generation = self.generation;
+        let mut pass =
+            Pass { id, partition, lost: &self.lost, generation, at_hand: Vec::new(), waits: false };
+        for reader in readers.iter_mut() {
+            pass.serve(reader, payloads, out);
+        }
+        *is_awake = pass.waits;
+    }
+
+    /// A batch cannot be read: the readers that stand before its end are told, and go on behind it.
+    pub(crate) fn pass_over_damaged(&mut self, id: PartitionId, entry: &Entry, out: &mut Outbox) {
+        let Some(held) = self.readers.of(id) else { return };
+        held.is_awake = true;
+        let inside = |reader: &&mut Reader| (entry.first..entry.end()).contains(&reader.at);
+        for reader in held.readers.iter_mut().filter(inside) {
+            out.now.push(gap(reader, id, entry.end(), GapReason::Damaged));
+        }
+    }
+
+    /// Where one that reads from there begins now, and where the partition ends.
+    pub(crate) fn locate(&self, id: PartitionId, from: ReadFrom) -> Option<(Offset, Offset)> {
+        let Partition { log, visible, .. } = self.partitions.get(&id)?;
+        let first = match from {
+            ReadFrom::Earliest => log.start(),
+            ReadFrom::Latest => *visible,
+            ReadFrom::Offset(offset) => offset.0,
+            ReadFrom::Back(count) => visible.saturating_sub(count).max(log.start()),
+            ReadFrom::Time(time) => log.find_time(time).unwrap_or(*visible),
+        };
+        Some((Offset(first.min(*visible)), Offset(*visible)))
+    }
+}
+
+/// Passes `reader` over what lies before `end`.
+fn gap(reader: &mut Reader, id: PartitionId, end: u64, reason: GapReason) -> Effect {
+    let start = std::mem::replace(&mut reader.at, end);
+    reader.place_hint = None;
+    let Holder { session, subscription } = reader.holder;
+    Effect::Gap { session, subscription, partition: id, range: range(start, end), reason }
+}
+
+/// One round over the readers of a partition.
+struct Pass<'a> {
+    id: PartitionId,
+    partition: &'a Partition,
+    lost: &'a Lost,
+    generation: sennit_model::Generation,
+    /// Batches that were looked up in this pass, in order.
+    at_hand: Vec<(Entry, Bytes)>,
+    /// Whether somebody waits for a batch that has to be fetched.
+    waits: bool,
+}
+
+impl Pass<'_> {
+    fn serve(&mut self, reader: &mut Reader, payloads: &mut impl Payloads, out: &mut Outbox) {
+        let visible = self.partition.visible;
+        while reader.at < visible {
+            let room = reader.room_messages();
+            if room == 0 {
+                return;
+            }
+            let Some((entry, batch)) = self.batch(reader, payloads, out) else { return };
+            let from = byte_of(reader.place_hint, &entry, &batch, reader.at);
+            let wanted = (entry.end() - reader.at).min(room);
+            let (count, length) =
+                cut(&batch[from..], (reader.at, wanted), &entry, reader.room_bytes());
+            let first = Offset(reader.at);
+            reader.at += count;
+            reader.held_messages += count;
+            reader.held_bytes += length as u64;
+            reader.place_hint = (reader.at < entry.end()).then_some((reader.at, from + length));
+            let Holder { session, subscription } = reader.holder;
+            out.now.push(Effect::Deliver(Delivery {
+                session,
+                subscription,
+                partition: self.id,
+                first,
+                count: u32::try_from(count).expect("not more than the batch holds"),
+                attempt: 0,
+                generation: self.generation,
+                appended_at: entry.appended_at,
+                messages: batch.slice(from..from + length),
+            }));
+        }
+    }
+
+    /// The batch that `reader` wants next; it is told of what is missing before. `None` where there
+    /// is none yet.
+    fn batch(
+        &mut self,
+        reader: &mut Reader,
+        payloads: &mut impl Payloads,
+        out: &mut Outbox,
+    ) -> Option<(Entry, Bytes)> {
+        let after = self.at_hand.partition_point(|(entry, _)| entry.end() <= reader.at);
+        if let Some((entry, batch)) = self.at_hand.get(after)
+            && entry.first <= reader.at
+        {
+            return Some((*entry, batch.clone()));
+        }
+        let visible = self.partition.visible;
+        let next = self.partition.log.find_from(reader.at).filter(|entry| entry.first < visible);
+        let kept_from = next.map_or(visible, |entry| entry.first);
+        if reader.at < kept_from {
+            self.tell_gaps(reader, kept_from, out);
+        }
+        let entry = *next?;
+        let Some(batch) = payloads.batch(self.id, entry.place) else {
+            self.waits = true;
+            return None;
+        };
+        if self.at_hand.len() < AT_HAND_MAX {
+            let after = self.at_hand.partition_point(|(held, _)| held.first < entry.first);
+            self.at_hand.insert(after, (entry, batch.clone()));
+        }
+        Some((entry, batch))
+    }
+
+    /// Nothing is kept before `end`.
+    fn tell_gaps(&self, reader: &mut Reader, end: u64, out: &mut Outbox) {
+        let start = reader.at;
+        for (from, to) in self.lost.of(self.id) {
+            let (from, to) = (from.max(start), to.min(end));
+            if from >= to {
+                continue;
+            }
+            if reader.at < from {
+                out.now.push(gap(reader, self.id, from, GapReason::Retention));
+            }
+            out.now.push(gap(reader, self.id, to, GapReason::Lost));
+        }
+        if reader.at < end {
+            out.now.push(gap(reader, self.id, end, GapReason::Retention));
+        }
+    }
+}
+
+impl Engine {
+    /// Tells the readers of a partition that it is gone.
+    pub(crate) fn tell_readers_ended(&self, id: PartitionId, out: &mut Outbox) {
+        out.now.extend(self.readers.holders(id).map(|holder| {
+            let Holder { session, subscription } = holder;
+            Effect::SubscriptionEnded { session, subscription, partition: id }
+        }));
+    }
+
+    /// Ends the readers of a session.
+    pub(crate) fn end_readers(&mut self, session: SessionId) {
+        self.readers.end_session(session);
+    }
+}
+
+impl Engine {
+    /// Has a named cursor be at an offset. Where it is there already, nothing is written.
+    pub(crate) fn set_cursor(
+        &mut self,
+        origin: Origin,
+        id: PartitionId,
+        (name, offset): (CursorName, Offset),
+        journal: &mut impl Journal,
+        out: &mut Outbox,
+    ) {
+        let Some(partition) = self.partitions.get(&id) else {
+            return out.refuse(origin, Refusal::UnknownTopic);
+        };
+        let offset = Offset(offset.0.min(partition.visible));
+        let held = self.cursors.get(id, &name);
+        if held.is_none() && self.cursors.count(id) >= CURSORS_PER_TOPIC_MAX {
+            return out.refuse(origin, Refusal::cursors_max());
+        }
+        if held != Some(offset.0) {
+            self.commit(&Record::CursorSet { partition: id, name, offset }, journal);
+        }
+        let (topic, group, created) = (id.topic, None, held.is_none());
+        out.after_commit.push(Effect::Done { origin, topic, group, created });
+    }
+
+    /// Deletes a cursor, if it is there; the answer says whether it was.
+    pub(crate) fn delete_cursor(
+        &mut self,
+        origin: Origin,
+        id: PartitionId,
+        name: CursorName,
+        journal: &mut impl Journal,
+        out: &mut Outbox,
+    ) {
+        if self.partitions.get(&id).is_none() {
+            return out.refuse(origin, Refusal::UnknownTopic);
+        }
+        let was_there = self.cursors.get(id, &name).is_some();
+        if was_there {
+            self.commit(&Record::CursorDeleted { partition: id, name }, journal);
+        }
+        let (topic, group, created) = (id.topic, None, was_there);
+        out.after_commit.push(Effect::Done { origin, topic, group, created });
+    }
+
+    pub(crate) fn list_cursors(&self, origin: Origin, id: PartitionId, out: &mut Outbox) {
+        if self.partitions.get(&id).is_none() {
+            return out.refuse(origin, Refusal::UnknownTopic);
+        }
+        let cursors = self.cursors.of(id).map(|(name, at)| (name.clone(), Offset(at))).collect();
+        out.now.push(Effect::Cursors { origin, cursors });
+    }
+}

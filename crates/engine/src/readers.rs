@@ -1,0 +1,156 @@
+//! Readers: subscriptions without a group, each with a position and a window of its own. Nothing is
+//! leased or kept for them, and none of it is a record. It does not know where batches come from.
+//!
+//! Readers live beside the partitions, so that a partition without one pays nothing.
+
+use hashbrown::HashMap;
+use sennit_model::{
+    PartitionId,
+    limits::{CREDIT_BYTES_MAX, CREDIT_MESSAGES_MAX},
+};
+
+use crate::{
+    command::{Credit, SessionId},
+    group::Holder,
+};
+
+/// A reader of one partition.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader {
+    pub(crate) holder: Holder,
+    /// The offset that it gets next.
+    pub(crate) at: u64,
+    pub(crate) credit: Credit,
+    /// Delivered and not said to be taken.
+    pub(crate) held_messages: u64,
+    pub(crate) held_bytes: u64,
+    /// `(offset, byte)`: the message at `offset` begins at `byte` of its batch.
+    pub(crate) place_hint: Option<(u64, usize)>,
+}
+
+impl Reader {
+    /// How many more messages it may be given; 0 once either window is full.
+    pub(crate) fn room_messages(&self) -> u64 {
+        if self.held_bytes >= self.credit.bytes && self.held_messages > 0 {
+            return 0;
+        }
+        u64::from(self.credit.messages).saturating_sub(self.held_messages)
+    }
+
+    pub(crate) fn room_bytes(&self) -> u64 {
+        self.credit.bytes.saturating_sub(self.held_bytes)
+    }
+}
+
+/// The readers of one partition, by session and subscription.
+#[derive(Debug, Default)]
+pub(crate) struct PartitionReaders {
+    pub(crate) readers: Vec<Reader>,
+    /// Where the partition's visible end was when they were served last.
+    pub(crate) served_to: u64,
+    /// Whether one of them may get something though the end is where it was.
+    pub(crate) is_awake: bool,
+}
+
+impl PartitionReaders {
+    fn index(&self, holder: Holder) -> Result<usize, usize> {
+        let key = |holder: Holder| (holder.session, holder.subscription);
+        self.readers.binary_search_by_key(&key(holder), |reader| key(reader.holder))
+    }
+
+    pub(crate) fn get_mut(&mut self, holder: Holder) -> Option<&mut Reader> {
+        let index = self.index(holder).ok()?;
+        Some(&mut self.readers[index])
+    }
+}
+
+/// All readers of a shard.
+#[derive(Debug, Default)]
+pub(crate) struct Readers {
+    by_partition: HashMap<PartitionId, PartitionReaders, foldhash::fast::FixedState>,
+    /// Where each session reads; a partition as often as it has readers of the session there.
+    by_session: HashMap<SessionId, Vec<PartitionId>, foldhash::fast::FixedState>,
+}
+
+impl Readers {
+    pub(crate) fn of(&mut self, partition: PartitionId) -> Option<&mut PartitionReaders> {
+        if self.by_partition.is_empty() {
+            return None;
+        }
+        self.by_partition.get_mut(&partition)
+    }
+
+    /// Adds a reader at `at`, or sets back the one that is there.
+    pub(crate) fn join(&mut self, partition: PartitionId, holder: Holder, at: u64, credit: Credit) {
+        let (held_messages, held_bytes, place_hint) = (0, 0, None);
+        let credit = bounded(credit);
+        let reader = Reader { holder, at, credit, held_messages, held_bytes, place_hint };
+        let held = self.by_partition.entry(partition).or_default();
+        held.is_awake = true;
+        match held.index(holder) {
+            Ok(index) => held.readers[index] = reader,
+            Err(index) => {
+                held.readers.insert(index, reader);
+                self.by_session.entry(holder.session).or_default().push(partition);
+            }
+        }
+    }
+
+    /// Removes a reader; whether it was there.
+    pub(crate) fn leave(&mut self, partition: PartitionId, holder: Holder) -> bool {
+        let Some(held) = self.by_partition.get_mut(&partition) else { return false };
+        let Ok(index) = held.index(holder) else { return false };
+        held.readers.remove(index);
+        if held.readers.is_empty() {
+            self.by_partition.remove(&partition);
+        }
+        self.forget_place(holder.session, partition);
+        true
+    }
+
+    fn forget_place(&mut self, session: SessionId, partition: PartitionId) {
+        let Some(places) = self.by_session.get_mut(&session) else { return };
+        if let Some(index) = places.iter().position(|place| *place == partition) {
+            places.swap_remove(index);
+        }
+        if places.is_empty() {
+            self.by_session.remove(&session);
+        }
+    }
+
+    /// Removes all readers of a session.
+    pub(crate) fn end_session(&mut self, session: SessionId) {
+        for partition in self.by_session.remove(&session).into_iter().flatten() {
+            if let Some(held) = self.by_partition.get_mut(&partition) {
+                held.readers.retain(|reader| reader.holder.session != session);
+                if held.readers.is_empty() {
+                    self.by_partition.remove(&partition);
+                }
+            }
+        }
+    }
+
+    /// Removes all readers of a partition.
+    pub(crate) fn end_partition(&mut self, partition: PartitionId) {
+        if self.by_partition.is_empty() {
+            return;
+        }
+        for reader in self.by_partition.remove(&partition).into_iter().flat_map(|held| held.readers)
+        {
+            self.forget_place(reader.holder.session, partition);
+        }
+    }
+
+    /// Who reads a partition.
+    pub(crate) fn holders(&self, partition: PartitionId) -> impl Iterator<Item = Holder> {
+        let held = self.by_partition.get(&partition);
+        held.into_iter().flat_map(|held| held.readers.iter().map(|reader| reader.holder))
+    }
+}
+
+pub(crate) fn bounded(credit: Credit) -> Credit {
+    Credit {
+        messages: credit.messages.min(CREDIT_MESSAGES_MAX),
+        bytes: credit.bytes.min(CREDIT_BYTES_MAX),
+    }
+}

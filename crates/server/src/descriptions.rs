@@ -1,0 +1,49 @@
+//! How topics and groups are, as clients are told: what the catalogue knows of them, and what their
+//! partitions say. Asks nobody.
+
+use sennit_engine::{CatalogueGroup, PartitionDescription, Topic};
+use sennit_protocol::control;
+
+/// How the partitions of a topic are, by index.
+pub(crate) fn partition_descriptions(
+    partitions: &[PartitionDescription],
+) -> Vec<control::PartitionDescription> {
+    let describe =
+        |(index, partition): (u32, &PartitionDescription)| control::PartitionDescription {
+            index,
+            start: partition.start.0,
+            end: partition.end.0,
+            bytes: partition.bytes,
+            oldest_ms: partition.oldest_appended_at.map(|at| at.0),
+            dead_bytes: partition.dead_bytes,
+            damaged: partition.damaged,
+        };
+    (0..).zip(partitions).map(describe).collect()
+}
+
+/// How a group is in all partitions of its topic.
+pub(crate) fn group_description(
+    topic: &Topic,
+    group: &CatalogueGroup,
+    partitions: &[PartitionDescription],
+) -> control::GroupDescription {
+    let mut description = control::GroupDescription {
+        name: group.name.to_string(),
+        id: group.setting.id.0,
+        topic: topic.created.name.to_string(),
+        config: Some((&group.setting.config).into()),
+        ..control::GroupDescription::default()
+    };
+    for partition in partitions {
+        let Some(held) = partition.groups.iter().find(|held| held.group == group.setting.id) else {
+            continue;
+        };
+        description.ready += held.ready;
+        description.leased += held.leased;
+        description.delayed += held.delayed;
+        description.dying += held.dying;
+        description.consumers = description.consumers.max(held.consumers);
+        description.settled_before.push(held.settled_before.0);
+    }
+    description
+}
