@@ -241,6 +241,7 @@ fn describe(topic: &TopicDescription, as_json: bool) -> Result<(), Failure> {
                 "live_bytes": partition.bytes - partition.dead_bytes.min(partition.bytes),
                 "dead_bytes": partition.dead_bytes,
                 "damaged": partition.damaged,
+                "lost": partition.lost,
                 "oldest_ms": partition.oldest_at.map(|at| at.0),
             })
         };
@@ -266,6 +267,9 @@ fn describe(topic: &TopicDescription, as_json: bool) -> Result<(), Failure> {
         );
         if partition.damaged > 0 {
             held += &format!(", {} messages damaged", partition.damaged);
+        }
+        if partition.lost > 0 {
+            held += &format!(", {} offsets lost", partition.lost);
         }
         rows.push(vec![format!("partition {}", partition.index.0), held]);
     }

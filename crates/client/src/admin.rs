@@ -65,6 +65,8 @@ pub struct PartitionDescription {
     pub dead_bytes: u64,
     /// Messages that cannot be read: the disk has damaged them.
     pub damaged: u64,
+    /// Offsets whose messages the journal has lost, if they had any.
+    pub lost: u64,
     /// When the oldest message kept was appended.
     pub oldest_at: Option<Timestamp>,
 }
@@ -294,6 +296,7 @@ fn topic_description(body: control::TopicDescription) -> Result<TopicDescription
         bytes: partition.bytes,
         dead_bytes: partition.dead_bytes,
         damaged: partition.damaged,
+        lost: partition.lost,
         oldest_at: partition.oldest_ms.map(Timestamp),
     };
     Ok(TopicDescription {

@@ -116,7 +116,7 @@ fn take(world: &mut World, step: Step) {
         Step::Pass { ms } => world.pass(millis(ms)),
         Step::Cursor { which, name, at } => {
             let partition = if which == 2 { ORDERS } else { OTHERS[usize::from(which)] };
-            let name = format!("cursor-{name}").parse().unwrap();
+            let name = format!("cursor-{name}").parse().expect("a name");
             let command = match at {
                 Some(at) => PartitionCommand::SetCursor(name, Offset(at.into())),
                 None => PartitionCommand::DeleteCursor(name),

@@ -17,6 +17,7 @@ pub(crate) fn partition_descriptions(
             oldest_ms: partition.oldest_appended_at.map(|at| at.0),
             dead_bytes: partition.dead_bytes,
             damaged: partition.damaged,
+            lost: partition.lost,
         };
     (0..).zip(partitions).map(describe).collect()
 }

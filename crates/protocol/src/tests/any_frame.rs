@@ -319,8 +319,8 @@ fn group_description() -> impl Strategy<Value = GroupDescription> {
 }
 
 fn topic_description() -> impl Strategy<Value = TopicDescription> {
-    let partition = any::<(u32, u64, u64, u64, Option<u64>, u64, u64)>().prop_map(
-        |(index, start, end, bytes, oldest_ms, dead_bytes, damaged)| PartitionDescription {
+    let partition = any::<(u32, u64, u64, u64, Option<u64>, u64, u64, u64)>().prop_map(
+        |(index, start, end, bytes, oldest_ms, dead_bytes, damaged, lost)| PartitionDescription {
             index,
             start,
             end,
@@ -328,6 +328,7 @@ fn topic_description() -> impl Strategy<Value = TopicDescription> {
             oldest_ms,
             dead_bytes,
             damaged,
+            lost,
         },
     );
     let lists = (vec(partition, 0..3), vec(group_description(), 0..3));
