@@ -2,6 +2,7 @@
 //! slowly enough that commits hardly notice.
 
 use std::{
+    collections::VecDeque,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -65,6 +66,8 @@ struct MoveThread {
     pin: Arc<PackPin>,
     /// Packs to be removed when nothing else is to be done.
     to_remove: Vec<u32>,
+    /// What was said while the thread rested.
+    said: VecDeque<MoveMessage>,
 }
 
 /// The broker stops.
@@ -88,7 +91,8 @@ pub(crate) fn start(
         begun = Instant::now();
         true
     });
-    let mut moves = MoveThread { shard, mover, messages, core, in_hurry, pin, to_remove };
+    let said = VecDeque::new();
+    let mut moves = MoveThread { shard, mover, messages, core, in_hurry, pin, to_remove, said };
     thread::Builder::new()
         .name(format!("move-{shard}"))
         .spawn(move || while moves.step().is_ok() {})
@@ -119,7 +123,10 @@ impl MoveThread {
     }
 
     /// The next message; `None` when it is time to look after the packs that wait to be removed.
-    fn next(&self) -> Result<Option<MoveMessage>, Ended> {
+    fn next(&mut self) -> Result<Option<MoveMessage>, Ended> {
+        if let Some(said) = self.said.pop_front() {
+            return Ok(Some(said));
+        }
         if self.to_remove.is_empty() {
             return self.messages.recv().map(Some).map_err(|_| Ended);
         }
@@ -202,11 +209,53 @@ impl MoveThread {
             let left = until.saturating_duration_since(Instant::now());
             match self.messages.recv_timeout(left) {
                 Ok(MoveMessage::Remove(pack)) => self.to_remove.push(pack),
-                // Nothing else is said before it is asked for.
-                Ok(_) => {}
+                Ok(message) => self.said.push_back(message),
                 Err(mpsc::RecvTimeoutError::Timeout) => return Ok(()),
                 Err(mpsc::RecvTimeoutError::Disconnected) => return Err(Ended),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sennit_journal::{LaneConfig, disk::Access};
+    use sennit_model::Timestamp;
+    use sennit_shard::{PackLengths, Settings};
+
+    use super::*;
+
+    #[test]
+    fn what_is_to_be_emptied_is_not_forgotten_while_a_pack_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let lane = LaneConfig {
+            directory: folder.path().join("lane-0"),
+            lane: 0,
+            segment_bytes: 64 << 10,
+            incarnation: 1,
+        };
+        let settings =
+            Settings { cache_bytes: 0, journal_segments: 8, packs: PackLengths::default() };
+        let disk = RealDisk::new(Access::Buffered);
+        let parts = sennit_shard::recover(&disk, lane, settings, Timestamp(1)).unwrap();
+        let (say, messages) = mpsc::channel();
+        let (core, _inbox) = tokio::sync::mpsc::unbounded_channel();
+        let mut moves = MoveThread {
+            shard: 0,
+            mover: parts.mover,
+            messages,
+            core,
+            in_hurry: Arc::default(),
+            pin: Arc::default(),
+            to_remove: Vec::new(),
+            said: VecDeque::new(),
+        };
+        say.send(MoveMessage::Remove(7)).unwrap();
+        say.send(MoveMessage::Empty(Home::Segment(3), true)).unwrap();
+        // A step of a removal is done.
+        assert!(moves.rest(Instant::now() - Duration::from_millis(5)).is_ok());
+        assert_eq!(moves.to_remove, [7]);
+        let next = moves.next();
+        assert!(matches!(next, Ok(Some(MoveMessage::Empty(Home::Segment(3), true)))));
     }
 }
