@@ -105,9 +105,10 @@ fn exit_of(code: ErrorCode) -> Exit {
         | ErrorCode::UnknownGroup
         | ErrorCode::UnknownCursor
         | ErrorCode::UnknownSubscription => Exit::NotFound,
-        ErrorCode::TopicExists | ErrorCode::SettingFixed | ErrorCode::SubscriptionExists => {
-            Exit::Conflict
-        }
+        ErrorCode::TopicExists
+        | ErrorCode::CursorHeld
+        | ErrorCode::SettingFixed
+        | ErrorCode::SubscriptionExists => Exit::Conflict,
         ErrorCode::InvalidName | ErrorCode::InvalidConfig => Exit::Usage,
         ErrorCode::ShuttingDown | ErrorCode::Busy => Exit::Unreachable,
         _ => Exit::Failed,

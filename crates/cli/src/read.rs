@@ -52,6 +52,9 @@ pub struct Args {
     /// fresh one begins
     #[arg(long, value_name = "NAME")]
     cursor: Option<CursorName>,
+    /// With --cursor: end whoever reads under its name now
+    #[arg(long, requires = "cursor")]
+    take_over: bool,
     /// End after this many messages
     #[arg(long, short = 'n', value_name = "N")]
     count: Option<NonZeroU64>,
@@ -98,7 +101,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let builder = client.reader(&args.topic).from(args.from);
         let builder = builder.credit_messages(CREDIT_MESSAGES).credit_bytes(CREDIT_BYTES);
         let builder = match &args.cursor {
-            Some(cursor) => builder.cursor(cursor),
+            Some(cursor) => builder.cursor(cursor).take_over(args.take_over),
             None => builder,
         };
         let started = builder.start().await;

@@ -56,9 +56,17 @@ impl ReaderBuilder {
     }
 
     /// Reads under the name of a cursor: begins where that is, and where [`Self::from`] says only in
-    /// partitions where it was never set. It moves with [`Reader::commit`].
+    /// partitions where it was never set. It moves with [`Reader::commit`], and is this reader's own
+    /// until it ends.
     pub fn cursor(mut self, name: &CursorName) -> Self {
         self.read.cursor = Some(name.to_string());
+        self
+    }
+
+    /// Whether a reader that has the cursor ends; unless told this one is refused as `cursor-held`
+    /// while there is one.
+    pub fn take_over(mut self, take_over: bool) -> Self {
+        self.read.take_over = take_over;
         self
     }
 
@@ -207,7 +215,7 @@ impl Reader {
     /// passed over; [`Self::receive`] tells of them. May be cancelled without loss.
     ///
     /// # Errors
-    /// [`Error::Refused`] when the topic is gone, [`Error::Unreachable`] when the client has given
+    /// [`Error::Refused`] when the topic is gone or another has the cursor, [`Error::Unreachable`] when the client has given
     /// up, [`Error::Unexpected`] if the broker has lost what it had delivered. Each is followed by
     /// `None`.
     pub async fn next(&mut self) -> Option<Result<ReadMessage, Error>> {
@@ -282,6 +290,10 @@ impl Reader {
         let Some(name) = self.cursor.clone().filter(|_| !self.done.is_empty()) else {
             return Ok(());
         };
+        if self.queue.has_ended() {
+            // Another may have the cursor now.
+            return Err(Error::Closed);
+        }
         let done = self.done.clone();
         let positions =
             done.iter().map(|(&partition, &offset)| control::ReadPosition { partition, offset });

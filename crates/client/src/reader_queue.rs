@@ -46,6 +46,11 @@ impl ReaderQueue {
         self.changed.notify_one();
     }
 
+    /// Whether nothing more will come.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state().ended
+    }
+
     /// What comes next; `None` once the subscription has ended and all was taken. Only one may
     /// wait.
     pub(crate) async fn next(&self) -> Option<Result<Item, Error>> {

@@ -112,6 +112,8 @@ impl Readings {
         }
         known.is_begun = true;
         known.read.topic_id = Some(subscribed.topic_id);
+        // Who takes it over meanwhile keeps it.
+        known.read.take_over = false;
         if let Some(answer) = known.answer.take() {
             let range = |range: &control::ReadRange| ReadRange {
                 first: Offset(range.first),

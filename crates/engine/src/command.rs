@@ -167,8 +167,17 @@ pub struct Subscribe {
     pub credit: Credit,
 }
 
+/// A reader's claim to a named cursor: one reader of a partition has it at a time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CursorClaim {
+    /// Which cursor.
+    pub name: CursorName,
+    /// Whether a reader that has it ends; without, the claim is refused.
+    pub take_over: bool,
+}
+
 /// Read one partition by offset. Nothing is leased or kept for a reader.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Read {
     /// Who asks.
     pub origin: Origin,
@@ -180,6 +189,8 @@ pub struct Read {
     pub at: Offset,
     /// The window: how much may be on its way, or untaken.
     pub credit: Credit,
+    /// The cursor under whose name it reads.
+    pub cursor: Option<CursorClaim>,
 }
 
 /// What happens to a reader of one partition.
@@ -301,7 +312,7 @@ pub enum PartitionCommand {
     /// Say how you are.
     Describe,
     /// Say where one would begin that reads from there, or where its cursor is.
-    Locate(ReadFrom, Option<CursorName>),
+    Locate(ReadFrom, Option<CursorClaim>),
     /// Have a named cursor be at this offset, or at the end if that is lower.
     SetCursor(CursorName, Offset),
     /// Have no cursor of this name. `created` of the answer says whether there was one.

@@ -39,6 +39,15 @@ pub enum Effect {
         /// Of which partition.
         partition: PartitionId,
     },
+    /// Tell a reader that it has ended because another has its cursor.
+    CursorTaken {
+        /// Whose.
+        session: SessionId,
+        /// Which subscription.
+        subscription: u32,
+        /// Of which partition.
+        partition: PartitionId,
+    },
     /// Tell a consumer that messages cannot be read, and are passed over.
     Gap {
         /// Whose.

@@ -490,7 +490,10 @@ impl Engine {
             }
             PartitionCommand::ListCursors => return self.list_cursors(origin, id, out),
             PartitionCommand::Locate(from, cursor) => {
-                let at = cursor.and_then(|name| self.cursors.get(id, &name));
+                if let Some(name) = self.held_cursor(id, cursor.as_ref()) {
+                    return out.refuse(origin, Refusal::CursorHeld { name });
+                }
+                let at = cursor.and_then(|claim| self.cursors.get(id, &claim.name));
                 let from = at.map_or(from, |at| ReadFrom::Offset(Offset(at)));
                 return match self.locate(id, from) {
                     Some((first, end)) => out.now.push(Effect::Located { origin, first, end }),

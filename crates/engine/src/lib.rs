@@ -39,7 +39,7 @@ mod wheel;
 pub use catalogue::{Catalogue, CatalogueGroup, Topic};
 pub use checkpoint::Checkpoint;
 pub use command::{
-    CatalogueCommand, Command, Credit, DeadLetters, DeliveryRun, GroupSetting, Origin,
+    CatalogueCommand, Command, Credit, CursorClaim, DeadLetters, DeliveryRun, GroupSetting, Origin,
     PartitionCommand, Publish, Read, ReaderChange, SessionId, Settle, Subscribe, Verdict,
 };
 pub use dead_letter::{

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sennit_model::{CursorName, Offset, PartitionId, ReadFrom, limits::CURSORS_PER_TOPIC_MAX};
 
 use crate::{
-    command::{Origin, Read, ReaderChange, SessionId},
+    command::{CursorClaim, Origin, Read, ReaderChange, SessionId},
     deliver::{byte_of, cut},
     effect::{Delivery, Effect, GapReason},
     engine::{Engine, Journal, Outbox, Payloads, stir},
@@ -24,7 +24,7 @@ const AT_HAND_MAX: usize = 64;
 
 impl Engine {
     pub(crate) fn read(&mut self, read: Read, out: &mut Outbox) {
-        let Read { origin, subscription, partition: id, at, credit } = read;
+        let Read { origin, subscription, partition: id, at, credit, cursor } = read;
         let Some(partition) = self.partitions.get_mut(&id) else {
             // It was there when the reader was told where it begins.
             let session = origin.session;
@@ -32,8 +32,20 @@ impl Engine {
             return out.now.push(ended);
         };
         let holder = Holder { session: origin.session, subscription };
-        self.readers.join(id, holder, at.0.min(partition.visible), credit);
+        let at = at.0.min(partition.visible);
         stir(&mut self.stirred, partition);
+        let held = cursor.as_ref().and_then(|claim| self.readers.cursor_holder(id, &claim.name));
+        if let (Some(claim), Some(other)) = (&cursor, held.filter(|held| *held != holder)) {
+            // Who comes without taking over, though it was free when it was located, has lost.
+            let ends = if claim.take_over { other } else { holder };
+            let Holder { session, subscription } = ends;
+            out.now.push(Effect::CursorTaken { session, subscription, partition: id });
+            if !claim.take_over {
+                return;
+            }
+            self.readers.leave(id, other);
+        }
+        self.readers.join(id, holder, (at, credit), cursor.map(|claim| claim.name));
     }
 
     pub(crate) fn change_reader(&mut self, holder: Holder, id: PartitionId, change: ReaderChange) {
@@ -59,6 +71,17 @@ impl Engine {
                 stir(&mut self.stirred, partition);
             }
         }
+    }
+
+    /// The cursor that is claimed, if another has it and may keep it.
+    pub(crate) fn held_cursor(
+        &self,
+        id: PartitionId,
+        claim: Option<&CursorClaim>,
+    ) -> Option<CursorName> {
+        let CursorClaim { name, take_over } = claim?;
+        let held = self.readers.cursor_holder(id, name);
+        (held.is_some() && !take_over).then(|| name.clone())
     }
 
     /// Gives the readers of a partition what they have room for.

@@ -5,7 +5,7 @@
 
 use hashbrown::HashMap;
 use sennit_model::{
-    PartitionId,
+    CursorName, PartitionId,
     limits::{CREDIT_BYTES_MAX, CREDIT_MESSAGES_MAX},
 };
 
@@ -24,6 +24,8 @@ pub(crate) struct Reader {
     /// Delivered and not said to be taken.
     pub(crate) held_messages: u64,
     pub(crate) held_bytes: u64,
+    /// The cursor that is its own while it reads.
+    pub(crate) cursor: Option<CursorName>,
     /// `(offset, byte)`: the message at `offset` begins at `byte` of its batch.
     pub(crate) place_hint: Option<(u64, usize)>,
 }
@@ -81,10 +83,16 @@ impl Readers {
     }
 
     /// Adds a reader at `at`, or sets back the one that is there.
-    pub(crate) fn join(&mut self, partition: PartitionId, holder: Holder, at: u64, credit: Credit) {
+    pub(crate) fn join(
+        &mut self,
+        partition: PartitionId,
+        holder: Holder,
+        (at, credit): (u64, Credit),
+        cursor: Option<CursorName>,
+    ) {
         let (held_messages, held_bytes, place_hint) = (0, 0, None);
         let credit = bounded(credit);
-        let reader = Reader { holder, at, credit, held_messages, held_bytes, place_hint };
+        let reader = Reader { holder, at, credit, held_messages, held_bytes, cursor, place_hint };
         let held = self.by_partition.entry(partition).or_default();
         held.is_awake = true;
         match held.index(holder) {
@@ -139,6 +147,13 @@ impl Readers {
         {
             self.forget_place(reader.holder.session, partition);
         }
+    }
+
+    /// Who has a cursor of a partition.
+    pub(crate) fn cursor_holder(&self, id: PartitionId, name: &CursorName) -> Option<Holder> {
+        let held = self.by_partition.get(&id)?;
+        let has = |reader: &&Reader| reader.cursor.as_ref() == Some(name);
+        held.readers.iter().find(has).map(|reader| reader.holder)
     }
 
     /// Who reads a partition.

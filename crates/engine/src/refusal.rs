@@ -1,6 +1,6 @@
 //! Why a command was refused. A refusal changes nothing.
 
-use sennit_model::{ConfigError, NameError, limits};
+use sennit_model::{ConfigError, CursorName, NameError, limits};
 
 /// Why a command was refused: what was wrong, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -70,6 +70,12 @@ pub enum Refusal {
         limit: &'static str,
         /// Its value.
         value: u64,
+    },
+    /// Another reader has the cursor.
+    #[error("another reader has the cursor {name}")]
+    CursorHeld {
+        /// The cursor's name.
+        name: CursorName,
     },
     /// The disk is full; acks, deletes and reads go on.
     #[error(

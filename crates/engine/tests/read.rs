@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use proptest::prelude::*;
 use sennit_engine::{
-    Command, Credit, DeadLetters, DeliveryRun, Effect, GapReason, Origin, Outbox, PartitionCommand,
-    Read, ReaderChange, Record, Refusal, SessionId,
+    Command, Credit, CursorClaim, DeadLetters, DeliveryRun, Effect, GapReason, Origin, Outbox,
+    PartitionCommand, Read, ReaderChange, Record, Refusal, SessionId,
 };
 use sennit_model::{
     CursorName, GroupConfig, Message, Messages, Offset, OffsetRange, PartitionId, ReadFrom,
@@ -55,7 +55,8 @@ impl Reading for World {
     fn read(&mut self, session: SessionId, at: u64, credit: Credit) {
         let origin = self.origin(session);
         let at = Offset(at);
-        let read = Read { origin, subscription: 3, partition: ORDERS, at, credit };
+        let (subscription, partition, cursor) = (3, ORDERS, None);
+        let read = Read { origin, subscription, partition, at, credit, cursor };
         self.do_now(Command::Read(read));
     }
 
@@ -198,7 +199,8 @@ fn a_batch_that_cannot_be_read_is_passed_over_by_each_reader_once() {
     let (origin, mut out) = (world.origin(ALICE), Outbox::default());
     for (session, at) in [(ALICE, 1), (BOB, 2)] {
         let (origin, at) = (Origin { session, ..origin }, Offset(at));
-        let read = Read { origin, subscription: 3, partition: ORDERS, at, credit: WIDE };
+        let (subscription, partition, credit, cursor) = (3, ORDERS, WIDE, None);
+        let read = Read { origin, subscription, partition, at, credit, cursor };
         world.engine.handle(Command::Read(read), world.now, &mut world.journal, &mut out);
     }
     assert!(world.engine.damaged(ORDERS, place, &mut out));
@@ -465,7 +467,7 @@ fn a_cursor_is_where_it_was_set_also_after_a_restart() {
     assert_eq!(world.journal.records.len(), records, "nothing has changed");
     world.engine = world.replayed();
     let at = |world: &mut World, name: &CursorName, from| {
-        cursor(world, PartitionCommand::Locate(from, Some(name.clone())));
+        cursor(world, PartitionCommand::Locate(from, Some(claim(name, false))));
         match world.effects.pop() {
             Some(Effect::Located { first, .. }) => first.0,
             other => panic!("{other:?}"),
@@ -499,4 +501,44 @@ fn a_topic_has_so_many_cursors_and_no_more() {
     cursor(&mut world, PartitionCommand::SetCursor("c0".parse().unwrap(), Offset(0)));
     cursor(&mut world, PartitionCommand::SetCursor("one-more".parse().unwrap(), Offset(0)));
     assert_eq!(world.refusals(), [Refusal::cursors_max()]);
+}
+
+fn claim(name: &CursorName, take_over: bool) -> CursorClaim {
+    CursorClaim { name: name.clone(), take_over }
+}
+
+#[test]
+fn a_cursor_has_one_reader_at_a_time() {
+    let mut world = streaming(stream());
+    let name: CursorName = "audit".parse().unwrap();
+    let read_as = |world: &mut World, session, take_over| {
+        let origin = world.origin(session);
+        let (subscription, partition, at, credit) = (3, ORDERS, Offset(0), WIDE);
+        let cursor = Some(claim(&name, take_over));
+        let read = Read { origin, subscription, partition, at, credit, cursor };
+        world.do_now(Command::Read(read));
+    };
+    let taken = |world: &mut World| {
+        let taken = world.effects.extract_if(.., |e| matches!(e, Effect::CursorTaken { .. }));
+        let session = taken.map(|effect| match effect {
+            Effect::CursorTaken { session, .. } => session,
+            other => panic!("{other:?}"),
+        });
+        session.collect::<Vec<_>>()
+    };
+    read_as(&mut world, ALICE, false);
+    cursor(&mut world, PartitionCommand::Locate(ReadFrom::Earliest, Some(claim(&name, false))));
+    assert_eq!(world.refusals(), [Refusal::CursorHeld { name: name.clone() }]);
+    read_as(&mut world, BOB, false);
+    assert_eq!(taken(&mut world), [BOB]);
+    world.publish_texts(&["a"]);
+    assert_eq!((world.came(ALICE).len(), world.came(BOB).len()), (1, 0));
+    read_as(&mut world, BOB, true);
+    assert_eq!(taken(&mut world), [ALICE]);
+    world.publish_texts(&["b"]);
+    assert_eq!((world.came(ALICE).len(), world.came(BOB).len()), (0, 2));
+    // It is free again once its reader has ended.
+    world.change(BOB, ReaderChange::End);
+    read_as(&mut world, ALICE, false);
+    assert_eq!(taken(&mut world), []);
 }

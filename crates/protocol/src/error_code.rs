@@ -160,6 +160,9 @@ error_codes! {
     NotLeased = 43, "not-leased", final, stay,
         "The messages were read, not leased: there is nothing to settle",
         "settle what a group's subscription was given";
+    CursorHeld = 44, "cursor-held", final, stay,
+        "Another reader has the cursor",
+        "wait until it has ended, or take over";
 }
 
 impl ErrorCode {

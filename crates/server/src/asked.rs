@@ -3,7 +3,7 @@
 
 use std::{cell::RefCell, rc::Rc};
 
-use sennit_engine::{Command, Credit, Origin, Read, SessionId};
+use sennit_engine::{Command, Credit, CursorClaim, Origin, Read, SessionId};
 use sennit_model::{GroupId, Offset, TopicId};
 use sennit_protocol::{ErrorCode, Reply, Request, control};
 use tokio::sync::{Semaphore, oneshot};
@@ -31,10 +31,13 @@ impl Asked {
     pub(crate) async fn answer(self, request: Request) {
         let window = match &request {
             Request::Subscribe(body) => {
-                Some((body.subscription, body.credit_messages, body.credit_bytes))
+                Some((body.subscription, body.credit_messages, body.credit_bytes, None))
             }
             Request::Read(body) => {
-                Some((body.subscription, body.credit_messages, body.credit_bytes))
+                let name = body.cursor.as_deref().and_then(|name| name.parse().ok());
+                let take_over = body.take_over;
+                let claim = name.map(|name| CursorClaim { name, take_over });
+                Some((body.subscription, body.credit_messages, body.credit_bytes, claim))
             }
             _ => None,
         };
@@ -51,10 +54,10 @@ impl Asked {
             (Reply::TopicOpened(opened), _) => {
                 self.learn(TopicId(opened.topic_id), home, opened.partitions);
             }
-            (Reply::Subscribed(subscribed), Some((number, messages, bytes))) => {
+            (Reply::Subscribed(subscribed), Some((number, messages, bytes, claim))) => {
                 self.learn(TopicId(subscribed.topic_id), home, subscribed.partitions);
                 let credit = Credit { messages, bytes };
-                return self.subscribed(&reply, subscribed, (number, credit), home);
+                return self.subscribed(&reply, subscribed, (number, credit, claim), home);
             }
             _ => {}
         }
@@ -75,7 +78,7 @@ impl Asked {
         &self,
         reply: &Reply,
         subscribed: &control::Subscribed,
-        (number, credit): (u32, Credit),
+        (number, credit, cursor): (u32, Credit, Option<CursorClaim>),
         home: TopicId,
     ) {
         let subscription = Subscription {
@@ -108,7 +111,8 @@ impl Asked {
                 let command = if subscription.is_reader() {
                     let range = subscribed.ranges.get(partition.index.0 as usize);
                     let at = Offset(range.map_or(0, |range| range.first));
-                    Command::Read(Read { origin, subscription: number, partition, at, credit })
+                    let (subscription, cursor) = (number, cursor.clone());
+                    Command::Read(Read { origin, subscription, partition, at, credit, cursor })
                 } else {
                     Command::Subscribe(sennit_engine::Subscribe {
                         origin,

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use sennit_engine::{
-    CatalogueCommand, Command, PartitionCommand, PartitionDescription, Refusal, Topic,
+    CatalogueCommand, Command, CursorClaim, PartitionCommand, PartitionDescription, Refusal, Topic,
 };
 use sennit_model::{
     CursorName, GroupConfig, GroupId, GroupName, Incarnation, NameError, Offset, PartitionId,
@@ -422,6 +422,8 @@ impl Control {
         }
         let from = body.read_from();
         let cursor = body.cursor.as_deref().map(cursor_name).transpose()?;
+        let take_over = body.take_over;
+        let cursor = cursor.map(|name| CursorClaim { name, take_over });
         let goes_on = |index: PartitionIndex| {
             let held = body.positions.iter().find(|held| held.partition == index.0);
             held.map(|held| ReadFrom::Offset(Offset(held.offset)))

@@ -12,7 +12,7 @@ use std::{
 use sennit_engine::{Command, Effect, SessionId};
 use sennit_journal::Home;
 use sennit_model::Timestamp;
-use sennit_protocol::{Gap, GapReason, SettleRun};
+use sennit_protocol::{ErrorCode, Gap, GapReason, SettleRun};
 use sennit_shard::{Fetch, Held, Moved, Shard};
 use tokio::sync::{Notify, oneshot};
 
@@ -502,9 +502,9 @@ impl Core {
             Effect::Confirmed(confirmed) => (confirmed.origin.session, confirmed.origin.request),
             Effect::Deliver(delivery) => (delivery.session, 0),
             Effect::Settled(settled) => (settled.origin.session, settled.origin.request),
-            Effect::SubscriptionEnded { session, .. } | Effect::Gap { session, .. } => {
-                (*session, 0)
-            }
+            Effect::SubscriptionEnded { session, .. }
+            | Effect::CursorTaken { session, .. }
+            | Effect::Gap { session, .. } => (*session, 0),
             Effect::Subscribed { origin, .. }
             | Effect::Done { origin, .. }
             | Effect::Described { origin, .. }
@@ -538,7 +538,10 @@ impl Core {
                 outbox.settled(request, settled.applied, stale);
             }
             Effect::SubscriptionEnded { subscription, .. } => {
-                outbox.subscription_ended(subscription)
+                outbox.subscription_ended(subscription, ErrorCode::UnknownTopic);
+            }
+            Effect::CursorTaken { subscription, .. } => {
+                outbox.subscription_ended(subscription, ErrorCode::CursorHeld);
             }
             Effect::Refused { refusal, .. } => {
                 outbox.refused(request, refusal_reply::reply(&refusal));

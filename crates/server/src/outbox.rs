@@ -187,13 +187,17 @@ impl Outbox {
         self.waiting.borrow_mut().ended.remove(&subscription);
     }
 
-    /// A subscription has lost a partition because topic or group are gone; said once.
-    pub(crate) fn subscription_ended(&self, subscription: u32) {
+    /// A subscription has lost a partition, because topic or group are gone or another has its
+    /// cursor; said once.
+    pub(crate) fn subscription_ended(&self, subscription: u32, code: ErrorCode) {
         if self.waiting.borrow_mut().ended.insert(subscription) {
             let ended = control::SubscriptionEnded {
                 subscription,
-                code: ErrorCode::UnknownTopic.number(),
-                reason: "the topic or the group was deleted".to_owned(),
+                code: code.number(),
+                reason: match code {
+                    ErrorCode::CursorHeld => "another reader has its cursor".to_owned(),
+                    _ => "the topic or the group was deleted".to_owned(),
+                },
             };
             self.reply(&Reply::SubscriptionEnded(ended), 0);
         }

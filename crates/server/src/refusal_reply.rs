@@ -16,6 +16,7 @@ pub(crate) fn reply(refusal: &Refusal) -> control::Error {
         Refusal::ProducerFenced { .. } => ErrorCode::ProducerFenced,
         Refusal::SequenceOverlap { .. } => ErrorCode::SequenceOverlap,
         Refusal::Limit { .. } => ErrorCode::LimitReached,
+        Refusal::CursorHeld { .. } => ErrorCode::CursorHeld,
         Refusal::StorageFull => ErrorCode::StorageFull,
         Refusal::OutcomeUnknown => ErrorCode::OutcomeUnknown,
     };

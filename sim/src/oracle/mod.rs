@@ -325,6 +325,7 @@ impl Oracle {
             Effect::Described { .. }
             | Effect::Located { .. }
             | Effect::Cursors { .. }
+            | Effect::CursorTaken { .. }
             | Effect::Subscribed { .. }
             | Effect::SubscriptionEnded { .. }
             | Effect::Refused { .. }

@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, process::Output, time::Duration};
 
 use sennit_client::{
-    Client, GroupName, Message, Offset, PartitionIndex, ReadFrom, Reader, Received, Reconnect,
-    TopicConfig, TopicKind, TopicName,
+    Client, Error, ErrorCode, GroupName, Message, Offset, PartitionIndex, ReadFrom, Reader,
+    Received, Reconnect, TopicConfig, TopicKind, TopicName,
 };
 use tokio::task::LocalSet;
 
@@ -223,8 +223,22 @@ fn a_cursor_goes_on_where_it_was_committed_across_a_kill() {
         reader.next().await.unwrap().unwrap();
         let cursors = client.list_cursors(&topic).await.unwrap();
         assert_eq!(cursors[0].positions, [(PartitionIndex(0), Offset(10))]);
-        let again = client.reader(&topic).cursor(&name).start().await.unwrap();
+        // One at a time, unless it is taken over.
+        let refused = client.reader(&topic).cursor(&name).start().await.err();
+        let held =
+            |error| matches!(error, Some(Error::Refused { code: ErrorCode::CursorHeld, .. }));
+        assert!(held(refused));
+        let again = client.reader(&topic).cursor(&name).take_over(true).start().await.unwrap();
         assert_eq!(again.ranges()[0].first, Offset(10));
+        let ended = loop {
+            match reader.next().await.unwrap() {
+                Ok(message) => assert!(message.offset() > Offset(10)),
+                Err(error) => break error,
+            }
+        };
+        assert!(held(Some(ended)));
+        assert!(reader.next().await.is_none());
+        assert!(matches!(reader.commit().await, Err(Error::Closed)));
         client.close().await;
     });
 }

@@ -184,8 +184,8 @@ fn read() -> impl Strategy<Value = Read> {
     ];
     let from = option::of(option::of(from).prop_map(|at| ReadFrom { at }));
     let numbers = any::<(u32, u32, u64, Option<u32>)>();
-    (text(), from, positions(), (numbers, option::of(text()))).prop_map(
-        |(topic, from, positions, (numbers, cursor))| {
+    (text(), from, positions(), (numbers, option::of(text()), any::<bool>())).prop_map(
+        |(topic, from, positions, (numbers, cursor, take_over))| {
             let (subscription, credit_messages, credit_bytes, topic_id) = numbers;
             Read {
                 subscription,
@@ -196,6 +196,7 @@ fn read() -> impl Strategy<Value = Read> {
                 credit_bytes,
                 topic_id,
                 cursor,
+                take_over,
             }
         },
     )
