@@ -117,7 +117,7 @@ fn a_damaged_journal_costs_what_lay_there_and_a_repair_makes_it_whole() {
     let told =
         String::from_utf8(broker.ok(&["topic", "describe", "lines", "--json"], b"")).unwrap();
     let told: Value = serde_json::from_str(told.lines().next().unwrap()).unwrap();
-    assert!(told["partitions"][0]["lost"].as_u64().unwrap() > 0, "{told}");
+    assert!(told["partition"][0]["lost"].as_u64().unwrap() > 0, "{told}");
     let consumed = String::from_utf8(broker.ok(&["consume", "lines"], b"")).unwrap();
     let given = numbers(&consumed);
     assert!(!given.contains(&7000) && given.contains(&19_999), "{} lines", given.len());
