@@ -16,7 +16,7 @@ use sennit_engine::{
     Subscribe, Verdict,
 };
 use sennit_journal::{
-    Fault, LaneConfig, PackWriter, Position, RecoveredEnd, disk::MemoryDisk, recover,
+    Fault, LaneConfig, PackWriter, Position, RecoveredEnd, ReplayFrom, disk::MemoryDisk, recover,
 };
 use sennit_model::{
     Batch, BatchBuilder, Generation, GroupConfig, GroupId, Header, HeaderKind, Incarnation,
@@ -240,7 +240,7 @@ fn lanes() {
         write("journal_recovery", name, &[&[0], &slots[..]].concat());
         write("journal_recovery", &format!("{name}-mended"), &[&[1], &slots[..]].concat());
     };
-    let open = || recover(&disk, config.clone(), |_, _, _| Ok::<(), Fault>(()));
+    let open = || recover(&disk, config.clone(), ReplayFrom::Newest, |_| Ok::<(), Fault>(()));
 
     let mut life = open().expect("a new lane");
     append(&mut life, 1, 9, true);
@@ -265,7 +265,8 @@ fn packs() {
     let config = LaneConfig { directory, lane: 0, segment_bytes: 16 << 10, incarnation: 42 };
     for (name, lengths) in [("empty", &[][..]), ("one", &[5]), ("several", &[0, 100, 9000, 7])] {
         let disk = MemoryDisk::default();
-        recover(&disk, config.clone(), |_, _, _| Ok::<(), Fault>(())).expect("a new lane");
+        recover(&disk, config.clone(), ReplayFrom::Newest, |_| Ok::<(), Fault>(()))
+            .expect("a new lane");
         let mut writer = PackWriter::create(&disk, &config, 1, 3).expect("memory takes it");
         for length in lengths {
             writer.push(7, &[&vec![7; *length]]).expect("it fits");

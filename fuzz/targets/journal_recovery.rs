@@ -11,8 +11,8 @@ use bytes::Bytes;
 use crc_fast::{CrcAlgorithm, checksum};
 use libfuzzer_sys::fuzz_target;
 use sennit_journal::{
-    Disk, Fault, LaneConfig, OnRot, Position, RecoveredEnd, ReplayFrom, Walked, disk::MemoryDisk,
-    recover, recover_with, verify,
+    Disk, Fault, LaneConfig, Position, RecoveredEnd, ReplayFrom, Walked, disk::MemoryDisk, recover,
+    verify,
 };
 
 const SEGMENT_BYTES: usize = 16 << 10;
@@ -51,9 +51,12 @@ fn mend(slot: &mut [u8]) {
 
 fn read(disk: &MemoryDisk) -> Result<(Found, RecoveredEnd<MemoryDisk>), Fault> {
     let mut found = Found::new();
-    let end = recover(disk, config(), |kind, position, body| {
-        found.push((kind, position, body));
-        Ok::<(), Fault>(())
+    let end = recover(disk, config(), ReplayFrom::Newest, |walked| match walked {
+        Walked::Record { kind, position, body } => {
+            found.push((kind, position, body));
+            Ok(())
+        }
+        Walked::Damage(damage) => Err(damage.into_fault()),
     })?;
     Ok((found, end))
 }
@@ -61,7 +64,7 @@ fn read(disk: &MemoryDisk) -> Result<(Found, RecoveredEnd<MemoryDisk>), Fault> {
 /// Reads past damage.
 fn read_past_rot(disk: &MemoryDisk) -> Result<(Vec<Walked>, RecoveredEnd<MemoryDisk>), Fault> {
     let mut all = Vec::new();
-    let end = recover_with(disk, config(), OnRot::Skip, ReplayFrom::Newest, |walked| {
+    let end = recover(disk, config(), ReplayFrom::Newest, |walked| {
         all.push(walked);
         Ok::<(), Fault>(())
     })?;

@@ -45,7 +45,7 @@ fn mend(pack: &mut [u8]) {
 
 fn walk(reader: &mut Reader<MemoryDisk>) -> Result<Vec<Walked>, Fault> {
     let mut all = Vec::new();
-    reader.walk_past_damage(Home::Pack(1), |walked| {
+    reader.walk(Home::Pack(1), &mut |_| true, |walked| {
         all.push(walked);
         Ok::<(), Fault>(())
     })?;
@@ -99,7 +99,5 @@ fuzz_target!(|data: &[u8]| {
     }
     assert_eq!((verdict.packs, verdict.records), (1, records));
     assert_eq!(verdict.damage, damage);
-    let strict = reader.walk(Home::Pack(1), |_, _, _| Ok::<(), Fault>(()));
-    assert_eq!(strict.is_ok(), damage.is_empty());
     assert_eq!(walk(&mut reader).expect("what was walked once is walked again"), all);
 });

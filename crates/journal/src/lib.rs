@@ -47,7 +47,7 @@ pub use pack_removal::{PackRemoval, REMOVAL_STEP_BYTES, remove_pack};
 pub use pack_writer::{PackPushError, PackWriter};
 pub use position::Position;
 pub use reader::Reader;
-pub use recovery::{OnRot, RecoveredEnd, ReplayFrom, recover, recover_with};
+pub use recovery::{RecoveredEnd, ReplayFrom, recover};
 pub use scrub::{Scrubbed, scrub};
 pub use slot::{Slot, SlotMaker};
 pub use verify::{HeadlessSlot, Verdict, verify};

@@ -7,8 +7,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bytes::Bytes;
-
 use crate::{
     disk::{Disk, DiskFile},
     fault::Fault,
@@ -46,16 +44,6 @@ pub struct RecoveredEnd<D: Disk> {
     pub slots: SlotMaker<D>,
 }
 
-/// What a recovery does about damage to what was durable.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnRot {
-    /// It stops.
-    #[default]
-    Refuse,
-    /// It says what is damaged and goes on behind it. The log never becomes shorter for it.
-    Skip,
-}
-
 /// Where a replay begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReplayFrom {
@@ -77,38 +65,22 @@ struct FoundSegment<F> {
     file: F,
 }
 
-/// Opens a lane and gives every record from where the last replay mark says on to `each`, in
-/// order: its kind, the position of its body, and the body. A directory without segments is a new
-/// lane. Nothing is written, but what was written is synced.
+/// Opens a lane and gives every record from where a replay begins on to `each`, in order. Where
+/// frames that were durable are not whole it gives [`Walked::Damage`], and goes on at the next frame
+/// that says that it belongs where it lies. A segment that is not there, or whose header is not
+/// whole, is such a damage too; what frames of it are whole is given, but a [`Reader`] does not find
+/// that segment. The log never becomes shorter for it, and the same damage is said at each start,
+/// until a replay begins behind it.
+///
+/// A directory without segments is a new lane. Nothing is written, but what was written is synced.
 ///
 /// # Errors
-/// [`Fault::Rot`] or [`Fault::MissingSegment`] if something that was durable is not there;
+/// [`Fault::Rot`] of headers that are whole and contradict each other or themselves;
 /// [`Fault::NewerFormat`] or [`Fault::Foreign`] if the slots are not of this lane; what `each`
 /// returns.
 pub fn recover<D: Disk, E: From<Fault>>(
     disk: &D,
     config: LaneConfig,
-    mut each: impl FnMut(u8, Position, Bytes) -> Result<(), E>,
-) -> Result<RecoveredEnd<D>, E> {
-    recover_with(disk, config, OnRot::Refuse, ReplayFrom::Newest, |walked| match walked {
-        Walked::Record { kind, position, body } => each(kind, position, body),
-        Walked::Damage(damage) => Err(damage.into_fault().into()),
-    })
-}
-
-/// Like [`recover`], but with [`OnRot::Skip`] it gives [`Walked::Damage`] where frames that were
-/// durable are not whole, in order with the records, and goes on at the next frame that says that
-/// it belongs where it lies. A segment that is not there, or whose header is not whole, is such a
-/// damage too; what frames of it are whole is given, but a [`Reader`] does not find that segment.
-/// The same damage is said at each start, until a replay begins behind it.
-///
-/// # Errors
-/// As [`recover`]. With [`OnRot::Skip`], [`Fault::Rot`] only of headers that are whole and
-/// contradict each other or themselves, and no [`Fault::MissingSegment`].
-pub fn recover_with<D: Disk, E: From<Fault>>(
-    disk: &D,
-    config: LaneConfig,
-    on_rot: OnRot,
     from: ReplayFrom,
     mut each: impl FnMut(Walked) -> Result<(), E>,
 ) -> Result<RecoveredEnd<D>, E> {
@@ -160,12 +132,6 @@ pub fn recover_with<D: Disk, E: From<Fault>>(
         let headless = look_at_headless(file, path, &config, newest.as_ref())?;
         generation = generation.max(headless.generation);
         if let Some(lost) = headless.lost_segment {
-            if on_rot == OnRot::Refuse {
-                let what = "the segment's header is gone, but frames behind it were durable";
-                let next = newest.map_or(0, |newest| newest.segment + 1);
-                let position = Position(next * config.segment_bytes);
-                return Err(Fault::Rot { path: path.clone(), position, what }.into());
-            }
             highest = highest.max(Some(lost));
         }
     }
@@ -184,7 +150,7 @@ pub fn recover_with<D: Disk, E: From<Fault>>(
     if let Some(highest) = highest {
         let first = replay_from.segment(config.segment_bytes);
         let held = segments.range(first..=highest).count() as u64;
-        if on_rot == OnRot::Skip && held < highest - first + 1 {
+        if held < highest - first + 1 {
             salvage(&mut headless, &mut segments, first..=highest, &config)?;
         }
         let mut expected = first;
@@ -192,7 +158,7 @@ pub fn recover_with<D: Disk, E: From<Fault>>(
             let FoundSegment { header, is_whole, is_cut, path, file } = found;
             let start = Position(number * config.segment_bytes);
             if number > expected {
-                each(missing(&config, on_rot, expected, end, start)?)?;
+                each(missing(&config, end, start))?;
                 end = start;
             }
             expected = number + 1;
@@ -228,15 +194,12 @@ pub fn recover_with<D: Disk, E: From<Fault>>(
                 end = start.plus(config.segment_bytes);
                 let bytes = end.0 - position.0;
                 let damage = Damage { path, position, bytes, what: "the slot is cut off" };
-                match on_rot {
-                    OnRot::Refuse => return Err(damage.into_fault().into()),
-                    OnRot::Skip => each(Walked::Damage(damage))?,
-                }
+                each(Walked::Damage(damage))?;
             }
         }
         if expected <= highest {
             let start = Position((highest + 1) * config.segment_bytes);
-            each(missing(&config, on_rot, expected, end, start)?)?;
+            each(missing(&config, end, start))?;
             end = start;
         }
     }
@@ -305,22 +268,10 @@ pub(crate) fn check_header(
     Ok(())
 }
 
-/// Segments from `segment` on, which begin at `from` at the earliest and end at `to`, are in no slot.
-fn missing(
-    config: &LaneConfig,
-    on_rot: OnRot,
-    segment: u64,
-    from: Position,
-    to: Position,
-) -> Result<Walked, Fault> {
-    let path = config.directory.clone();
-    match on_rot {
-        OnRot::Refuse => Err(Fault::MissingSegment { path, segment }),
-        OnRot::Skip => {
-            let (bytes, what) = (to.0 - from.0, "a segment is missing");
-            Ok(Walked::Damage(Damage { path, position: from, bytes, what }))
-        }
-    }
+/// What lay from `from` to `to` is in no slot.
+fn missing(config: &LaneConfig, from: Position, to: Position) -> Walked {
+    let (path, what) = (config.directory.clone(), "a segment is missing");
+    Walked::Damage(Damage { path, position: from, bytes: to.0 - from.0, what })
 }
 
 /// Takes the slots without a header that hold frames of the missing ones among `wanted`.

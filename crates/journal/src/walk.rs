@@ -64,44 +64,18 @@ pub enum Walked {
 }
 
 impl<D: Disk> Reader<D> {
-    /// Gives every record of a sealed segment in use, or of a finished pack, to `each`, in order:
-    /// its kind, the position of its body, and the body, which holds on to the whole read it is
-    /// part of, some MiB: copy what is kept. Where a segment ends is known from the next one; if
-    /// that is not in use any more, damage to its last frames may be taken for its end.
+    /// Gives every record of a sealed segment in use, or of a finished pack, to `each`, in order, and
+    /// says where something is damaged. A body holds on to the whole read it is part of, some MiB:
+    /// copy what is kept. Where a segment ends is known from the next one; if that is not in use any
+    /// more, damage to its last frames may be taken for its end.
+    ///
+    /// It reads a quarter of a MiB at a time and tells `pace` how much each was, which may take its
+    /// time.
     ///
     /// # Errors
-    /// [`Fault::Rot`] at the first damage, after the records before it; [`Fault::MissingSegment`] or
-    /// [`Fault::MissingPack`]; [`Fault::Foreign`] or [`Fault::NewerFormat`] of a pack;
-    /// [`Fault::Io`]; what `each` returns.
+    /// [`Fault::MissingSegment`] or [`Fault::MissingPack`]; [`Fault::Foreign`] or
+    /// [`Fault::NewerFormat`] of a pack; [`Fault::Io`], also if `pace` says no; what `each` returns.
     pub fn walk<E: From<Fault>>(
-        &mut self,
-        home: Home,
-        mut each: impl FnMut(u8, Position, Bytes) -> Result<(), E>,
-    ) -> Result<(), E> {
-        self.walk_past_damage(home, |walked| match walked {
-            Walked::Record { kind, position, body } => each(kind, position, body),
-            Walked::Damage(damage) => Err(damage.into_fault().into()),
-        })
-    }
-
-    /// Like [`Reader::walk`], but says what is damaged and goes on behind it.
-    ///
-    /// # Errors
-    /// As [`Reader::walk`], except for [`Fault::Rot`].
-    pub fn walk_past_damage<E: From<Fault>>(
-        &mut self,
-        home: Home,
-        each: impl FnMut(Walked) -> Result<(), E>,
-    ) -> Result<(), E> {
-        self.walk_paced(home, &mut |_| true, each)
-    }
-
-    /// Like [`Reader::walk_past_damage`], but reads a quarter of a MiB at a time and tells `pace` how
-    /// much each was, which may take its time.
-    ///
-    /// # Errors
-    /// As [`Reader::walk_past_damage`]; [`Fault::Io`] if `pace` says no.
-    pub fn walk_paced<E: From<Fault>>(
         &mut self,
         home: Home,
         pace: &mut dyn FnMut(usize) -> bool,

@@ -361,7 +361,7 @@ impl<D: Disk> Writer<D> {
 mod tests {
     use std::path::PathBuf;
 
-    use sennit_journal::{FrameBuilder, LaneConfig, SlotMaker, disk::MemoryDisk};
+    use sennit_journal::{FrameBuilder, LaneConfig, ReplayFrom, SlotMaker, disk::MemoryDisk};
 
     use super::*;
 
@@ -374,7 +374,9 @@ mod tests {
             incarnation: 7,
         };
         let recovered =
-            sennit_journal::recover(&MemoryDisk::default(), config, |_, _, _| Ok::<_, Fault>(()));
+            sennit_journal::recover(&MemoryDisk::default(), config, ReplayFrom::Newest, |_| {
+                Ok::<_, Fault>(())
+            });
         let recovered = recovered.unwrap();
         let (core, inbox) = tokio::sync::mpsc::unbounded_channel();
         let writer = Writer {

@@ -251,7 +251,7 @@ impl<D: Disk> Mover<D> {
     }
 
     fn walk(&mut self, home: Home, mut each: impl FnMut(Copied, Place)) -> Result<(), MoveError> {
-        self.reader.walk_paced(home, &mut self.pace.0, |walked| {
+        self.reader.walk(home, &mut self.pace.0, |walked| {
             // What cannot be read stays where it is.
             let Walked::Record { kind, position, body } = walked else { return Ok(()) };
             let copied = match home {

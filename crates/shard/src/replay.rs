@@ -4,8 +4,7 @@
 use bytes::Bytes;
 use sennit_engine::{Engine, Record, Replay, Replayed};
 use sennit_journal::{
-    BLOCK_BYTES, Damage, Disk, LaneConfig, OnRot, Position, RecoveredEnd, ReplayFrom, Walked,
-    recover_with,
+    BLOCK_BYTES, Damage, Disk, LaneConfig, Position, RecoveredEnd, ReplayFrom, Walked, recover,
 };
 use sennit_model::{Generation, Timestamp};
 
@@ -32,8 +31,7 @@ pub(crate) fn replay<D: Disk>(
     let mut newest_tried = Position(0);
     loop {
         let mut reading = Reading::new(now);
-        let recovered =
-            recover_with(disk, config.clone(), OnRot::Skip, from, |walked| reading.take(walked))?;
+        let recovered = recover(disk, config.clone(), from, |walked| reading.take(walked))?;
         damage.append(&mut reading.damage);
         let generation = Generation(recovered.builder.generation());
         let replay = std::mem::replace(&mut reading.replay, Replay::new(now));

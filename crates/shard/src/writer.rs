@@ -164,7 +164,7 @@ impl Journal for Writer {
 mod tests {
     use std::path::PathBuf;
 
-    use sennit_journal::{Fault, LaneConfig, disk::MemoryDisk};
+    use sennit_journal::{Fault, LaneConfig, ReplayFrom, disk::MemoryDisk};
 
     use super::*;
 
@@ -177,7 +177,9 @@ mod tests {
             incarnation: 7,
         };
         let disk = MemoryDisk::default();
-        let lane = sennit_journal::recover(&disk, config, |_, _, _| Ok::<_, Fault>(())).unwrap();
+        let lane =
+            sennit_journal::recover(&disk, config, ReplayFrom::Newest, |_| Ok::<_, Fault>(()))
+                .unwrap();
         let segments = Segments::new(16 << 10, lane.replay_from);
         let mut writer = Writer::new(lane.builder, segments, lane.replay_from);
         writer.push(1, &[b"first"]);

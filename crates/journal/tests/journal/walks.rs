@@ -1,6 +1,5 @@
 //! Every record of a sealed segment, in order, and what is damaged in it.
 
-use bytes::Bytes;
 use sennit_journal::{
     BLOCK_BYTES, Disk, Fault, Home, Position,
     disk::{FaultPlan, FaultyDisk, MemoryDisk},
@@ -53,21 +52,15 @@ fn a_walk_goes_on_behind_a_damaged_frame() {
 }
 
 #[test]
-fn a_strict_walk_stops_at_damage() {
+fn a_walk_says_where_the_damage_is_and_goes_on_behind_it() {
     let disk = FaultyDisk::new(1, FaultPlan::default());
     let (mut world, segments) = lane(&disk);
     let path = &slot_paths(&disk)[0];
     disk.rot(path, segments[0][1].position.0 as usize, 3);
-    let mut found = Vec::new();
-    let fault = world
-        .reader
-        .walk(Home::Segment(0), |kind, position, body: Bytes| {
-            found.push(Entry { kind, position, body });
-            Ok::<(), Fault>(())
-        })
-        .unwrap_err();
-    assert_eq!(found, segments[0][..1]);
-    assert!(matches!(&fault, Fault::Rot { path: named, .. } if named == path), "{fault}");
+    let (found, damage) = walk(&mut world.reader, Home::Segment(0)).unwrap();
+    assert_eq!(found[..1], segments[0][..1]);
+    assert_eq!(found[1..], segments[0][2..]);
+    assert_eq!(damage.iter().map(|hole| &hole.path).collect::<Vec<_>>(), [path]);
 }
 
 #[test]
@@ -75,7 +68,7 @@ fn what_the_caller_refuses_stops_the_walk() {
     let disk = FaultyDisk::new(1, FaultPlan::default());
     let (mut world, _) = lane(&disk);
     let mut seen = 0;
-    let stopped = world.reader.walk(Home::Segment(0), |_, _, _| {
+    let stopped = world.reader.walk(Home::Segment(0), &mut |_| true, |_| {
         seen += 1;
         Err(Fault::Fenced)
     });

@@ -5,9 +5,8 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use sennit_journal::{
-    Damage, Disk, Fault, Frame, FrameBuilder, Home, Lane, LaneConfig, OnRot, Pack, PackPushError,
+    Damage, Disk, Fault, Frame, FrameBuilder, Home, Lane, LaneConfig, Pack, PackPushError,
     PackWriter, Position, PushError, Reader, RecoveredEnd, ReplayFrom, SlotMaker, Walked, recover,
-    recover_with,
 };
 
 pub const SEGMENT_BYTES: u64 = 16 << 10;
@@ -51,17 +50,20 @@ impl<D: Disk> World<D> {
 
     pub fn open_as(disk: &D, config: LaneConfig) -> Result<Self, Fault> {
         let mut found = Vec::new();
-        let recovered = recover(disk, config, |kind, position, body| {
-            found.push(Entry { kind, position, body });
-            Ok::<(), Fault>(())
+        let recovered = recover(disk, config, ReplayFrom::Newest, |walked| match walked {
+            Walked::Record { kind, position, body } => {
+                found.push(Entry { kind, position, body });
+                Ok(())
+            }
+            Walked::Damage(damage) => Err(damage.into_fault()),
         })?;
         Ok(Self::of(recovered, found, Vec::new()))
     }
 
-    /// Opens past damage.
+    /// Opens past damage; [`World::open`] stops there.
     pub fn open_past_rot(disk: &D) -> Result<Self, Fault> {
         let (mut found, mut damage) = (Vec::new(), Vec::new());
-        let recovered = recover_with(disk, config(), OnRot::Skip, ReplayFrom::Newest, |walked| {
+        let recovered = recover(disk, config(), ReplayFrom::Newest, |walked| {
             match walked {
                 Walked::Record { kind, position, body } => {
                     found.push(Entry { kind, position, body });
@@ -192,7 +194,7 @@ pub fn walk<D: Disk>(
     home: Home,
 ) -> Result<(Vec<Entry>, Vec<Damage>), Fault> {
     let (mut entries, mut damage) = (Vec::new(), Vec::new());
-    reader.walk_past_damage(home, |walked| {
+    reader.walk(home, &mut |_| true, |walked| {
         match walked {
             Walked::Record { kind, position, body } => {
                 entries.push(Entry { kind, position, body });
