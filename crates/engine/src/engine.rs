@@ -13,7 +13,7 @@ use sennit_model::{
 use crate::{
     catalogue::Catalogue,
     codec::Writer,
-    command::{Command, DeadLetters, GroupSetting, Origin, PartitionCommand, SessionId},
+    command::{Command, GroupSetting, Origin, PartitionCommand, SessionId},
     cursors::Cursors,
     effect::Effect,
     group::{Group, Holder, Terms, range},
@@ -311,150 +311,6 @@ impl Engine {
         }
     }
 
-    /// Applies a record that lies in the journal, its batch at `position`. Never fails: what could
-    /// be refused was refused before the record was written.
-    pub fn apply(&mut self, record: &Record, position: u64) {
-        self.catalogue.apply(record);
-        let wheel = &mut self.wheel;
-        match record {
-            Record::PartitionOpened { partition: id, config, dead_letters, groups } => {
-                let config = self.shared.config(config);
-                let made = || Partition::new(*id, config.clone());
-                let partition = self.partitions.get_or_insert(*id, made);
-                partition.config = config;
-                partition.dead_letters = *dead_letters;
-                let shared = &mut self.shared;
-                let gone = partition.set_groups(groups, |setting| shared.terms(setting), wheel);
-                partition.retain_bytes(&mut self.freed, wheel);
-                partition.free_settled(0, partition.log.end(), &mut self.freed);
-                partition.watch_age(wheel);
-                stir(&mut self.stirred, partition);
-                forget_members(&mut self.sessions, *id, &gone);
-            }
-            Record::PartitionDropped { partition: id } => {
-                let Some(mut partition) = self.partitions.remove(id) else { return };
-                self.freed.extend(partition.log.entries().map(|entry| entry.place));
-                for group in &mut partition.groups {
-                    group.end_leases(0, u64::MAX, wheel);
-                }
-                self.lost.forget(*id);
-                self.readers.end_partition(*id);
-                self.cursors.forget(*id);
-                forget_members(&mut self.sessions, *id, &partition.groups);
-            }
-            Record::Appended { partition: id, first: _, appended_at, producer, batch } => {
-                let Some(partition) = self.partitions.get_mut(id) else { return };
-                let place = place_of(batch.bytes(), position);
-                partition.append(batch, *appended_at, *producer, place, wheel);
-                partition.retain_bytes(&mut self.freed, wheel);
-                self.uncommitted.push_back((position, *id, partition.log.end()));
-            }
-            Record::Settled { partition: id, group, outcome: _, ranges } => {
-                let Some(partition) = self.partitions.get_mut(id) else { return };
-                let Some(group) = partition.group(*group) else { return };
-                for range in ranges {
-                    group.settle(range.start.0, range.end.0, wheel);
-                }
-                for range in ranges {
-                    partition.free_settled(range.start.0, range.end.0, &mut self.freed);
-                }
-                stir(&mut self.stirred, partition);
-            }
-            Record::Failed { .. } => self.apply_failed(record),
-            Record::Buried { source, group, offset, target, first: _, appended_at, batch } => {
-                if let Some(partition) = self.partitions.get_mut(source)
-                    && let Some(group) = partition.group(*group)
-                {
-                    group.settle(offset.0, offset.0 + 1, wheel);
-                    partition.free_settled(offset.0, offset.0 + 1, &mut self.freed);
-                }
-                let Some(partition) = self.partitions.get_mut(target) else { return };
-                let place = place_of(batch.bytes(), position);
-                let nobody = sennit_model::ProducerStamp::default();
-                partition.append(batch, *appended_at, nobody, place, wheel);
-                partition.retain_bytes(&mut self.freed, wheel);
-                self.uncommitted.push_back((position, *target, partition.log.end()));
-            }
-            Record::Trimmed { partition: id, start } => {
-                let Some(partition) = self.partitions.get_mut(id) else { return };
-                partition.trim(start.0, &mut self.freed, wheel);
-            }
-            Record::Moved { partition: id, moves } => {
-                let mut partition = self.partitions.get_mut(id);
-                for &(first, place) in moves {
-                    let log = partition.as_mut().map(|partition| &mut partition.log);
-                    // What is wanted no more is not wanted at its new place either.
-                    let old = log.and_then(|log| log.move_to(first.0, place)).unwrap_or(place);
-                    self.freed.push(old);
-                }
-            }
-            Record::Lost { partition: id, range } => {
-                let Some(partition) = self.partitions.get_mut(id) else { return };
-                partition.lose((range.start.0, range.end.0), &mut self.freed, wheel);
-                self.lost.insert(*id, range.start.0, range.end.0);
-                stir(&mut self.stirred, partition);
-            }
-            Record::CursorSet { partition: id, name, offset } => {
-                if self.partitions.get(id).is_some() {
-                    self.cursors.set(*id, name.clone(), offset.0);
-                }
-            }
-            Record::CursorDeleted { partition: id, name } => self.cursors.remove(*id, name),
-            Record::TopicCreated(_)
-            | Record::TopicAltered { .. }
-            | Record::TopicDeleted { .. }
-            | Record::GroupCreated { .. }
-            | Record::GroupDeleted { .. }
-            | Record::CheckpointBegan { .. }
-            | Record::CheckpointPart { .. }
-            | Record::CheckpointEnded { .. } => {}
-        }
-    }
-
-    fn apply_failed(&mut self, record: &Record) {
-        let Record::Failed { partition: id, group, failed_at, due, dead, reason, runs } = record
-        else {
-            return;
-        };
-        let wheel = &mut self.wheel;
-        let Some(partition) = self.partitions.get_mut(id) else { return };
-        let stays = partition.dead_letters == DeadLetters::Stay;
-        let Some(index) = partition.groups.iter().position(|held| held.id() == *group) else {
-            return;
-        };
-        for (range, _) in runs {
-            // In a replay the timer has not fired that made the message ready.
-            partition.end_delays(range.start.0, range.end.0, *failed_at);
-        }
-        let held = &mut partition.groups[index];
-        for (range, attempts) in runs {
-            for (start, end) in held.take_unsettled(range.start.0, range.end.0, wheel) {
-                // What has outlived its time while it was leased is not tried again.
-                let over = partition.expiries.within(start, end);
-                let over = over.into_iter().filter(|(_, _, expiry)| expiry <= failed_at);
-                let mut rest = vec![(start, end)];
-                for (from, to, _) in over {
-                    held.settle(from, to, wheel);
-                    rest = held.settled.gaps(start, end);
-                }
-                for (start, end) in rest {
-                    held.fail(
-                        (start, end),
-                        *attempts,
-                        (*failed_at, *due),
-                        (*dead, stays),
-                        reason,
-                        wheel,
-                    );
-                }
-            }
-        }
-        for (range, _) in runs {
-            partition.free_settled(range.start.0, range.end.0, &mut self.freed);
-        }
-        stir(&mut self.stirred, partition);
-    }
-
     fn change_partition(
         &mut self,
         origin: Origin,
@@ -571,29 +427,10 @@ impl Engine {
     }
 }
 
-fn place_of(batch: &Bytes, position: u64) -> Place {
-    let bytes = u32::try_from(batch.len()).expect("a batch is limited far below 4 GiB");
-    Place { position, bytes }
-}
-
 /// Puts a partition on the list of those that may have something to deliver.
 pub(crate) fn stir(stirred: &mut Vec<PartitionId>, partition: &mut Partition) {
     if !partition.stirred {
         partition.stirred = true;
         stirred.push(partition.id);
-    }
-}
-
-fn forget_members(
-    sessions: &mut HashMap<SessionId, Vec<(PartitionId, GroupId)>, foldhash::fast::FixedState>,
-    partition: PartitionId,
-    gone: &[Group],
-) {
-    for group in gone {
-        for member in &group.members {
-            if let Some(held) = sessions.get_mut(&member.holder.session) {
-                held.retain(|place| *place != (partition, group.id()));
-            }
-        }
     }
 }

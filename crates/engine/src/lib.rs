@@ -2,10 +2,11 @@
 //! out; time, the journal and the batches are arguments. It knows no disk, no network, no clock.
 //!
 //! In reading order: a [`Command`] is decided (`decide`, `catalogue`), what is decided is a
-//! [`Record`], records are applied (`engine`) to partitions and groups (`partition`, `group`), and
+//! [`Record`], records are applied (`apply`) to partitions and groups (`partition`, `group`), and
 //! what is to be done in the world leaves as an [`Effect`] (`deliver`, `read`, `timers`). A [`Checkpoint`] writes the
 //! state piece by piece, and a [`Replay`] comes back to it.
 
+mod apply;
 mod catalogue;
 mod checkpoint;
 mod codec;
@@ -27,6 +28,7 @@ mod producer;
 mod read;
 mod readers;
 mod record;
+mod record_codec;
 mod record_error;
 mod refusal;
 mod replay;
@@ -51,7 +53,8 @@ pub use effect::{
 };
 pub use engine::{Engine, Journal, KeptBatch, Outbox, Payloads};
 pub use log::Place;
-pub use record::{Outcome, RECORD_KIND_END, Record, TopicCreated};
+pub use record::{Outcome, Record, TopicCreated};
+pub use record_codec::RECORD_KIND_END;
 pub use record_error::RecordError;
 pub use refusal::Refusal;
 pub use replay::{Replay, Replayed};

@@ -19,7 +19,8 @@ use crate::{
     log::Log,
     lost::Holes,
     partition::Partition,
-    record::{CHECKPOINT_PART, Record},
+    record::Record,
+    record_codec::CHECKPOINT_PART,
     record_error::RecordError,
     timer::Timer,
 };

@@ -6,11 +6,11 @@
 use std::collections::BTreeMap;
 
 use sennit_engine::{
-    CatalogueCommand, Command, CursorClaim, PartitionCommand, PartitionDescription, Refusal, Topic,
+    CatalogueCommand, Command, PartitionCommand, PartitionDescription, Refusal, Topic,
 };
 use sennit_model::{
-    CursorName, GroupConfig, GroupId, GroupName, Incarnation, NameError, Offset, PartitionId,
-    PartitionIndex, ReadFrom, StartAt, TopicConfig, TopicId, TopicKind, TopicName,
+    GroupConfig, GroupName, Incarnation, PartitionId, PartitionIndex, StartAt, TopicConfig,
+    TopicId, TopicKind, TopicName,
 };
 use sennit_protocol::{ErrorCode, Reply, Request, control, topic_kind};
 use tokio::sync::oneshot;
@@ -19,7 +19,6 @@ use crate::{
     answers::Answer,
     changes::Changes,
     core::CoreHandle,
-    cursor_list::cursor_list,
     descriptions::{group_description, partition_descriptions},
     inbox::ControlReply,
     placement::shard_of,
@@ -44,7 +43,7 @@ pub(crate) struct Control {
 type Asked = Vec<oneshot::Receiver<Result<Answer, Refusal>>>;
 
 /// What went wrong, as the client is told.
-type Failure = control::Error;
+pub(crate) type Failure = control::Error;
 
 fn failure(refusal: Refusal) -> Failure {
     refusal_reply::reply(&refusal)
@@ -229,7 +228,7 @@ impl Control {
     }
 
     /// Tells every partition of a topic the same, all at once, and gathers their answers.
-    async fn tell_partitions(
+    pub(crate) async fn tell_partitions(
         &self,
         topic: &Topic,
         command: &PartitionCommand,
@@ -237,7 +236,7 @@ impl Control {
         gather(self.ask_partitions(topic, |_| command.clone())).await
     }
 
-    fn ask_partitions(
+    pub(crate) fn ask_partitions(
         &self,
         topic: &Topic,
         command: impl Fn(PartitionIndex) -> PartitionCommand,
@@ -246,7 +245,7 @@ impl Control {
     }
 
     /// Asks the partitions for which there is a command.
-    fn ask_partitions_that(
+    pub(crate) fn ask_partitions_that(
         &self,
         topic: &Topic,
         command: impl Fn(PartitionIndex) -> Option<PartitionCommand>,
@@ -268,7 +267,7 @@ impl Control {
         })
     }
 
-    fn topic_named(&self, name: &str) -> Result<Topic, Failure> {
+    pub(crate) fn topic_named(&self, name: &str) -> Result<Topic, Failure> {
         let parsed: TopicName = name.parse().map_err(|error| Failure::from(&error))?;
         let found = self.core.look(|core| core.shard().catalogue().topic_named(&parsed).cloned());
         found.ok_or_else(|| unknown_topic(name))
@@ -414,74 +413,6 @@ impl Control {
         Ok(ControlReply { reply: Reply::Subscribed(subscribed), home: topic.created.home })
     }
 
-    /// Says where a reader begins. It begins there whatever happens until its shards hear of it.
-    async fn read(&self, body: control::Read) -> Result<ControlReply, Failure> {
-        let topic = self.topic_named(&body.topic)?;
-        if body.topic_id.is_some_and(|id| id != topic.id().0) {
-            return Err(unknown_topic(&body.topic));
-        }
-        let from = body.read_from();
-        let cursor = body.cursor.as_deref().map(cursor_name).transpose()?;
-        let take_over = body.take_over;
-        let cursor = cursor.map(|name| CursorClaim { name, take_over });
-        let goes_on = |index: PartitionIndex| {
-            let held = body.positions.iter().find(|held| held.partition == index.0);
-            held.map(|held| ReadFrom::Offset(Offset(held.offset)))
-        };
-        let asked = self.ask_partitions(&topic, |index| match goes_on(index) {
-            Some(position) => PartitionCommand::Locate(position, None),
-            None => PartitionCommand::Locate(from, cursor.clone()),
-        });
-        let ranges = gather(asked).await?.into_iter().map(|answer| match answer {
-            Answer::Located { first, end } => Ok(control::ReadRange { first: first.0, end: end.0 }),
-            _ => Err(wrong_answer()),
-        });
-        let subscribed = control::Subscribed {
-            subscription: body.subscription,
-            topic_id: topic.id().0,
-            group_id: GroupId::NONE.0,
-            partitions: topic.config().partitions,
-            lease_ms: 0,
-            ranges: ranges.collect::<Result<_, _>>()?,
-        };
-        Ok(ControlReply { reply: Reply::Subscribed(subscribed), home: topic.created.home })
-    }
-
-    async fn set_cursor(&self, body: control::SetCursor) -> Result<ControlReply, Failure> {
-        let topic = self.topic_named(&body.topic)?;
-        let name = cursor_name(&body.name)?;
-        let mut positions = vec![None; topic.config().partitions as usize];
-        for position in &body.positions {
-            let held = positions.get_mut(position.partition as usize);
-            *held.ok_or_else(|| unknown_topic(&body.topic))? = Some(Offset(position.offset));
-        }
-        let asked = self.ask_partitions_that(&topic, |index| {
-            let offset = positions[index.0 as usize]?;
-            Some(PartitionCommand::SetCursor(name.clone(), offset))
-        });
-        gather(asked).await?;
-        Ok(done(topic.id(), 0, false))
-    }
-
-    async fn delete_cursor(&self, body: control::DeleteCursor) -> Result<ControlReply, Failure> {
-        let topic = self.topic_named(&body.topic)?;
-        let command = PartitionCommand::DeleteCursor(cursor_name(&body.name)?);
-        let answers = self.tell_partitions(&topic, &command).await?;
-        if !answers.iter().any(|answer| matches!(answer, Answer::Done { created: true, .. })) {
-            let message = format!("topic {:?} has no cursor {:?}", body.topic, body.name);
-            let error = control::Error::new(ErrorCode::UnknownCursor, message);
-            return Err(with_topic(error, &body.topic));
-        }
-        Ok(done(topic.id(), 0, false))
-    }
-
-    async fn list_cursors(&self, body: control::ListCursors) -> Result<ControlReply, Failure> {
-        let topic = self.topic_named(&body.topic)?;
-        let answers = self.tell_partitions(&topic, &PartitionCommand::ListCursors).await?;
-        let list = cursor_list(answers).ok_or_else(wrong_answer)?;
-        Ok(ControlReply { reply: Reply::CursorList(list), home: topic.created.home })
-    }
-
     fn list_topics(&self, body: &control::ListTopics) -> Result<ControlReply, Failure> {
         let size = match body.page_size as usize {
             0 => PAGE_TOPICS_MAX,
@@ -557,7 +488,7 @@ impl Control {
 }
 
 /// Waits for all answers.
-async fn gather(asked: Asked) -> Result<Vec<Answer>, Failure> {
+pub(crate) async fn gather(asked: Asked) -> Result<Vec<Answer>, Failure> {
     let mut answers = Vec::with_capacity(asked.len());
     for answer in asked {
         let answer = answer
@@ -568,7 +499,7 @@ async fn gather(asked: Asked) -> Result<Vec<Answer>, Failure> {
     Ok(answers)
 }
 
-fn done(topic: TopicId, group: u32, created: bool) -> ControlReply {
+pub(crate) fn done(topic: TopicId, group: u32, created: bool) -> ControlReply {
     let done = control::Done { created, topic_id: topic.0, group_id: group };
     ControlReply { reply: Reply::Done(done), home: topic }
 }
@@ -581,20 +512,16 @@ fn incarnation() -> Result<Incarnation, Failure> {
     Ok(Incarnation(random))
 }
 
-fn cursor_name(name: &str) -> Result<CursorName, Failure> {
-    name.parse().map_err(|error: NameError| Failure::from(&error))
-}
-
-fn unknown_topic(name: &str) -> Failure {
+pub(crate) fn unknown_topic(name: &str) -> Failure {
     let message = format!("there is no topic {name:?}");
     with_topic(control::Error::new(ErrorCode::UnknownTopic, message), name)
 }
 
-fn with_topic(mut error: Failure, topic: &str) -> Failure {
+pub(crate) fn with_topic(mut error: Failure, topic: &str) -> Failure {
     error.topic = Some(topic.to_owned());
     error
 }
 
-fn wrong_answer() -> Failure {
+pub(crate) fn wrong_answer() -> Failure {
     control::Error::new(ErrorCode::Internal, "a shard gave another answer than it was asked for")
 }

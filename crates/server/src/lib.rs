@@ -34,6 +34,7 @@ mod outbox;
 mod outgoing;
 mod placement;
 mod read_thread;
+mod reading;
 mod refusal_reply;
 mod repair;
 mod restore;

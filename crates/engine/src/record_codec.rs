@@ -1,0 +1,406 @@
+//! Records as bytes: a head and, for those that carry messages, the batch behind it as it came: the
+//! batch is written once and read from where it lies. A kind's number and layout never change.
+
+use bytes::{Buf, Bytes};
+use sennit_model::{Batch, GroupId, Incarnation, Offset, Timestamp, TopicId};
+
+use crate::{
+    codec::{Reader, Writer},
+    log::Place,
+    record::{Outcome, Record, TopicCreated},
+    record_error::RecordError,
+};
+
+const TOPIC_CREATED: u8 = 1;
+const TOPIC_ALTERED: u8 = 2;
+const TOPIC_DELETED: u8 = 3;
+const GROUP_CREATED: u8 = 4;
+const GROUP_DELETED: u8 = 5;
+const PARTITION_OPENED: u8 = 16;
+const PARTITION_DROPPED: u8 = 17;
+const APPENDED: u8 = 18;
+const SETTLED: u8 = 19;
+const FAILED: u8 = 20;
+const BURIED: u8 = 21;
+const TRIMMED: u8 = 22;
+const MOVED: u8 = 23;
+const LOST: u8 = 24;
+const CURSOR_SET: u8 = 25;
+const CURSOR_DELETED: u8 = 26;
+const CHECKPOINT_BEGAN: u8 = 32;
+pub(crate) const CHECKPOINT_PART: u8 = 33;
+const CHECKPOINT_ENDED: u8 = 34;
+
+/// The engine's records have kinds below this; the rest are the shard's own.
+pub const RECORD_KIND_END: u8 = 128;
+
+impl Record {
+    /// The kind's number.
+    #[must_use]
+    pub fn kind(&self) -> u8 {
+        match self {
+            Self::TopicCreated { .. } => TOPIC_CREATED,
+            Self::TopicAltered { .. } => TOPIC_ALTERED,
+            Self::TopicDeleted { .. } => TOPIC_DELETED,
+            Self::GroupCreated { .. } => GROUP_CREATED,
+            Self::GroupDeleted { .. } => GROUP_DELETED,
+            Self::PartitionOpened { .. } => PARTITION_OPENED,
+            Self::PartitionDropped { .. } => PARTITION_DROPPED,
+            Self::Appended { .. } => APPENDED,
+            Self::Settled { .. } => SETTLED,
+            Self::Failed { .. } => FAILED,
+            Self::Buried { .. } => BURIED,
+            Self::Trimmed { .. } => TRIMMED,
+            Self::Moved { .. } => MOVED,
+            Self::Lost { .. } => LOST,
+            Self::CursorSet { .. } => CURSOR_SET,
+            Self::CursorDeleted { .. } => CURSOR_DELETED,
+            Self::CheckpointBegan { .. } => CHECKPOINT_BEGAN,
+            Self::CheckpointPart { .. } => CHECKPOINT_PART,
+            Self::CheckpointEnded { .. } => CHECKPOINT_ENDED,
+        }
+    }
+
+    /// The batch behind the head, for records that carry one.
+    #[must_use]
+    pub fn batch(&self) -> Option<&Batch> {
+        match self {
+            Self::Appended { batch, .. } | Self::Buried { batch, .. } => Some(batch),
+            _ => None,
+        }
+    }
+
+    /// Appends the head to `out`. The record's body is the head and then the bytes of
+    /// [`Record::batch`].
+    pub fn encode_head(&self, out: &mut Vec<u8>) {
+        let mut w = Writer(out);
+        match self {
+            Self::TopicCreated(t) => {
+                w.u32(t.topic.0).text(t.name.as_str()).u64(t.incarnation.0).topic_config(&t.config);
+                w.u32(t.home.0);
+            }
+            Self::TopicAltered { topic, config } => {
+                w.u32(topic.0).topic_config(config);
+            }
+            Self::TopicDeleted { topic } => {
+                w.u32(topic.0);
+            }
+            Self::GroupCreated { topic, name, setting } => {
+                w.u32(topic.0).text(name.as_str()).group_setting(setting);
+            }
+            Self::GroupDeleted { topic, group } => {
+                w.u32(topic.0).u32(group.0);
+            }
+            Self::PartitionOpened { partition, config, dead_letters, groups } => {
+                w.partition(*partition).topic_config(config).dead_letters(*dead_letters);
+                w.count(groups.len());
+                for setting in groups {
+                    w.group_setting(setting);
+                }
+            }
+            Self::PartitionDropped { partition } => {
+                w.partition(*partition);
+            }
+            Self::Appended { partition, first, appended_at, producer, batch: _ } => {
+                w.partition(*partition).u64(first.0).u64(appended_at.0).u64(producer.id.0);
+                w.u64(producer.first_sequence).u32(producer.epoch).u32(0);
+            }
+            Self::Settled { partition, group, outcome, ranges } => {
+                w.partition(*partition).u32(group.0).u8(match outcome {
+                    Outcome::Acked => 1,
+                    Outcome::Expired => 2,
+                });
+                w.count(ranges.len());
+                for range in ranges {
+                    w.range(*range);
+                }
+            }
+            Self::Failed { partition, group, failed_at, due, dead, reason, runs } => {
+                w.partition(*partition).u32(group.0).u64(failed_at.0).u64(due.0);
+                w.u8(u8::from(*dead)).text(reason).count(runs.len());
+                for (range, attempts) in runs {
+                    w.range(*range).u32(*attempts);
+                }
+            }
+            Self::Buried { source, group, offset, target, first, appended_at, batch: _ } => {
+                w.partition(*source).u32(group.0).u64(offset.0).partition(*target);
+                w.u64(first.0).u64(appended_at.0);
+            }
+            Self::Trimmed { partition, start } => {
+                w.partition(*partition).u64(start.0);
+            }
+            Self::Moved { partition, moves } => {
+                w.partition(*partition).count(moves.len());
+                for (first, place) in moves {
+                    w.u64(first.0).u64(place.position).u32(place.bytes);
+                }
+            }
+            Self::Lost { partition, range } => {
+                w.partition(*partition).range(*range);
+            }
+            Self::CursorSet { partition, name, offset } => {
+                w.partition(*partition).text(name.as_str()).u64(offset.0);
+            }
+            Self::CursorDeleted { partition, name } => {
+                w.partition(*partition).text(name.as_str());
+            }
+            Self::CheckpointBegan { next_topic, next_group } => {
+                w.u32(*next_topic).u32(*next_group);
+            }
+            Self::CheckpointPart { ends, bytes } => {
+                w.u8(u8::from(*ends)).0.extend_from_slice(bytes);
+            }
+            Self::CheckpointEnded { bytes } => {
+                w.u64(*bytes);
+            }
+        }
+    }
+
+    /// Decodes a body, and says how long its head was: the batch lies behind it.
+    ///
+    /// # Errors
+    /// A [`RecordError`] that says what cannot be.
+    pub fn decode(kind: u8, body: Bytes) -> Result<(Self, usize), RecordError> {
+        let length = body.len();
+        let mut r = Reader { kind, rest: body };
+        let record = match kind {
+            TOPIC_CREATED => Self::TopicCreated(TopicCreated {
+                topic: TopicId(r.u32()?),
+                name: r.topic_name()?,
+                incarnation: Incarnation(r.u64()?),
+                config: r.topic_config()?,
+                home: TopicId(r.u32()?),
+            }),
+            TOPIC_ALTERED => {
+                Self::TopicAltered { topic: TopicId(r.u32()?), config: r.topic_config()? }
+            }
+            TOPIC_DELETED => Self::TopicDeleted { topic: TopicId(r.u32()?) },
+            GROUP_CREATED => Self::GroupCreated {
+                topic: TopicId(r.u32()?),
+                name: r.group_name()?,
+                setting: r.group_setting()?,
+            },
+            GROUP_DELETED => {
+                Self::GroupDeleted { topic: TopicId(r.u32()?), group: GroupId(r.u32()?) }
+            }
+            PARTITION_OPENED => Self::PartitionOpened {
+                partition: r.partition()?,
+                config: r.topic_config()?,
+                dead_letters: r.dead_letters()?,
+                groups: r.list(Reader::group_setting)?,
+            },
+            PARTITION_DROPPED => Self::PartitionDropped { partition: r.partition()? },
+            APPENDED => {
+                let partition = r.partition()?;
+                let (first, appended_at) = (Offset(r.u64()?), Timestamp(r.u64()?));
+                let producer = r.producer()?;
+                let (batch, head) = r.batch(length)?;
+                return Ok((
+                    Self::Appended { partition, first, appended_at, producer, batch },
+                    head,
+                ));
+            }
+            SETTLED => Self::Settled {
+                partition: r.partition()?,
+                group: GroupId(r.u32()?),
+                outcome: match r.u8()? {
+                    1 => Outcome::Acked,
+                    2 => Outcome::Expired,
+                    value => return Err(r.field("outcome", value)),
+                },
+                ranges: r.list(Reader::range)?,
+            },
+            FAILED => Self::Failed {
+                partition: r.partition()?,
+                group: GroupId(r.u32()?),
+                failed_at: Timestamp(r.u64()?),
+                due: Timestamp(r.u64()?),
+                dead: r.flag("dead")?,
+                reason: r.text()?,
+                runs: r.list(|r| Ok((r.range()?, r.u32()?)))?,
+            },
+            BURIED => {
+                let (source, group) = (r.partition()?, GroupId(r.u32()?));
+                let (offset, target) = (Offset(r.u64()?), r.partition()?);
+                let (first, appended_at) = (Offset(r.u64()?), Timestamp(r.u64()?));
+                let (batch, head) = r.batch(length)?;
+                return Ok((
+                    Self::Buried { source, group, offset, target, first, appended_at, batch },
+                    head,
+                ));
+            }
+            TRIMMED => Self::Trimmed { partition: r.partition()?, start: Offset(r.u64()?) },
+            MOVED => Self::Moved {
+                partition: r.partition()?,
+                moves: r.list(|r| {
+                    let first = Offset(r.u64()?);
+                    Ok((first, Place { position: r.u64()?, bytes: r.u32()? }))
+                })?,
+            },
+            LOST => Self::Lost { partition: r.partition()?, range: r.range()? },
+            CURSOR_SET => Self::CursorSet {
+                partition: r.partition()?,
+                name: r.cursor_name()?,
+                offset: Offset(r.u64()?),
+            },
+            CURSOR_DELETED => {
+                Self::CursorDeleted { partition: r.partition()?, name: r.cursor_name()? }
+            }
+            CHECKPOINT_BEGAN => {
+                Self::CheckpointBegan { next_topic: r.u32()?, next_group: r.u32()? }
+            }
+            CHECKPOINT_PART => {
+                let ends = r.flag("last part of a piece")?;
+                Self::CheckpointPart { ends, bytes: std::mem::take(&mut r.rest) }
+            }
+            CHECKPOINT_ENDED => Self::CheckpointEnded { bytes: r.u64()? },
+            kind => return Err(RecordError::Kind { kind }),
+        };
+        if r.rest.has_remaining() {
+            return Err(RecordError::Length { kind });
+        }
+        Ok((record, length))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::command::{DeadLetters, GroupSetting};
+    use proptest::prelude::*;
+    use sennit_model::{
+        BatchBuilder, GroupConfig, Message, OffsetRange, PartitionId, ProducerId, ProducerStamp,
+        Retention, StartAt, TopicConfig,
+    };
+
+    use super::*;
+
+    fn body(record: &Record) -> (Bytes, usize) {
+        let mut head = Vec::new();
+        record.encode_head(&mut head);
+        let head_len = head.len();
+        head.extend(record.batch().iter().flat_map(|batch| batch.bytes().iter()));
+        (head.into(), head_len)
+    }
+
+    fn examples() -> Vec<Record> {
+        let partition = PartitionId { topic: TopicId(7), index: sennit_model::PartitionIndex(2) };
+        let config = TopicConfig {
+            partitions: 3,
+            retention: Retention {
+                until_settled: true,
+                age: Some(Duration::from_secs(60)),
+                bytes: Some(1 << 30),
+            },
+            time_to_live: Some(Duration::from_millis(1500)),
+        };
+        let setting = GroupSetting {
+            id: GroupId(4),
+            config: GroupConfig::default(),
+            start: StartAt::Offset(Offset(9)),
+        };
+        let mut builder = BatchBuilder::new();
+        builder.push(&Message::new("hello")).unwrap();
+        let batch = builder.take().unwrap();
+        let range = OffsetRange::new(Offset(5), 3);
+        vec![
+            Record::TopicCreated(TopicCreated {
+                topic: TopicId(7),
+                name: "orders".parse().unwrap(),
+                incarnation: Incarnation(99),
+                config,
+                home: TopicId(7),
+            }),
+            Record::TopicAltered { topic: TopicId(7), config },
+            Record::TopicDeleted { topic: TopicId(7) },
+            Record::GroupCreated { topic: TopicId(7), name: "billing".parse().unwrap(), setting },
+            Record::GroupDeleted { topic: TopicId(7), group: GroupId(4) },
+            Record::PartitionOpened {
+                partition,
+                config: TopicConfig::of_kind(sennit_model::TopicKind::Stream),
+                dead_letters: DeadLetters::To(TopicId(8)),
+                groups: vec![setting],
+            },
+            Record::PartitionDropped { partition },
+            Record::Appended {
+                partition,
+                first: Offset(1 << 40),
+                appended_at: Timestamp(77),
+                producer: ProducerStamp { id: ProducerId(3), epoch: 1, first_sequence: 12 },
+                batch: batch.clone(),
+            },
+            Record::Settled {
+                partition,
+                group: GroupId(4),
+                outcome: Outcome::Expired,
+                ranges: vec![range],
+            },
+            Record::Failed {
+                partition,
+                group: GroupId(4),
+                failed_at: Timestamp(5),
+                due: Timestamp(6),
+                dead: true,
+                reason: "no such customer".into(),
+                runs: vec![(range, 2)],
+            },
+            Record::Buried {
+                source: partition,
+                group: GroupId(4),
+                offset: Offset(5),
+                target: partition,
+                first: Offset(0),
+                appended_at: Timestamp(8),
+                batch,
+            },
+            Record::Trimmed { partition, start: Offset(6) },
+            Record::Moved {
+                partition,
+                moves: vec![(Offset(4), Place { position: 1 << 63 | 7, bytes: 99 })],
+            },
+            Record::Lost { partition, range },
+            Record::CursorSet { partition, name: "audit".parse().unwrap(), offset: Offset(6) },
+            Record::CursorDeleted { partition, name: "audit".parse().unwrap() },
+            Record::CheckpointBegan { next_topic: 3, next_group: 4 },
+            Record::CheckpointEnded { bytes: 5 },
+        ]
+    }
+
+    #[test]
+    fn a_record_comes_back_as_it_was_written() {
+        for record in examples() {
+            let (bytes, head_len) = body(&record);
+            assert_eq!(Record::decode(record.kind(), bytes), Ok((record, head_len)));
+        }
+    }
+
+    #[test]
+    fn a_part_of_a_checkpoint_comes_back_as_it_was_written() {
+        let record = Record::CheckpointPart { ends: true, bytes: Bytes::from_static(b"some") };
+        let (bytes, head_len) = body(&record);
+        assert_eq!(Record::decode(record.kind(), bytes), Ok((record, head_len)));
+    }
+
+    #[test]
+    fn a_record_that_ends_early_or_late_is_refused() {
+        for record in examples() {
+            let (bytes, _) = body(&record);
+            for length in 0..bytes.len() {
+                assert!(Record::decode(record.kind(), bytes.slice(..length)).is_err());
+            }
+            let longer = [&bytes[..], b"x"].concat();
+            assert!(Record::decode(record.kind(), longer.into()).is_err());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_decoded_without_panic(
+            kind in 0..40u8,
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+        ) {
+            let _ = Record::decode(kind, bytes.into());
+        }
+    }
+}
