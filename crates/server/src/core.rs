@@ -22,7 +22,7 @@ use crate::{
     inbox::{self, Committed, Message},
     lane_thread::{LaneHandle, LaneMessage},
     metrics::CoreMetrics,
-    move_thread::MoveMessage,
+    move_thread::{MoveHandle, MoveMessage},
     outbox::Outbox,
     outgoing::Outgoing,
     read_thread::ReadMessage,
@@ -58,7 +58,7 @@ const LOOK_MS: u64 = 100;
 pub(crate) struct Workers {
     pub(crate) lane: LaneHandle,
     pub(crate) reads: mpsc::Sender<ReadMessage>,
-    pub(crate) moves: mpsc::Sender<MoveMessage>,
+    pub(crate) moves: MoveHandle,
 }
 
 /// What all cores share: the ways to each other.
@@ -321,7 +321,7 @@ impl Core {
     /// Answers which of these batches are wanted.
     pub(crate) fn are_wanted(&mut self, mut held: Vec<Held>) {
         self.shard.retain_wanted(&mut held);
-        let _ = self.workers.moves.send(MoveMessage::Wanted(held));
+        self.workers.moves.send(MoveMessage::Wanted(held));
     }
 
     /// What was to be emptied was copied.
@@ -458,13 +458,13 @@ impl Core {
         self.look_at = Timestamp(now.0 + LOOK_MS);
         if let Some(home) = self.shard.next_move() {
             let in_hurry = self.shard.is_journal_long();
-            let _ = self.workers.moves.send(MoveMessage::Empty(home, in_hurry));
+            self.workers.moves.send(MoveMessage::Empty(home, in_hurry));
         }
         let mut packs = Vec::new();
         self.shard.take_released_packs(&mut packs);
         for pack in packs {
             let _ = self.workers.reads.send(ReadMessage::ForgetPack(pack));
-            let _ = self.workers.moves.send(MoveMessage::Remove(pack));
+            self.workers.moves.send(MoveMessage::Remove(pack));
         }
         None
     }

@@ -98,13 +98,13 @@ impl CoreThread {
             slot_thread::start(shard, slots, wished, lane_channel.0.clone(), inbox.clone())?;
         let (lane, lane_writer) =
             lane_thread::start(shard, lane, lane_channel, inbox.clone(), wishes, metrics)?;
-        let (moves, move_messages) = mpsc::channel();
         let packs: Arc<PackPin> = Arc::default();
+        let (moves, move_thread) = move_thread::start(shard, mover, inbox.clone(), packs.clone())?;
         let workers: [JoinHandle<()>; 4] = [
             slot_maker,
             lane_writer,
             read_thread::start(shard, reader, read_messages, inbox.clone())?,
-            move_thread::start(shard, mover, move_messages, inbox.clone(), packs.clone())?,
+            move_thread,
         ];
         doors.open(index, ShardDoor { lane: lane.door(), packs });
         let runtime = tokio::runtime::Builder::new_current_thread()

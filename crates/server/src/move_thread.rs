@@ -57,12 +57,33 @@ pub(crate) enum MoveMessage {
     Remove(u32),
 }
 
+/// The way to the thread. Once it is gone, the thread ends with the piece it is at.
+#[derive(Debug)]
+pub(crate) struct MoveHandle {
+    messages: mpsc::Sender<MoveMessage>,
+    stop: Arc<AtomicBool>,
+}
+
+impl MoveHandle {
+    pub(crate) fn send(&self, message: MoveMessage) {
+        // A thread that has ended has no use for it.
+        let _ = self.messages.send(message);
+    }
+}
+
+impl Drop for MoveHandle {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+    }
+}
+
 struct MoveThread {
     shard: u32,
     mover: Mover<RealDisk>,
     messages: mpsc::Receiver<MoveMessage>,
     core: inbox::Sender,
     in_hurry: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
     pin: Arc<PackPin>,
     /// Packs to be removed when nothing else is to be done.
     to_remove: Vec<u32>,
@@ -73,33 +94,45 @@ struct MoveThread {
 /// The broker stops.
 struct Ended;
 
-/// Starts the thread. It ends when `messages` can bring no more.
+/// Starts the thread. It ends once the handle is gone.
 pub(crate) fn start(
     shard: u32,
     mover: Mover<RealDisk>,
-    messages: mpsc::Receiver<MoveMessage>,
     core: inbox::Sender,
     pin: Arc<PackPin>,
-) -> Result<thread::JoinHandle<()>, ServeError> {
-    let (to_remove, in_hurry) = (Vec::new(), Arc::new(AtomicBool::new(false)));
-    let mut mover = mover;
-    let (mut begun, hurry) = (Instant::now(), in_hurry.clone());
-    mover.set_pace(move |_| {
-        // Between two pieces others have the disk.
-        let rest = if hurry.load(Relaxed) { Duration::ZERO } else { begun.elapsed() * REST };
-        thread::sleep(rest.min(PIECE_REST_MAX));
-        begun = Instant::now();
-        true
-    });
-    let said = VecDeque::new();
-    let mut moves = MoveThread { shard, mover, messages, core, in_hurry, pin, to_remove, said };
-    thread::Builder::new()
+) -> Result<(MoveHandle, thread::JoinHandle<()>), ServeError> {
+    let (handle, mut moves) = MoveThread::new(shard, mover, core, pin);
+    let thread = thread::Builder::new()
         .name(format!("move-{shard}"))
         .spawn(move || while moves.step().is_ok() {})
-        .map_err(ServeError::system("start a move thread"))
+        .map_err(ServeError::system("start a move thread"))?;
+    Ok((handle, thread))
 }
 
 impl MoveThread {
+    fn new(
+        shard: u32,
+        mut mover: Mover<RealDisk>,
+        core: inbox::Sender,
+        pin: Arc<PackPin>,
+    ) -> (MoveHandle, Self) {
+        let in_hurry: Arc<AtomicBool> = Arc::default();
+        let stop: Arc<AtomicBool> = Arc::default();
+        let (mut begun, hurry, stops) = (Instant::now(), in_hurry.clone(), stop.clone());
+        mover.set_pace(move |_| {
+            // Between two pieces others have the disk.
+            let rest = if hurry.load(Relaxed) { Duration::ZERO } else { begun.elapsed() * REST };
+            thread::sleep(rest.min(PIECE_REST_MAX));
+            begun = Instant::now();
+            !stops.load(Relaxed)
+        });
+        let (send, messages) = mpsc::channel();
+        let handle = MoveHandle { messages: send, stop: stop.clone() };
+        let (to_remove, said) = (Vec::new(), VecDeque::new());
+        let moves = Self { shard, mover, messages, core, in_hurry, stop, pin, to_remove, said };
+        (handle, moves)
+    }
+
     fn step(&mut self) -> Result<(), Ended> {
         match self.next()? {
             Some(MoveMessage::Empty(home, in_hurry)) => {
@@ -143,6 +176,7 @@ impl MoveThread {
                 tracing::debug!(shard = self.shard, ?home, batches = moved.batches.len(), "moved");
                 inbox::Message::Moved(moved)
             }
+            Err(_) if self.stop.load(Relaxed) => return Err(Ended),
             Err(error) => {
                 tracing::error!(shard = self.shard, ?home, %error, "moving failed");
                 inbox::Message::MoveFailed(home)
@@ -238,20 +272,10 @@ mod tests {
             Settings { cache_bytes: 0, journal_segments: 8, packs: PackLengths::default() };
         let disk = RealDisk::new(Access::Buffered);
         let parts = sennit_shard::recover(&disk, lane, settings, Timestamp(1)).unwrap();
-        let (say, messages) = mpsc::channel();
         let (core, _inbox) = tokio::sync::mpsc::unbounded_channel();
-        let mut moves = MoveThread {
-            shard: 0,
-            mover: parts.mover,
-            messages,
-            core,
-            in_hurry: Arc::default(),
-            pin: Arc::default(),
-            to_remove: Vec::new(),
-            said: VecDeque::new(),
-        };
-        say.send(MoveMessage::Remove(7)).unwrap();
-        say.send(MoveMessage::Empty(Home::Segment(3), true)).unwrap();
+        let (handle, mut moves) = MoveThread::new(0, parts.mover, core, Arc::default());
+        handle.send(MoveMessage::Remove(7));
+        handle.send(MoveMessage::Empty(Home::Segment(3), true));
         // A step of a removal is done.
         assert!(moves.rest(Instant::now() - Duration::from_millis(5)).is_ok());
         assert_eq!(moves.to_remove, [7]);

@@ -121,6 +121,9 @@ pub enum MoveError {
         /// How many.
         missing: usize,
     },
+    /// It was to go on no longer.
+    #[error("the move was stopped")]
+    Stopped,
 }
 
 /// See the file's page.
@@ -309,7 +312,9 @@ impl<D: Disk> Mover<D> {
             let bytes = u32::try_from(copied.batch.len()).expect("batches are below 4 GiB");
             unpaced += u64::from(bytes);
             if unpaced >= FRAME_TARGET_BYTES as u64 {
-                (self.pace.0)(unpaced as usize);
+                if !(self.pace.0)(unpaced as usize) {
+                    return Err(MoveError::Stopped);
+                }
                 unpaced = 0;
             }
             let place = Place { position: position.0, bytes };

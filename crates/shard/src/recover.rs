@@ -140,6 +140,10 @@ pub fn recover<D: Disk>(
             }
         }
     }
+    if !lost_segments.is_empty() {
+        // Some slot whose header is gone may be theirs: it is not written over.
+        drop(lane.take_surplus(0));
+    }
     // What was being written, or removed, when the last life ended.
     packs.release_empty();
     writer.segments.replay_begins(replay_from);

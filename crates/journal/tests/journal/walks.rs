@@ -1,11 +1,11 @@
 //! Every record of a sealed segment, in order, and what is damaged in it.
 
 use sennit_journal::{
-    BLOCK_BYTES, Disk, Fault, Home, Position,
+    BLOCK_BYTES, Disk, Fault, Home, LaneConfig, Position,
     disk::{FaultPlan, FaultyDisk, MemoryDisk},
 };
 
-use crate::world::{Entry, SEGMENT_BYTES, World, body, slot_paths, walk};
+use crate::world::{Entry, SEGMENT_BYTES, World, body, config, slot_paths, walk};
 
 /// A lane of several segments, with what each of them holds.
 fn lane(disk: &FaultyDisk) -> (World<FaultyDisk>, Vec<Vec<Entry>>) {
@@ -127,4 +127,22 @@ fn a_slot_that_was_removed_holds_no_segment_and_hides_no_other() {
     let gone = walk(&mut world.reader, Home::Segment(2)).unwrap_err();
     assert!(matches!(gone, Fault::MissingSegment { segment: 2, .. }), "{gone}");
     assert_eq!(walk(&mut world.reader, Home::Segment(3)).unwrap().0, segments[3]);
+}
+
+#[test]
+fn a_walk_that_is_told_to_stop_reads_no_more() {
+    let disk = MemoryDisk::default();
+    let long = LaneConfig { segment_bytes: 1 << 20, ..config() };
+    let mut world = World::open_as(&disk, long).unwrap();
+    for number in 0..20 {
+        world.write(1, &body(number, 90_000)).unwrap();
+    }
+    let mut pieces = 0;
+    let mut pace = |_| {
+        pieces += 1;
+        false
+    };
+    let stopped = world.reader.walk(Home::Segment(0), &mut pace, |_| Ok::<(), Fault>(()));
+    assert!(matches!(stopped, Err(Fault::Io { .. })), "{stopped:?}");
+    assert_eq!(pieces, 1);
 }
