@@ -108,6 +108,7 @@ fn exit_of(code: ErrorCode) -> Exit {
         ErrorCode::TopicExists
         | ErrorCode::CursorHeld
         | ErrorCode::SettingFixed
+        | ErrorCode::OffsetMismatch
         | ErrorCode::SubscriptionExists => Exit::Conflict,
         ErrorCode::InvalidName | ErrorCode::InvalidConfig => Exit::Usage,
         ErrorCode::ShuttingDown | ErrorCode::Busy => Exit::Unreachable,

@@ -10,7 +10,7 @@ use std::{
 use bytes::Bytes;
 use indicatif::{ProgressBar, ProgressStyle};
 use sennit_client::{Confirm, Pending, Publisher};
-use sennit_model::{Header, Message, Offset, TopicName};
+use sennit_model::{BatchBuilder, Header, Message, Offset, PartitionIndex, TopicName};
 use serde_json::json;
 
 use crate::{
@@ -26,7 +26,8 @@ Examples:
   sennit publish orders 'first message' 'second message'
   sennit publish orders --file messages.ndjson --create
   seq 1000000 | sennit publish numbers
-  sennit publish orders '{\"id\":7}' --key 7 --header type=created --delay 5m";
+  sennit publish orders '{\"id\":7}' --key 7 --header type=created --delay 5m
+  sennit publish ledger 'debit 7' 'credit 7' --expect-offset 41   both there, or neither";
 
 /// How often the line that says how far it is changes, and how long work takes before it appears.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
@@ -60,6 +61,13 @@ pub struct Args {
     /// Let the messages expire if nobody has leased them by this age
     #[arg(long, value_name = "AGE", value_parser = duration)]
     ttl: Option<Duration>,
+    /// Append the messages as one batch if the partition's next offset is this one; exit code 4 if it
+    /// is not
+    #[arg(long, value_name = "OFFSET", requires = "body", conflicts_with = "file")]
+    expect_offset: Option<u64>,
+    /// The partition of --expect-offset
+    #[arg(long, short, value_name = "N", default_value_t = 0, requires = "expect_offset")]
+    partition: u32,
     /// Create the topic, as a queue of one partition, if it is not there
     #[arg(long)]
     create: bool,
@@ -69,6 +77,19 @@ pub struct Args {
     /// Print a summary as JSON
     #[arg(long)]
     json: bool,
+}
+
+impl Args {
+    /// A message without its payload.
+    fn message(&self) -> Message {
+        Message {
+            key: self.key.clone().map(Bytes::from).unwrap_or_default(),
+            headers: self.header.clone(),
+            payload: Bytes::new(),
+            delay: self.delay,
+            time_to_live: self.ttl,
+        }
+    }
 }
 
 fn header(text: &str) -> Result<Header, String> {
@@ -97,6 +118,11 @@ pub fn run(args: Args) -> Result<(), Failure> {
             .open()
             .await;
         let publisher = publisher.map_err(|error| Failure::from(error).about(&args.topic))?;
+        if let Some(expected) = args.expect_offset {
+            let published = publish_at(&args, &publisher, Offset(expected)).await;
+            client.close().await;
+            return published.map_err(|failure| failure.about(&args.topic));
+        }
         let mut run = Run::new(&args, &publisher);
         let published = match source {
             Some(source) => run.publish_lines(source).await,
@@ -115,6 +141,28 @@ pub fn run(args: Args) -> Result<(), Failure> {
             _ => failure.in_part(),
         })
     })
+}
+
+/// All messages of the command line as one batch, there or not at all.
+async fn publish_at(args: &Args, publisher: &Publisher, expected: Offset) -> Result<(), Failure> {
+    let template = args.message();
+    let mut builder = BatchBuilder::new();
+    for body in &args.body {
+        let message = Message { payload: Bytes::from(body.clone()), ..template.clone() };
+        builder.push(&message).map_err(sennit_client::Error::from)?;
+    }
+    let Some(batch) = builder.take() else { return Ok(()) };
+    publisher.publish_at(PartitionIndex(args.partition), expected, &batch).await?;
+    let mut summary = Summary::default();
+    for offset in expected.0..expected.0 + u64::from(batch.count()) {
+        summary.add(&Confirm {
+            partition: PartitionIndex(args.partition),
+            offset: Some(Offset(offset)),
+            duplicate: false,
+            durability: sennit_client::Durability::Durable,
+        });
+    }
+    summary.print(args)
 }
 
 fn open(path: &Path) -> Result<tokio::sync::mpsc::Receiver<lines::Block>, Failure> {
@@ -137,15 +185,8 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn new(args: &'a Args, publisher: &'a Publisher) -> Self {
-        let message = Message {
-            key: args.key.clone().map(Bytes::from).unwrap_or_default(),
-            headers: args.header.clone(),
-            payload: Bytes::new(),
-            delay: args.delay,
-            time_to_live: args.ttl,
-        };
         Self {
-            message,
+            message: args.message(),
             args,
             publisher,
             waiting: VecDeque::new(),
@@ -313,7 +354,7 @@ mod tests {
         let mut summary = Summary::default();
         for (partition, offset) in [(0, 5), (1, 0), (0, 6)] {
             summary.add(&Confirm {
-                partition: sennit_model::PartitionIndex(partition),
+                partition: PartitionIndex(partition),
                 offset: Some(Offset(offset)),
                 duplicate: false,
                 durability: sennit_client::Durability::Durable,

@@ -1,9 +1,9 @@
-//! `sennit topic`: create, list, describe, alter, delete.
+//! `sennit topic`: create, list, describe, alter, trim, delete.
 
 use std::{str::FromStr, time::Duration};
 
 use sennit_client::{Client, TopicDescription};
-use sennit_model::{Retention, TopicConfig, TopicKind, TopicName};
+use sennit_model::{Offset, PartitionIndex, Retention, TopicConfig, TopicKind, TopicName};
 use serde_json::{Value, json};
 
 use crate::{
@@ -19,7 +19,8 @@ Examples:
   sennit topic create orders
   sennit topic create events --kind stream --partitions 4 --retain 7d --retain 10GiB
   sennit topic list --json
-  sennit topic alter events --retain forever";
+  sennit topic alter events --retain forever
+  sennit topic trim events --before 100000";
 
 /// The arguments of `sennit topic`.
 #[derive(Debug, clap::Args)]
@@ -52,6 +53,17 @@ enum Verb {
     Describe {
         /// Its name
         name: TopicName,
+    },
+    /// Free the oldest messages of a partition: every batch that lies before the offset as a whole
+    Trim {
+        /// The topic's name
+        name: TopicName,
+        /// The first offset to keep; beyond the end, the end
+        #[arg(long, value_name = "OFFSET")]
+        before: u64,
+        /// Of which partition
+        #[arg(long, short, value_name = "N", default_value_t = 0)]
+        partition: u32,
     },
     /// Change settings of a topic; those not named stay
     Alter {
@@ -196,6 +208,18 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 alter(&client, &name, &settings).await.map_err(|failure| failure.about(&name))?;
                 say_done(args.json, &name, "altered")
             }
+            Verb::Trim { name, before, partition } => {
+                let start = trim(&client, &name, (PartitionIndex(partition), Offset(before))).await;
+                let start = start.map_err(|failure| failure.about(&name))?;
+                if args.json {
+                    let topic = name.as_str();
+                    return print_json(&json!({
+                        "topic": topic, "partition": partition, "start": start.0,
+                    }));
+                }
+                talk(&format!("{name}: partition {partition} starts at offset {start}"));
+                Ok(())
+            }
             Verb::Delete { name } => {
                 let deleted = client.delete_topic(&name).await;
                 deleted.map_err(|error| Failure::from(error).about(&name))?;
@@ -209,6 +233,18 @@ async fn alter(client: &Client, name: &TopicName, settings: &Settings) -> Result
     let config = client.describe_topic(name).await?.config;
     client.alter_topic(name, settings.over(config)?).await?;
     Ok(())
+}
+
+/// Trims a partition, and says where it starts now.
+async fn trim(
+    client: &Client,
+    name: &TopicName,
+    position: (PartitionIndex, Offset),
+) -> Result<Offset, Failure> {
+    client.trim_topic(name, &[position]).await?;
+    let partitions = client.describe_topic(name).await?.partitions;
+    let held = partitions.iter().find(|held| held.index == position.0);
+    Ok(held.map_or(Offset(0), |held| held.start))
 }
 
 async fn list(client: &Client, as_json: bool) -> Result<(), Failure> {

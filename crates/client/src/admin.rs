@@ -230,16 +230,27 @@ impl Client {
         cursor: &CursorName,
         positions: &[(PartitionIndex, Offset)],
     ) -> Result<(), Error> {
-        let position = |&(partition, offset): &(PartitionIndex, Offset)| control::ReadPosition {
-            partition: partition.0,
-            offset: offset.0,
-        };
         let body = control::SetCursor {
             topic: topic.to_string(),
             name: cursor.to_string(),
             positions: positions.iter().map(position).collect(),
         };
         self.change(Request::SetCursor(body)).await.map(drop)
+    }
+
+    /// Frees the oldest messages: every batch that lies before these offsets as a whole. The offset
+    /// of the first message that is left is told by [`Client::describe_topic`].
+    ///
+    /// # Errors
+    /// `unknown-topic`, also for a partition that it does not have; and see above.
+    pub async fn trim_topic(
+        &self,
+        topic: &TopicName,
+        positions: &[(PartitionIndex, Offset)],
+    ) -> Result<(), Error> {
+        let positions = positions.iter().map(position).collect();
+        let body = control::TrimTopic { topic: topic.to_string(), positions };
+        self.change(Request::TrimTopic(body)).await.map(drop)
     }
 
     /// Forgets a named cursor.
@@ -269,6 +280,10 @@ impl Client {
             other => Err(unexpected(&other)),
         }
     }
+}
+
+fn position(&(partition, offset): &(PartitionIndex, Offset)) -> control::ReadPosition {
+    control::ReadPosition { partition: partition.0, offset: offset.0 }
 }
 
 fn unexpected(reply: &Reply) -> Error {

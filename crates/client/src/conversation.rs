@@ -432,7 +432,8 @@ impl Conversation {
             | Reply::TopicList(_)
             | Reply::GroupDescription(_)
             | Reply::GroupList(_)
-            | Reply::CursorList(_) => self.answered(number, reply, now)?,
+            | Reply::CursorList(_)
+            | Reply::PublishedAt(_) => self.answered(number, reply, now)?,
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc, time::Duration};
 
-use sennit_model::BatchError;
+use sennit_model::{BatchError, Offset};
 use sennit_protocol::{DecodeError, ErrorCode, control};
 
 /// What went wrong. Cheap to clone: one fault may fail many messages.
@@ -29,6 +29,12 @@ pub enum Error {
         retryable: bool,
         /// How long the broker asks to wait before that.
         retry_after: Option<Duration>,
+    },
+    /// The partition's next offset is not the one that was expected. Nothing was appended.
+    #[error("the partition's next offset is {next}, not the one that was expected")]
+    OffsetMismatch {
+        /// The offset that its next message gets.
+        next: Offset,
     },
     /// A higher epoch of this producer has published: this publisher is finished.
     #[error("this publisher was fenced: another with its producer id and a higher epoch publishes")]
@@ -69,6 +75,7 @@ impl Error {
             Self::Refused { retryable, .. } => *retryable,
             Self::Unreachable { .. } | Self::OutcomeUnknown => true,
             Self::Fenced
+            | Self::OffsetMismatch { .. }
             | Self::TooLarge(_)
             | Self::UnknownPartition { .. }
             | Self::Closed
@@ -82,6 +89,7 @@ impl Error {
     pub fn code(&self) -> Option<ErrorCode> {
         match self {
             Self::Refused { code, .. } => Some(*code),
+            Self::OffsetMismatch { .. } => Some(ErrorCode::OffsetMismatch),
             Self::Fenced => Some(ErrorCode::ProducerFenced),
             _ => None,
         }
@@ -104,6 +112,9 @@ impl Error {
 impl From<control::Error> for Error {
     fn from(error: control::Error) -> Self {
         match error.error_code() {
+            Some(ErrorCode::OffsetMismatch) if let Some(next) = error.next_offset => {
+                Self::OffsetMismatch { next: Offset(next) }
+            }
             Some(ErrorCode::ProducerFenced) => Self::Fenced,
             Some(ErrorCode::OutcomeUnknown) => Self::OutcomeUnknown,
             code => Self::Refused {

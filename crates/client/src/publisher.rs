@@ -2,7 +2,11 @@
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
-use sennit_model::{Batch, BatchBuilder, Message, PartitionIndex, ProducerId, TopicName};
+use sennit_model::{
+    Batch, BatchBuilder, Message, Offset, PartitionId, PartitionIndex, ProducerId, ProducerStamp,
+    TopicName,
+};
+use sennit_protocol::{Publish, PublishAt, Reply, Request};
 
 use crate::{
     error::Error,
@@ -180,6 +184,33 @@ impl Publisher {
     pub async fn publish_batch(&self, batch: Batch) -> Result<PendingBatch, Error> {
         let taken = self.wait(|core| core.take_batch(&batch)).await?;
         self.taken(taken).await
+    }
+
+    /// Publishes a batch to a partition if its next offset is `expected`, and refuses it otherwise:
+    /// who decides by what was published so far finds out if somebody else was faster. Returns once
+    /// it is committed. It does not pass through the window, and is not sent again: after
+    /// [`Error::OutcomeUnknown`] the partition's end says what became of it.
+    ///
+    /// # Errors
+    /// [`Error::OffsetMismatch`]; [`Error::UnknownPartition`], [`Error::OutcomeUnknown`], and what
+    /// else the broker refuses.
+    pub async fn publish_at(
+        &self,
+        partition: PartitionIndex,
+        expected: Offset,
+        batch: &Batch,
+    ) -> Result<(), Error> {
+        let (topic, partitions) = self.core().topic();
+        if partition.0 >= partitions {
+            return Err(Error::UnknownPartition { partition: partition.0, partitions });
+        }
+        let partition = PartitionId { topic, index: partition };
+        let publish = Publish::new(partition, ProducerStamp::default(), batch);
+        let request = Request::PublishAt(PublishAt { expected, publish });
+        match self.handle.link.ask(request, false).await? {
+            Reply::PublishedAt(_) => Ok(()),
+            other => Err(Error::Unexpected(format!("{} answers no publish", other.kind()))),
+        }
     }
 
     /// Publishes messages, in order, as [`Self::publish`] does, and waits until each is confirmed:

@@ -35,6 +35,8 @@ pub struct Credit {
 pub enum Command {
     /// Append a batch to a partition.
     Publish(Publish),
+    /// Append a batch if the partition's next offset is this one, and refuse it otherwise.
+    PublishAt(Publish, Offset),
     /// Settle or extend deliveries of a group.
     Settle(Settle),
     /// Take part in a group.
@@ -319,4 +321,6 @@ pub enum PartitionCommand {
     DeleteCursor(CursorName),
     /// Say which cursors there are.
     ListCursors,
+    /// Free the batches that end at this offset or before.
+    Trim(Offset),
 }

@@ -4,12 +4,12 @@
 use std::time::Duration;
 
 use sennit_model::{
-    Generation, GroupId, OffsetRange, PartitionId, Timestamp,
+    Generation, GroupId, Offset, OffsetRange, PartitionId, Timestamp,
     limits::{LEASE_MAX, LEASE_MIN, REASON_BYTES_MAX},
 };
 
 use crate::{
-    command::{Credit, DeliveryRun, Publish, SessionId, Settle, Subscribe, Verdict},
+    command::{Credit, DeliveryRun, Origin, Publish, SessionId, Settle, Subscribe, Verdict},
     effect::{Confirmed, Effect, GapReason, Settled},
     engine::{Engine, Journal, Outbox, RUNS_PER_RECORD_MAX, stir},
     group::{Group, Holder, range},
@@ -40,7 +40,7 @@ impl Engine {
         let (first_offset, duplicate) = match admission {
             Admission::Duplicate(first) => (first, true),
             Admission::New => {
-                let first = sennit_model::Offset(partition.log.end());
+                let first = Offset(partition.log.end());
                 let record =
                     Record::Appended { partition: id, first, appended_at: now, producer, batch };
                 self.commit(&record, journal);
@@ -56,6 +56,58 @@ impl Engine {
             first_offset,
             duplicate,
         }));
+    }
+
+    /// Appends a batch if it comes to lie at `expected`. One that its producer has sent before is
+    /// answered as it was then.
+    pub(crate) fn publish_at(
+        &mut self,
+        publish: Publish,
+        expected: Offset,
+        now: Timestamp,
+        journal: &mut impl Journal,
+        out: &mut Outbox,
+    ) {
+        let Publish { origin, partition: id, producer, batch } = publish;
+        let Some(partition) = self.partitions.get(&id) else {
+            return out.refuse(origin, Refusal::UnknownTopic);
+        };
+        let count = batch.count();
+        match partition.producers.admit(producer, count) {
+            Ok(Admission::Duplicate(first)) if first.is_none_or(|first| first == expected) => {}
+            Ok(Admission::New | Admission::Duplicate(_)) => {
+                let next = Offset(partition.log.end());
+                if next != expected {
+                    return out.refuse(origin, Refusal::OffsetMismatch { expected, next });
+                }
+                let (partition, first, appended_at) = (id, expected, now);
+                let record = Record::Appended { partition, first, appended_at, producer, batch };
+                self.commit(&record, journal);
+            }
+            Err(refusal) => return out.refuse(origin, refusal),
+        }
+        out.after_commit.push(Effect::PublishedAt { origin, first: expected, count });
+    }
+
+    /// Frees the batches that lie before an offset as a whole.
+    pub(crate) fn trim(
+        &mut self,
+        origin: Origin,
+        id: PartitionId,
+        before: Offset,
+        journal: &mut impl Journal,
+        out: &mut Outbox,
+    ) {
+        let Some(partition) = self.partitions.get(&id) else {
+            return out.refuse(origin, Refusal::UnknownTopic);
+        };
+        let before = before.0.min(partition.visible);
+        let start = partition.log.find(before).map_or(before, |entry| entry.first);
+        let created = start > partition.log.start();
+        if created {
+            self.commit(&Record::Trimmed { partition: id, start: Offset(start) }, journal);
+        }
+        out.after_commit.push(Effect::Done { origin, topic: id.topic, group: None, created });
     }
 
     pub(crate) fn settle(
@@ -325,7 +377,7 @@ impl Settler<'_> {
 
 fn part_of(run: DeliveryRun, (start, end): (u64, u64)) -> DeliveryRun {
     let count = u32::try_from(end - start).unwrap_or(u32::MAX);
-    DeliveryRun { first: sennit_model::Offset(start), count, ..run }
+    DeliveryRun { first: Offset(start), count, ..run }
 }
 
 /// Ranges in the given order, with neighbours made one.

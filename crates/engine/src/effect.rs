@@ -72,6 +72,15 @@ pub enum Effect {
         /// Whether something was created that was not there before.
         created: bool,
     },
+    /// Tell the asker that its batch is committed at the offset that it expected.
+    PublishedAt {
+        /// Who asked.
+        origin: Origin,
+        /// The offset of its first message.
+        first: Offset,
+        /// How many messages it holds.
+        count: u32,
+    },
     /// Tell the asker how a partition is.
     Described {
         /// Who asked.

@@ -255,6 +255,9 @@ impl Engine {
     ) {
         match command {
             Command::Publish(publish) => self.publish(publish, now, journal, out),
+            Command::PublishAt(publish, expected) => {
+                self.publish_at(publish, expected, now, journal, out);
+            }
             Command::Settle(settle) => self.settle(settle, now, journal, out),
             Command::Subscribe(subscribe) => self.subscribe(subscribe, out),
             Command::Read(read) => self.read(read, out),
@@ -344,6 +347,7 @@ impl Engine {
             PartitionCommand::DeleteCursor(name) => {
                 return self.delete_cursor(origin, id, name, journal, out);
             }
+            PartitionCommand::Trim(before) => return self.trim(origin, id, before, journal, out),
             PartitionCommand::ListCursors => return self.list_cursors(origin, id, out),
             PartitionCommand::Locate(from, cursor) => {
                 if let Some(name) = self.held_cursor(id, cursor.as_ref()) {

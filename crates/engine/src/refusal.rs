@@ -1,6 +1,6 @@
 //! Why a command was refused. A refusal changes nothing.
 
-use sennit_model::{ConfigError, CursorName, NameError, limits};
+use sennit_model::{ConfigError, CursorName, NameError, Offset, limits};
 
 /// Why a command was refused: what was wrong, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,6 +62,14 @@ pub enum Refusal {
         given: u64,
         /// How many messages the batch holds.
         count: u32,
+    },
+    /// The batch was to be appended at another offset than the next.
+    #[error("the next offset is {next}, not {expected}")]
+    OffsetMismatch {
+        /// The offset that was expected.
+        expected: Offset,
+        /// The one that the next message gets.
+        next: Offset,
     },
     /// A number has reached its limit.
     #[error("limit reached: {limit} is {value}")]

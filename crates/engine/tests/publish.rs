@@ -4,12 +4,14 @@ mod world;
 
 use std::time::Duration;
 
-use sennit_engine::{Confirmed, DeadLetters, Effect, GroupSetting, Refusal};
+use sennit_engine::{
+    Command, Confirmed, DeadLetters, Effect, GroupSetting, PartitionCommand, Publish, Refusal,
+};
 use sennit_model::{
     GroupConfig, GroupId, Message, Offset, ProducerId, ProducerStamp, Retention, StartAt,
     TopicConfig, TopicKind,
 };
-use world::{ALICE, BOB, GROUP, ORDERS, World, queue, run};
+use world::{ALICE, BOB, GROUP, ORDERS, World, batch, queue, run};
 
 fn confirms(world: &mut World) -> Vec<Confirmed> {
     std::mem::take(&mut world.effects)
@@ -168,14 +170,14 @@ fn a_new_group_begins_where_it_is_told() {
 fn nothing_is_delivered_before_it_is_committed() {
     let mut world = World::new();
     world.subscribe(ALICE, 9);
-    let publish = sennit_engine::Publish {
+    let publish = Publish {
         origin: world.origin(BOB),
         partition: ORDERS,
         producer: ProducerStamp::default(),
-        batch: world::batch(&[Message::new("a")]),
+        batch: batch(&[Message::new("a")]),
     };
     let mut out = sennit_engine::Outbox::default();
-    let command = sennit_engine::Command::Publish(publish);
+    let command = Command::Publish(publish);
     world.engine.handle(command, world.now, &mut world.journal, &mut out);
     let mut payloads = world::Memory::default();
     world.engine.deliver(world.now, &mut world.journal, &mut payloads, &mut out);
@@ -204,11 +206,77 @@ fn a_dropped_partition_ends_its_subscriptions_and_frees_its_bytes() {
     world.publish_texts(&["a", "b"]);
     world.effects.clear();
     let origin = world.origin(BOB);
-    let drop = sennit_engine::PartitionCommand::Drop;
-    world.do_now(sennit_engine::Command::Partition(origin, ORDERS, drop));
+    let drop = PartitionCommand::Drop;
+    world.do_now(Command::Partition(origin, ORDERS, drop));
     let ended = Effect::SubscriptionEnded { session: ALICE, subscription: 7, partition: ORDERS };
     assert_eq!(world.effects[0], ended);
     assert_eq!(world.engine.take_freed().count(), 1);
     assert_eq!(world.engine.next_timer(), None);
     let _ = GROUP;
+}
+
+fn publish_at(
+    world: &mut World,
+    expected: u64,
+    producer: ProducerStamp,
+    texts: &[&str],
+) -> Vec<Effect> {
+    let messages: Vec<_> = texts.iter().map(|&text| Message::new(text.to_owned())).collect();
+    let (origin, partition) = (world.origin(ALICE), ORDERS);
+    let publish = Publish { origin, partition, producer, batch: batch(&messages) };
+    world.effects.clear();
+    world.do_now(Command::PublishAt(publish, Offset(expected)));
+    std::mem::take(&mut world.effects)
+}
+
+fn first_of(effects: &[Effect]) -> Option<(u64, u32)> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::PublishedAt { first, count, .. } => Some((first.0, *count)),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_batch_that_expects_the_next_offset_is_appended_there_and_any_other_is_refused() {
+    let mut world = World::new();
+    let anybody = ProducerStamp::default();
+    assert_eq!(first_of(&publish_at(&mut world, 0, anybody, &["a", "b"])), Some((0, 2)));
+    for expected in [0, 1, 3] {
+        let effects = publish_at(&mut world, expected, anybody, &["late"]);
+        let refusal = Refusal::OffsetMismatch { expected: Offset(expected), next: Offset(2) };
+        let refused =
+            |effect: &Effect| matches!(effect, Effect::Refused { refusal: r, .. } if *r == refusal);
+        assert!(effects.iter().any(refused), "{effects:?}");
+    }
+    assert_eq!(world.describe(ORDERS).end, Offset(2));
+    world.engine = world.replayed();
+    assert_eq!(first_of(&publish_at(&mut world, 2, anybody, &["c"])), Some((2, 1)));
+}
+
+#[test]
+fn an_expectant_batch_that_is_sent_again_is_answered_as_it_was() {
+    let mut world = World::new();
+    assert_eq!(first_of(&publish_at(&mut world, 0, stamp(0), &["a"])), Some((0, 1)));
+    assert_eq!(first_of(&publish_at(&mut world, 0, stamp(0), &["a"])), Some((0, 1)));
+    assert_eq!(world.describe(ORDERS).end, Offset(1));
+}
+
+#[test]
+fn a_trim_frees_the_batches_that_lie_before_it_as_a_whole() {
+    let config = TopicConfig::of_kind(TopicKind::Stream);
+    let mut world = World::with(config, GroupConfig::default());
+    for texts in [["a", "b"], ["c", "d"], ["e", "f"]] {
+        world.publish_texts(&texts);
+    }
+    for (before, start) in [(1, 0), (2, 2), (3, 2), (1, 2), (5, 4), (900, 6)] {
+        let origin = world.origin(ALICE);
+        let trim = PartitionCommand::Trim(Offset(before));
+        world.do_now(Command::Partition(origin, ORDERS, trim));
+        assert_eq!(world.describe(ORDERS).start, Offset(start), "before {before}");
+        world.engine = world.replayed();
+        assert_eq!(world.describe(ORDERS).start, Offset(start), "before {before}, again");
+    }
+    world.publish_texts(&["g"]);
+    world.subscribe(ALICE, 9);
+    assert_eq!(world.delivered(), [(6, 1, "g".to_owned())]);
 }

@@ -148,6 +148,9 @@ error_codes! {
     OutcomeUnknown = 35, "outcome-unknown", retry, stay,
         "The journal failed before it said whether the request was committed",
         "send it again with the same sequence: what was committed is answered as a duplicate";
+    OffsetMismatch = 36, "offset-mismatch", final, stay,
+        "The partition's next offset is another than the one that was expected; nothing was appended",
+        "read what was published since, decide anew, and expect next_offset";
     StaleSettle = 40, "stale-settle", final, stay,
         "The messages were delivered again since, or never delivered",
         "do nothing: whoever holds them now settles them";

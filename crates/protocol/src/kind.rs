@@ -87,6 +87,8 @@ kinds! {
     DeleteCursor = 26, true, false;
     /// Which cursors has a topic?
     ListCursors = 27, true, false;
+    /// Free the oldest messages of a topic.
+    TrimTopic = 28, true, false;
     /// A change is committed.
     Done = 32, false, true;
     /// How a topic is.
@@ -129,6 +131,10 @@ kinds! {
     Gap = 70, false, true;
     /// Messages that a reader has taken.
     Taken = 71, true, false;
+    /// Append a batch at this offset or not at all.
+    PublishAt = 72, true, false;
+    /// The batch is committed there.
+    PublishedAt = 73, false, true;
 }
 
 impl fmt::Display for Kind {

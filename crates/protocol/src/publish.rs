@@ -26,6 +26,11 @@ impl PublishHead {
     /// The caller then sends the batch's `batch_bytes` bytes, so that they need not be copied.
     pub fn encode(&self, batch_bytes: usize, request: u64, out: &mut impl BufMut) {
         FrameHeader::new(KIND, Self::BYTES + batch_bytes, request).encode(out);
+        self.encode_body(out);
+    }
+
+    /// Appends the head alone.
+    pub(crate) fn encode_body(&self, out: &mut impl BufMut) {
         out.put_u32_le(self.partition.topic.0);
         out.put_u32_le(self.partition.index.0);
         out.put_u64_le(self.producer.id.0);

@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes};
 
 use crate::{
     confirm::Confirm, control, decode_error::DecodeError, deliver::Deliver,
-    frame_header::FrameHeader, gap::Gap, kind::Kind, settled::Settled,
+    frame_header::FrameHeader, gap::Gap, kind::Kind, publish_at::PublishedAt, settled::Settled,
 };
 
 /// What a server sends.
@@ -29,6 +29,7 @@ pub enum Reply {
     Deliver(Deliver),
     Settled(Settled),
     Gap(Gap),
+    PublishedAt(PublishedAt),
 }
 
 impl Reply {
@@ -54,6 +55,7 @@ impl Reply {
             Self::Deliver(_) => Kind::Deliver,
             Self::Settled(_) => Kind::Settled,
             Self::Gap(_) => Kind::Gap,
+            Self::PublishedAt(_) => Kind::PublishedAt,
         }
     }
 
@@ -79,6 +81,7 @@ impl Reply {
             Self::Deliver(body) => body.encode(request, out),
             Self::Settled(body) => body.encode(request, out),
             Self::Gap(body) => body.encode(request, out),
+            Self::PublishedAt(body) => body.encode(request, out),
         }
     }
 
@@ -108,6 +111,7 @@ impl Reply {
             Kind::Deliver => Self::Deliver(Deliver::decode(body)?),
             Kind::Settled => Self::Settled(Settled::decode(body)?),
             Kind::Gap => Self::Gap(Gap::decode(body)?),
+            Kind::PublishedAt => Self::PublishedAt(PublishedAt::decode(body)?),
             Kind::Hello
             | Kind::Goodbye
             | Kind::CreateTopic
@@ -122,6 +126,7 @@ impl Reply {
             | Kind::SetCursor
             | Kind::DeleteCursor
             | Kind::ListCursors
+            | Kind::TrimTopic
             | Kind::OpenTopic
             | Kind::Subscribe
             | Kind::Read
@@ -129,7 +134,8 @@ impl Reply {
             | Kind::Publish
             | Kind::Settle
             | Kind::SetCredit
-            | Kind::Taken => return Err(DecodeError::Direction { kind }),
+            | Kind::Taken
+            | Kind::PublishAt => return Err(DecodeError::Direction { kind }),
         })
     }
 }

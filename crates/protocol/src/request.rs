@@ -4,7 +4,7 @@ use bytes::{BufMut, Bytes};
 
 use crate::{
     control, decode_error::DecodeError, frame_header::FrameHeader, kind::Kind, publish::Publish,
-    set_credit::SetCredit, settle::Settle, taken::Taken,
+    publish_at::PublishAt, set_credit::SetCredit, settle::Settle, taken::Taken,
 };
 
 /// Longest control body that a client may send, in bytes. Decoded, a body of protobuf can take a
@@ -31,6 +31,7 @@ pub enum Request {
     SetCursor(control::SetCursor),
     DeleteCursor(control::DeleteCursor),
     ListCursors(control::ListCursors),
+    TrimTopic(control::TrimTopic),
     OpenTopic(control::OpenTopic),
     Subscribe(control::Subscribe),
     Read(control::Read),
@@ -39,6 +40,7 @@ pub enum Request {
     Settle(Settle),
     SetCredit(SetCredit),
     Taken(Taken),
+    PublishAt(PublishAt),
 }
 
 impl Request {
@@ -62,6 +64,7 @@ impl Request {
             Self::SetCursor(_) => Kind::SetCursor,
             Self::DeleteCursor(_) => Kind::DeleteCursor,
             Self::ListCursors(_) => Kind::ListCursors,
+            Self::TrimTopic(_) => Kind::TrimTopic,
             Self::OpenTopic(_) => Kind::OpenTopic,
             Self::Subscribe(_) => Kind::Subscribe,
             Self::Read(_) => Kind::Read,
@@ -70,6 +73,7 @@ impl Request {
             Self::Settle(_) => Kind::Settle,
             Self::SetCredit(_) => Kind::SetCredit,
             Self::Taken(_) => Kind::Taken,
+            Self::PublishAt(_) => Kind::PublishAt,
         }
     }
 
@@ -94,6 +98,7 @@ impl Request {
             Self::SetCursor(body) => control::encode(kind, body, request, out),
             Self::DeleteCursor(body) => control::encode(kind, body, request, out),
             Self::ListCursors(body) => control::encode(kind, body, request, out),
+            Self::TrimTopic(body) => control::encode(kind, body, request, out),
             Self::OpenTopic(body) => control::encode(kind, body, request, out),
             Self::Subscribe(body) => control::encode(kind, body, request, out),
             Self::Read(body) => control::encode(kind, body, request, out),
@@ -102,6 +107,7 @@ impl Request {
             Self::Settle(body) => body.encode(request, out),
             Self::SetCredit(body) => body.encode(request, out),
             Self::Taken(body) => body.encode(request, out),
+            Self::PublishAt(body) => body.encode(request, out),
         }
     }
 
@@ -112,7 +118,10 @@ impl Request {
     /// connection can go on.
     pub fn decode(header: &FrameHeader, body: Bytes) -> Result<Self, DecodeError> {
         let kind = header.known_kind()?;
-        let hot = matches!(kind, Kind::Publish | Kind::Settle | Kind::SetCredit | Kind::Taken);
+        let hot = matches!(
+            kind,
+            Kind::Publish | Kind::Settle | Kind::SetCredit | Kind::Taken | Kind::PublishAt
+        );
         if !hot && body.len() > CONTROL_REQUEST_BYTES_MAX {
             let (size, limit) = (header.size, CONTROL_REQUEST_BYTES_MAX);
             return Err(DecodeError::FrameTooLarge { kind: header.kind, size, limit });
@@ -134,6 +143,7 @@ impl Request {
             Kind::SetCursor => Self::SetCursor(control::decode(kind, body)?),
             Kind::DeleteCursor => Self::DeleteCursor(control::decode(kind, body)?),
             Kind::ListCursors => Self::ListCursors(control::decode(kind, body)?),
+            Kind::TrimTopic => Self::TrimTopic(control::decode(kind, body)?),
             Kind::OpenTopic => Self::OpenTopic(control::decode(kind, body)?),
             Kind::Subscribe => Self::Subscribe(control::decode(kind, body)?),
             Kind::Read => Self::Read(control::decode(kind, body)?),
@@ -142,6 +152,7 @@ impl Request {
             Kind::Settle => Self::Settle(Settle::decode(body)?),
             Kind::SetCredit => Self::SetCredit(SetCredit::decode(body)?),
             Kind::Taken => Self::Taken(Taken::decode(body)?),
+            Kind::PublishAt => Self::PublishAt(PublishAt::decode(body)?),
             Kind::HelloOk
             | Kind::Error
             | Kind::GoAway
@@ -157,7 +168,8 @@ impl Request {
             | Kind::Confirm
             | Kind::Deliver
             | Kind::Settled
-            | Kind::Gap => return Err(DecodeError::Direction { kind }),
+            | Kind::Gap
+            | Kind::PublishedAt => return Err(DecodeError::Direction { kind }),
         })
     }
 }

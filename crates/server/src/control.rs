@@ -158,6 +158,7 @@ impl Control {
             Request::Read(body) => self.read(body).await,
             Request::SetCursor(body) => self.set_cursor(body).await,
             Request::DeleteCursor(body) => self.delete_cursor(body).await,
+            Request::TrimTopic(body) => self.trim_topic(body).await,
             Request::ListCursors(body) => self.list_cursors(body).await,
             other => Err(control::Error::new(
                 ErrorCode::Internal,

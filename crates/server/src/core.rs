@@ -12,7 +12,7 @@ use std::{
 use sennit_engine::{Command, Effect, SessionId};
 use sennit_journal::Home;
 use sennit_model::Timestamp;
-use sennit_protocol::{ErrorCode, Gap, GapReason, SettleRun};
+use sennit_protocol::{ErrorCode, Gap, GapReason, PublishedAt, Reply, SettleRun};
 use sennit_shard::{Fetch, Held, Moved, Shard};
 use tokio::sync::{Notify, oneshot};
 
@@ -507,6 +507,7 @@ impl Core {
             | Effect::Gap { session, .. } => (*session, 0),
             Effect::Subscribed { origin, .. }
             | Effect::Done { origin, .. }
+            | Effect::PublishedAt { origin, .. }
             | Effect::Described { origin, .. }
             | Effect::Located { origin, .. }
             | Effect::Cursors { origin, .. }
@@ -543,6 +544,9 @@ impl Core {
             Effect::CursorTaken { subscription, .. } => {
                 outbox.subscription_ended(subscription, ErrorCode::CursorHeld);
             }
+            Effect::PublishedAt { first, count, .. } => {
+                outbox.reply(&Reply::PublishedAt(PublishedAt { first, count }), request);
+            }
             Effect::Refused { refusal, .. } => {
                 outbox.refused(request, refusal_reply::reply(&refusal));
             }
@@ -569,7 +573,9 @@ impl Core {
 /// Bytes of the batches that `commands` publish.
 fn published_bytes(commands: &[Command]) -> u64 {
     let bytes = |command: &Command| match command {
-        Command::Publish(publish) => publish.batch.bytes().len() as u64,
+        Command::Publish(publish) | Command::PublishAt(publish, _) => {
+            publish.batch.bytes().len() as u64
+        }
         _ => 0,
     };
     commands.iter().map(bytes).sum()
@@ -578,7 +584,10 @@ fn published_bytes(commands: &[Command]) -> u64 {
 /// Whether whoever gives `command` is answered once it is committed.
 fn awaits_commit(command: &Command) -> bool {
     match command {
-        Command::Publish(_) | Command::Catalogue(..) | Command::Partition(..) => true,
+        Command::Publish(_)
+        | Command::PublishAt(..)
+        | Command::Catalogue(..)
+        | Command::Partition(..) => true,
         Command::Settle(settle) => settle.confirm,
         Command::Subscribe(_)
         | Command::Read(_)

@@ -59,6 +59,19 @@ impl Control {
         Ok(done(topic.id(), 0, false))
     }
 
+    pub(crate) async fn trim_topic(
+        &self,
+        body: control::TrimTopic,
+    ) -> Result<ControlReply, Failure> {
+        let topic = self.topic_named(&body.topic)?;
+        let positions = positions(&topic, &body.topic, &body.positions)?;
+        let asked = self.ask_partitions_that(&topic, |index| {
+            positions[index.0 as usize].map(PartitionCommand::Trim)
+        });
+        gather(asked).await?;
+        Ok(done(topic.id(), 0, false))
+    }
+
     pub(crate) async fn delete_cursor(
         &self,
         body: control::DeleteCursor,

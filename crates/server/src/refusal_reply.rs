@@ -15,6 +15,7 @@ pub(crate) fn reply(refusal: &Refusal) -> control::Error {
         Refusal::SequenceGap { .. } => ErrorCode::SequenceGap,
         Refusal::ProducerFenced { .. } => ErrorCode::ProducerFenced,
         Refusal::SequenceOverlap { .. } => ErrorCode::SequenceOverlap,
+        Refusal::OffsetMismatch { .. } => ErrorCode::OffsetMismatch,
         Refusal::Limit { .. } => ErrorCode::LimitReached,
         Refusal::CursorHeld { .. } => ErrorCode::CursorHeld,
         Refusal::StorageFull => ErrorCode::StorageFull,
@@ -25,6 +26,7 @@ pub(crate) fn reply(refusal: &Refusal) -> control::Error {
         Refusal::SequenceGap { expected, .. } | Refusal::SequenceOverlap { expected, .. } => {
             error.expected_sequence = Some(*expected);
         }
+        Refusal::OffsetMismatch { next, .. } => error.next_offset = Some(next.0),
         Refusal::StorageFull => error.retry_after_ms = 500,
         _ => {}
     }

@@ -6,12 +6,12 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 use bytes::{Bytes, BytesMut};
 use sennit_engine::{Command, Credit, DeliveryRun, Origin, ReaderChange, SessionId, Verdict};
 use sennit_model::{
-    GroupId, PartitionId, PartitionIndex, TopicId,
+    GroupId, Offset, PartitionId, PartitionIndex, TopicId,
     limits::{SETTLE_RUNS_MAX, SUBSCRIPTIONS_PER_CONNECTION_MAX},
 };
 use sennit_protocol::{
-    DecodeError, ErrorCode, Features, FrameHeader, FrameReader, Preface, Publish, Reply, Request,
-    SetCredit, Settle, Taken, control, negotiated_frame_bytes_max,
+    DecodeError, ErrorCode, Features, FrameHeader, FrameReader, Preface, Publish, PublishAt, Reply,
+    Request, SetCredit, Settle, Taken, control, negotiated_frame_bytes_max,
 };
 use tokio::sync::{Semaphore, oneshot};
 
@@ -113,7 +113,7 @@ impl Session {
     /// Where the connection belongs, if a frame is the first to say so and that is elsewhere.
     async fn belongs_to(&mut self, request: &Request) -> Option<usize> {
         let (topic, home) = match request {
-            Request::Publish(publish) => {
+            Request::Publish(publish) | Request::PublishAt(PublishAt { publish, .. }) => {
                 let topic = publish.head.partition.topic;
                 (topic, self.routes.borrow().homes.get(&topic).copied().unwrap_or(topic))
             }
@@ -207,7 +207,10 @@ impl Session {
                 let code = ErrorCode::HelloExpected;
                 return self.refuse(header.request, code, "the first frame must be Hello");
             }
-            Request::Publish(publish) => return self.publish(&publish, header.request),
+            Request::Publish(publish) => return self.publish(&publish, None, header.request),
+            Request::PublishAt(PublishAt { expected, publish }) => {
+                return self.publish(&publish, Some(expected), header.request);
+            }
             Request::Settle(settle) => return self.settle(&settle, header.request),
             Request::SetCredit(credit) => return self.set_credit(credit, header.request),
             Request::Taken(taken) => return self.taken(taken, header.request),
@@ -279,7 +282,8 @@ impl Session {
         self.routes.borrow().shard(partition, self.core.cores.inboxes.len())
     }
 
-    fn publish(&mut self, publish: &Publish, request: u64) -> Flow {
+    /// Where an offset is expected, the answer has the request's number.
+    fn publish(&mut self, publish: &Publish, expected: Option<Offset>, request: u64) -> Flow {
         let head = publish.head;
         let batch = match publish.check_batch() {
             Ok(batch) => batch,
@@ -307,7 +311,11 @@ impl Session {
             producer: head.producer,
             batch,
         };
-        self.core.with(|core| core.command(shard, Command::Publish(publish)));
+        let command = match expected {
+            None => Command::Publish(publish),
+            Some(expected) => Command::PublishAt(publish, expected),
+        };
+        self.core.with(|core| core.command(shard, command));
         Flow::GoOn
     }
 

@@ -133,7 +133,7 @@ impl Shard {
     /// go on when the disk is full: they are what frees it.
     fn refusal(&self, command: &Command) -> Option<(Origin, Refusal)> {
         let (origin, grows) = match command {
-            Command::Publish(publish) => (publish.origin, true),
+            Command::Publish(publish) | Command::PublishAt(publish, _) => (publish.origin, true),
             Command::Settle(settle) => (settle.origin, false),
             Command::Subscribe(subscribe) => (subscribe.origin, false),
             Command::Read(read) => (read.origin, false),
@@ -343,9 +343,15 @@ impl Shard {
         {
             self.waits.pop_front();
             for effect in self.waiting.drain(..count) {
-                if let Effect::Confirmed(confirmed) = &effect {
-                    self.counters.confirmed_messages += u64::from(confirmed.count);
-                    self.counters.duplicate_batches += u64::from(confirmed.duplicate);
+                match &effect {
+                    Effect::Confirmed(confirmed) => {
+                        self.counters.confirmed_messages += u64::from(confirmed.count);
+                        self.counters.duplicate_batches += u64::from(confirmed.duplicate);
+                    }
+                    Effect::PublishedAt { count, .. } => {
+                        self.counters.confirmed_messages += u64::from(*count);
+                    }
+                    _ => {}
                 }
                 self.effects.push(effect);
             }
@@ -362,7 +368,7 @@ impl Shard {
         self.waits.clear();
         for effect in self.waiting.drain(..) {
             let origin = match &effect {
-                Effect::Done { origin, .. } => *origin,
+                Effect::Done { origin, .. } | Effect::PublishedAt { origin, .. } => *origin,
                 Effect::Settled(settled) => settled.origin,
                 Effect::Confirmed(confirmed) => confirmed.origin,
                 _ => continue,

@@ -211,7 +211,10 @@ impl Oracle {
                 self.left(None, (*session, None), cut_off);
             }
             Command::Partition(origin, id, change) => self.change(origin.request, *id, change, now),
-            Command::Catalogue(..) | Command::Read(_) | Command::Reader { .. } => {}
+            Command::Catalogue(..)
+            | Command::PublishAt(..)
+            | Command::Read(_)
+            | Command::Reader { .. } => {}
         }
         Ok(())
     }
@@ -286,7 +289,8 @@ impl Oracle {
             | PartitionCommand::Locate(..)
             | PartitionCommand::SetCursor(..)
             | PartitionCommand::DeleteCursor(_)
-            | PartitionCommand::ListCursors => {}
+            | PartitionCommand::ListCursors
+            | PartitionCommand::Trim(_) => {}
         }
     }
 
@@ -324,6 +328,7 @@ impl Oracle {
             }
             Effect::Described { .. }
             | Effect::Located { .. }
+            | Effect::PublishedAt { .. }
             | Effect::Cursors { .. }
             | Effect::CursorTaken { .. }
             | Effect::Subscribed { .. }
@@ -409,7 +414,7 @@ impl Oracle {
 
 fn origin_of(command: &Command) -> Option<u64> {
     match command {
-        Command::Publish(publish) => Some(publish.origin.request),
+        Command::Publish(publish) | Command::PublishAt(publish, _) => Some(publish.origin.request),
         Command::Settle(settle) => Some(settle.origin.request),
         Command::Subscribe(subscribe) => Some(subscribe.origin.request),
         Command::Read(read) => Some(read.origin.request),

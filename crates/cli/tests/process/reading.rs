@@ -242,3 +242,28 @@ fn a_cursor_goes_on_where_it_was_committed_across_a_kill() {
         client.close().await;
     });
 }
+
+#[test]
+fn a_stream_is_appended_to_at_the_expected_offset_only_and_trimmed_by_whole_batches() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start(folder.path());
+    broker.ok(&["topic", "create", "ledger", "--kind", "stream"], b"");
+    let at = |offset: &str| {
+        broker.run(&["publish", "ledger", "debit", "credit", "--expect-offset", offset], b"")
+    };
+    assert_eq!(at("0").status.code(), Some(0));
+    let late = at("0");
+    assert_eq!(late.status.code(), Some(4));
+    assert!(said(&late).contains("the partition's next offset is 2"), "{}", said(&late));
+    assert_eq!(at("2").status.code(), Some(0));
+    assert_eq!(lines(&broker.ok(&["read", "ledger"], b"")).len(), 4);
+
+    let trimmed = broker.run(&["topic", "trim", "ledger", "--before", "3"], b"");
+    assert_eq!(trimmed.status.code(), Some(0), "{}", said(&trimmed));
+    assert_eq!(said(&trimmed), "ledger: partition 0 starts at offset 2\n");
+    let read = broker.run(&["read", "ledger", "--from", "0"], b"");
+    assert_eq!(lines(&read.stdout), ["debit", "credit"]);
+    assert_eq!(said(&read), "gap: offsets 0..2 of partition 0 are kept no more (retention)\n");
+    let nowhere = broker.run(&["topic", "trim", "ledger", "--before", "3", "-p", "7"], b"");
+    assert_eq!(nowhere.status.code(), Some(3), "{}", said(&nowhere));
+}

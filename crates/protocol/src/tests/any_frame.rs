@@ -11,7 +11,8 @@ use sennit_model::{
 
 use crate::{
     Confirm, ConfirmHead, ConfirmRun, Deliver, DeliverHead, Durability, Gap, GapReason, Publish,
-    PublishHead, Reply, Request, SetCredit, Settle, SettleHead, SettleRun, Settled, Taken, Verdict,
+    PublishAt, PublishHead, PublishedAt, Reply, Request, SetCredit, Settle, SettleHead, SettleRun,
+    Settled, Taken, Verdict,
     control::{read_from, start_at::At, *},
 };
 
@@ -171,6 +172,8 @@ fn cursor_request() -> impl Strategy<Value = Request> {
         (text(), text())
             .prop_map(|(topic, name)| Request::DeleteCursor(DeleteCursor { topic, name })),
         text().prop_map(|topic| Request::ListCursors(ListCursors { topic })),
+        (text(), positions())
+            .prop_map(|(topic, positions)| Request::TrimTopic(TrimTopic { topic, positions })),
     ]
 }
 
@@ -295,6 +298,7 @@ fn error() -> impl Strategy<Value = Error> {
             first_sequence: producer.1,
             count: producer.2,
             expected_sequence: producer.3,
+            next_offset: producer.3,
         },
     )
 }
@@ -391,6 +395,9 @@ pub fn request() -> impl Strategy<Value = Request> {
         settle().prop_map(Request::Settle),
         set_credit().prop_map(Request::SetCredit),
         taken().prop_map(Request::Taken),
+        (first(), publish()).prop_map(|(expected, publish)| {
+            Request::PublishAt(PublishAt { expected: Offset(expected), publish })
+        }),
         read().prop_map(Request::Read),
         cursor_request(),
     ]
@@ -452,5 +459,8 @@ pub fn reply() -> impl Strategy<Value = Reply> {
         deliver().prop_map(Reply::Deliver),
         settled().prop_map(Reply::Settled),
         gap().prop_map(Reply::Gap),
+        (first(), any::<u32>()).prop_map(|(first, count)| {
+            Reply::PublishedAt(PublishedAt { first: Offset(first), count })
+        }),
     ]
 }

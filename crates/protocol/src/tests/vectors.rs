@@ -77,6 +77,7 @@ impl Frame {
             Kind::SetCursor => body!(Request::SetCursor),
             Kind::DeleteCursor => body!(Request::DeleteCursor),
             Kind::ListCursors => body!(Request::ListCursors),
+            Kind::TrimTopic => body!(Request::TrimTopic),
             Kind::OpenTopic => body!(Request::OpenTopic),
             Kind::Subscribe => body!(Request::Subscribe),
             Kind::Read => body!(Request::Read),
@@ -101,6 +102,8 @@ impl Frame {
             Kind::Deliver => Self::Reply(Reply::Deliver(deliver(fields))),
             Kind::Settled => Self::Reply(Reply::Settled(settled(fields))),
             Kind::Gap => Self::Reply(Reply::Gap(gap(fields))),
+            Kind::PublishAt => Self::Request(Request::PublishAt(publish_at(fields))),
+            Kind::PublishedAt => Self::Reply(Reply::PublishedAt(published_at(fields))),
         };
         vec![frame]
     }
@@ -199,6 +202,14 @@ fn publish(fields: &Value) -> Publish {
     let publish = Publish { head, batch: batch(fields) };
     publish.check_batch().unwrap();
     publish
+}
+
+fn publish_at(fields: &Value) -> PublishAt {
+    PublishAt { expected: Offset(long(fields, "expected_offset")), publish: publish(fields) }
+}
+
+fn published_at(fields: &Value) -> PublishedAt {
+    PublishedAt { first: Offset(long(fields, "first_offset")), count: short(fields, "count") }
 }
 
 fn confirm(fields: &Value) -> Confirm {

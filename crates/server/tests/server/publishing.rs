@@ -1,7 +1,7 @@
 //! Publishing: what is confirmed, what is refused, and what is not appended twice.
 
 use sennit_model::{Offset, TopicId};
-use sennit_protocol::{ErrorCode, Reply, Request, Verdict, control};
+use sennit_protocol::{ErrorCode, PublishAt, Reply, Request, Verdict, control};
 
 use crate::{
     http::get,
@@ -202,5 +202,27 @@ fn a_connection_moves_to_the_core_of_its_partition_with_all_that_it_has_sent() {
     // They were handed round two cores, and each topic is on one.
     assert_eq!(sum("sennit_connections_moved_total"), 4);
     drop(peers);
+    broker.stop();
+}
+
+#[test]
+fn of_two_that_expect_the_same_offset_one_is_refused_and_learns_the_next() {
+    let (broker, _folder) = Broker::fresh();
+    let mut first = broker.greeted();
+    let mut second = broker.greeted();
+    let topic = first.create_topic("ledger", 1);
+    let at = |expected| {
+        let publish = publish(topic, 0, 0, &["debit", "credit"]);
+        Request::PublishAt(PublishAt { expected: Offset(expected), publish })
+    };
+    for (peer, expected) in [(&mut first, 0), (&mut second, 2)] {
+        match peer.ask(&at(expected)) {
+            Reply::PublishedAt(there) => assert_eq!((there.first.0, there.count), (expected, 2)),
+            other => panic!("{other:?}"),
+        }
+    }
+    let error = error_to(&mut first, &at(2));
+    assert_eq!(error.error_code(), Some(ErrorCode::OffsetMismatch));
+    assert_eq!((error.next_offset, error.closes_connection), (Some(4), false));
     broker.stop();
 }
