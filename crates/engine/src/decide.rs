@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use sennit_model::{
-    Generation, GroupId, OffsetRange, PartitionId, Timestamp,
+    Durability, Generation, GroupId, OffsetRange, PartitionId, Timestamp,
     limits::{LEASE_MAX, LEASE_MIN, REASON_BYTES_MAX},
 };
 
@@ -33,13 +33,30 @@ impl Engine {
             return out.refuse(origin, Refusal::UnknownTopic);
         };
         let count = batch.count();
-        let admission = match partition.producers.admit(producer, count) {
+        let durability = partition.config.durability;
+        // What was confirmed before it was committed may be lost, and is not sent again.
+        let lost_before = match durability {
+            Durability::Ephemeral | Durability::Memory => self.lost.of(id).last(),
+            Durability::Durable | Durability::Speculative => None,
+        };
+        let lost_before = lost_before.map_or(0, |(_, end)| end);
+        let admission = match partition.producers.admit(producer, count, lost_before) {
             Ok(admission) => admission,
             Err(refusal) => return out.refuse(origin, refusal),
         };
+        let mut has_reserved = false;
         let (first_offset, duplicate) = match admission {
             Admission::Duplicate(first) => (first, true),
             Admission::New => {
+                if durability == Durability::Memory
+                    && let Err(refusal) = self.make_room(id, batch.bytes().len() as u64, journal)
+                {
+                    return out.refuse(origin, refusal);
+                }
+                if durability != Durability::Durable {
+                    has_reserved = self.reserve(id, count, journal);
+                }
+                let Some(partition) = self.partitions.get(&id) else { return };
                 let first = sennit_model::Offset(partition.log.end());
                 let record =
                     Record::Appended { partition: id, first, appended_at: now, producer, batch };
@@ -47,7 +64,7 @@ impl Engine {
                 (Some(first), false)
             }
         };
-        out.after_commit.push(Effect::Confirmed(Confirmed {
+        let confirmed = Confirmed {
             origin,
             partition: id,
             producer: producer.id,
@@ -55,7 +72,12 @@ impl Engine {
             count,
             first_offset,
             duplicate,
-        }));
+            durability: Durability::Durable,
+        };
+        match durability {
+            Durability::Durable => out.after_commit.push(Effect::Confirmed(confirmed)),
+            _ => self.confirm(confirmed, has_reserved, journal, out),
+        }
     }
 
     pub(crate) fn settle(
