@@ -87,9 +87,15 @@ impl Reserved {
             committed: visible,
             awaited: None,
         });
+        let is_given_back = end < held.end;
         held.end = end;
-        // Of what is given back nothing is given any more, committed or not.
-        held.committed_end = held.committed_end.min(end);
+        if is_given_back {
+            // Nothing of it is given any more on the strength of an earlier record: a replay that
+            // reads this one takes that for undone.
+            held.committed_end = held.committed_end.min(end);
+            let earlier = self.uncommitted.iter_mut().filter(|(_, other, _)| *other == id);
+            earlier.for_each(|(_, _, earlier)| *earlier = (*earlier).min(end));
+        }
         self.uncommitted.push_back((position, id, end));
     }
 
@@ -109,7 +115,7 @@ impl Reserved {
         let &(_, id, end) = self.uncommitted.front().filter(|(at, ..)| *at < position)?;
         self.uncommitted.pop_front();
         if let Some(held) = self.by_partition.get_mut(&id) {
-            held.committed_end = end.min(held.end);
+            held.committed_end = end;
             held.awaited = held.awaited.filter(|at| *at >= position);
         }
         Some(id)

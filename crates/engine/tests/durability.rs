@@ -328,6 +328,22 @@ fn what_is_published_after_reservations_were_given_back_waits_again() {
 }
 
 #[test]
+fn a_reservation_that_was_given_back_is_none_whichever_of_them_is_committed() {
+    let mut world = World::with(of(Durability::Ephemeral), GroupConfig::default());
+    publish_one(&mut world, "reserves");
+    let reserved = world.journal.end;
+    world.engine.give_back_reserved(&mut world.journal);
+    let given_back = world.journal.records.len();
+    publish_one(&mut world, "reserves again");
+    // The first reservation is committed, and that it was given back: of the second nothing is.
+    world.engine.committed(reserved);
+    let (now, _) = publish_one(&mut world, "would be given twice");
+    assert_eq!(confirmed(&now), []);
+    let world = crashed(world, given_back);
+    assert_eq!(world.engine.end_of(ORDERS), Some(Offset(1)));
+}
+
+#[test]
 fn a_topic_in_memory_is_empty_after_a_restart_and_goes_on_behind() {
     let mut world = world_of(Durability::Memory);
     for life in 0..3 {
@@ -438,7 +454,7 @@ fn a_durability_is_for_ever() {
 enum Step {
     Publish(u8),
     Burst,
-    Commit,
+    Commit(u8),
     Subscribe,
     Checkpoint,
     Stop,
@@ -449,7 +465,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (1..4u8).prop_map(Step::Publish),
         1 => Just(Step::Burst),
-        3 => Just(Step::Commit),
+        4 => prop_oneof![Just(255), any::<u8>()].prop_map(Step::Commit),
         2 => Just(Step::Subscribe),
         1 => Just(Step::Checkpoint),
         1 => Just(Step::Stop),
@@ -496,7 +512,16 @@ proptest! {
                     let command = publish(&mut world, ProducerStamp::default(), &texts);
                     came.extend(turn(&mut world, command).0);
                 }
-                Step::Commit => {
+                Step::Commit(part) if part < 255 => {
+                    let some = world.journal.records.len() - committed;
+                    committed += usize::from(part) % (some + 1);
+                    let end = world.journal.records.get(committed).map(|(_, position)| *position);
+                    let end = end.unwrap_or(world.journal.end);
+                    world.engine.committed(end);
+                    let nothing = Command::EndSession { session: SessionId(99), grace: Default::default() };
+                    came.extend(turn(&mut world, nothing).0);
+                }
+                Step::Commit(_) => {
                     committed = world.journal.records.len();
                     world.finish(Outbox::default());
                     came.append(&mut world.effects);

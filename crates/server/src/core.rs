@@ -467,9 +467,11 @@ impl Core {
     fn publish_metrics(&self, ingest: u64) {
         let (metrics, counters) = (self.metrics(), self.shard.counters());
         metrics.confirmed_messages.set(counters.confirmed_messages);
+        metrics.confirmed_early_messages.set(counters.confirmed_early_messages);
         metrics.duplicate_batches.set(counters.duplicate_batches);
         metrics.delivered_messages.set(counters.delivered_messages);
         metrics.delivered_bytes.set(counters.delivered_bytes);
+        metrics.delivered_early_messages.set(counters.delivered_early_messages);
         metrics.refusals.set(counters.refusals);
         metrics.damaged_batches.set(counters.damaged_batches);
         metrics.checkpoints.set(counters.checkpoints);
@@ -479,6 +481,7 @@ impl Core {
         metrics.pack_live_bytes.set(pack_live_bytes);
         metrics.journal_segments.set(self.shard.segment_count() as u64);
         metrics.cache_bytes.set(self.shard.cache_bytes() as u64);
+        metrics.memory_topic_bytes.set(self.shard.memory_bytes());
         metrics.ingest_bytes.set(ingest);
     }
 

@@ -8,7 +8,7 @@ use sennit_engine::{
     Catalogue, Command, Confirmed, Effect, Engine, Origin, Outbox, Payloads, Place, Refusal,
 };
 use sennit_journal::{Frame, Home, Position};
-use sennit_model::{Offset, PartitionId, Timestamp};
+use sennit_model::{Durability, Offset, PartitionId, Timestamp};
 
 use crate::{
     at_hand::AtHand,
@@ -36,12 +36,16 @@ const PACE: u64 = 8;
 pub struct Counters {
     /// Messages appended by publishers or found to be duplicates.
     pub confirmed_messages: u64,
+    /// Of those, messages confirmed before they were committed.
+    pub confirmed_early_messages: u64,
     /// Batches that had been appended before.
     pub duplicate_batches: u64,
     /// Messages handed to consumers.
     pub delivered_messages: u64,
     /// Bytes of them.
     pub delivered_bytes: u64,
+    /// Messages handed to consumers and readers before they were committed.
+    pub delivered_early_messages: u64,
     /// Commands refused.
     pub refusals: u64,
     /// Commits of the lane.
@@ -53,8 +57,21 @@ pub struct Counters {
 }
 
 impl Counters {
+    fn delivered(&mut self, delivery: &Delivery) {
+        let count = u64::from(delivery.count);
+        self.delivered_messages += count;
+        self.delivered_bytes += delivery.messages.len() as u64;
+        if delivery.durability != Durability::Durable {
+            self.delivered_early_messages += count;
+        }
+    }
+
     fn confirmed(&mut self, confirmed: &Confirmed) {
-        self.confirmed_messages += u64::from(confirmed.count);
+        let count = u64::from(confirmed.count);
+        self.confirmed_messages += count;
+        if confirmed.durability != Durability::Durable {
+            self.confirmed_early_messages += count;
+        }
         self.duplicate_batches += u64::from(confirmed.duplicate);
     }
 }
@@ -225,8 +242,7 @@ impl Shard {
         for effect in &self.outbox.now {
             match effect {
                 Effect::Deliver(delivery) => {
-                    self.counters.delivered_messages += u64::from(delivery.count);
-                    self.counters.delivered_bytes += delivery.messages.len() as u64;
+                    self.counters.delivered(delivery);
                 }
                 Effect::Refused { .. } => self.counters.refusals += 1,
                 Effect::Confirmed(confirmed) => self.counters.confirmed(confirmed),
