@@ -5,7 +5,8 @@ use std::{collections::VecDeque, time::Duration};
 
 use bytes::Bytes;
 use sennit_engine::{
-    Catalogue, Command, Confirmed, Effect, Engine, Origin, Outbox, Payloads, Place, Refusal,
+    Catalogue, Command, Confirmed, Delivery, Effect, Engine, Origin, Outbox, Payloads, Place,
+    Refusal,
 };
 use sennit_journal::{Frame, Home, Position};
 use sennit_model::{Durability, Offset, PartitionId, Timestamp};
