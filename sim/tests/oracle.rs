@@ -10,8 +10,9 @@ use sennit_engine::{
     PartitionCommand, PartitionDescription, Publish, SessionId, Settle, Subscribe, Verdict,
 };
 use sennit_model::{
-    Batch, BatchBuilder, Generation, GroupConfig, GroupId, Message, Offset, PartitionId,
-    PartitionIndex, ProducerId, ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId, TopicKind,
+    Batch, BatchBuilder, Durability, Generation, GroupConfig, GroupId, Message, Offset,
+    PartitionId, PartitionIndex, ProducerId, ProducerStamp, StartAt, Timestamp, TopicConfig,
+    TopicId, TopicKind,
 };
 use sennit_sim::oracle::{Oracle, Violation};
 
@@ -96,6 +97,7 @@ impl History {
             count: texts.len() as u32,
             first_offset: Some(Offset(sequence)),
             duplicate: false,
+            durability: Durability::Durable,
         }
     }
 
@@ -114,6 +116,7 @@ impl History {
             attempt,
             generation: self.generation,
             appended_at: self.now,
+            durability: Durability::Durable,
             messages: batch(texts).bytes().clone(),
         }
     }

@@ -194,6 +194,7 @@ fn print(args: &Args, run: &DeliveryRun, count: u32, out: &mut impl Write) -> io
             value["offset"] = (run.first_offset().0 + index as u64).into();
             value["attempt"] = run.attempt().into();
             value["appended_at_ms"] = run.appended_at().0.into();
+            value["durability"] = run.durability().name().into();
             writeln!(out, "{value}")?;
         } else {
             out.write_all(message.payload())?;

@@ -139,7 +139,8 @@ async fn read(
             next = reader.receive_run() => next,
             _ = &mut interrupted => break,
         };
-        let (partition, came, end, written) = match next {
+        // Behind what came lies `next`: a gap may go further back than what is printed.
+        let (partition, next, end, written) = match next {
             None => break,
             Some(received) => match received? {
                 Received::Delivered(run) => {
@@ -149,16 +150,16 @@ async fn read(
                     left -= count;
                     let written = print(args, &run, count as usize, &mut out);
                     let end = run.first_offset().plus(count);
-                    (run.partition(), u64::from(run.count()), end, written)
+                    (run.partition(), run.first_offset().plus(run.count().into()), end, written)
                 }
                 Received::Gap(gap) => {
                     let written = say_gap(args.json, &args.topic, &gap, &mut out);
-                    (gap.partition, gap.offsets.count(), gap.offsets.end, written)
+                    (gap.partition, gap.offsets.end, gap.offsets.end, written)
                 }
             },
         };
-        let missing = &mut missing[partition.0 as usize];
-        *missing = missing.saturating_sub(came);
+        let index = partition.0 as usize;
+        missing[index] = reader.ranges()[index].end.0.saturating_sub(next.0);
         let written = written.and_then(|()| out.flush());
         if written.is_err() {
             return unless_reader_left(written);
@@ -176,6 +177,7 @@ fn print(args: &Args, run: &ReadRun, count: usize, out: &mut impl Write) -> io::
             value["partition"] = run.partition().0.into();
             value["offset"] = offset.into();
             value["appended_at_ms"] = run.appended_at().0.into();
+            value["durability"] = run.durability().name().into();
             writeln!(out, "{value}")?;
         } else {
             out.write_all(message.payload())?;

@@ -3,7 +3,9 @@
 use std::{str::FromStr, time::Duration};
 
 use sennit_client::{Client, TopicDescription};
-use sennit_model::{Offset, PartitionIndex, Retention, TopicConfig, TopicKind, TopicName};
+use sennit_model::{
+    Durability, Offset, PartitionIndex, Retention, TopicConfig, TopicKind, TopicName,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -18,6 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   sennit topic create orders
   sennit topic create events --kind stream --partitions 4 --retain 7d --retain 10GiB
+  sennit topic create prices --kind stream --durability ephemeral
   sennit topic list --json
   sennit topic alter events --retain forever
   sennit topic trim events --before 100000";
@@ -46,6 +49,10 @@ enum Verb {
         /// How many partitions; fixed for ever
         #[arg(long, value_name = "N", default_value_t = 1)]
         partitions: u32,
+        /// When messages are delivered and confirmed: durable (both after the sync), speculative
+        /// (delivered before it), ephemeral (both before it), memory (never written); fixed for ever
+        #[arg(long, value_name = "TIER", default_value_t)]
+        durability: Durability,
     },
     /// Print all topics by name
     List,
@@ -193,8 +200,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
             _ => args.reach.client().await?,
         };
         match args.verb {
-            Verb::Create { name, settings, partitions } => {
-                let queue = TopicConfig { partitions, ..TopicConfig::of_kind(TopicKind::Queue) };
+            Verb::Create { name, settings, partitions, durability } => {
+                let queue = TopicConfig::of_kind(TopicKind::Queue);
+                let queue = TopicConfig { partitions, durability, ..queue };
                 let created = client.create_topic(&name, settings.over(queue)?).await;
                 let created = created.map_err(|error| Failure::from(error).about(&name))?;
                 say_done(args.json, &name, if created { "created" } else { "exists" })
@@ -288,6 +296,7 @@ fn describe(topic: &TopicDescription, as_json: bool) -> Result<(), Failure> {
     let mut rows = vec![
         vec!["topic".into(), topic.name.to_string()],
         vec!["kind".into(), kind_name(&topic.config).into()],
+        vec!["durability".into(), topic.config.durability.to_string()],
         vec!["retains".into(), show_retention(&topic.config.retention)],
     ];
     if let Some(age) = topic.config.time_to_live {
@@ -358,6 +367,7 @@ fn topic_json(name: &str, id: u32, config: &TopicConfig) -> Value {
             "bytes": config.retention.bytes,
         },
         "time_to_live_ms": config.time_to_live.map(ms),
+        "durability": config.durability.name(),
     })
 }
 
@@ -408,6 +418,7 @@ mod tests {
             partitions: 3,
             retention: Retention::UNTIL_SETTLED,
             time_to_live: Some(Duration::from_secs(9)),
+            durability: Durability::Ephemeral,
         };
         let settings = |ttl| Settings { kind: None, retain: Vec::new(), ttl };
         assert_eq!(settings(None).over(before).unwrap(), before);

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use sennit_model::{Offset, OffsetRange, TopicName};
-use sennit_protocol::{Deliver, ErrorCode, Taken, control};
+use sennit_protocol::{Deliver, ErrorCode, GapReason, Taken, control};
 use tokio::time::Instant;
 
 use crate::{
@@ -173,7 +173,10 @@ impl Readings {
         let Some(known) = self.known.get_mut(&gap.subscription) else { return Ok(()) };
         let sennit_protocol::Gap { partition, offsets, reason, .. } = *gap;
         let OffsetRange { start, .. } = offsets;
-        known.advance(partition.0, start.0, offsets.count())?;
+        match reason {
+            GapReason::RolledBack => known.roll_back(partition.0, offsets)?,
+            _ => known.advance(partition.0, start.0, offsets.count())?,
+        }
         known.queue.push((self.epoch, Received::Gap(Gap { partition, offsets, reason })));
         Ok(())
     }
@@ -198,6 +201,15 @@ impl Readings {
 }
 
 impl Reading {
+    /// What has come of `offsets` is not there any more, and the rest of them does not come.
+    fn roll_back(&mut self, partition: u32, offsets: OffsetRange) -> Result<(), Error> {
+        let expected = self.positions.get(partition as usize).copied().unwrap_or_default();
+        if !(offsets.start.0..=offsets.end.0).contains(&expected) {
+            return self.advance(partition, offsets.start.0, offsets.count());
+        }
+        self.advance(partition, expected, offsets.end.0 - expected)
+    }
+
     /// `count` offsets from `first` have come, or do not come.
     fn advance(&mut self, partition: u32, first: u64, count: u64) -> Result<(), Error> {
         let expected = self.positions.get_mut(partition as usize).filter(|_| self.is_begun);

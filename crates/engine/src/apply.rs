@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use hashbrown::HashMap;
-use sennit_model::{GroupId, PartitionId};
+use sennit_model::{Durability, GroupId, PartitionId};
 
 use crate::{
     command::{DeadLetters, SessionId},
@@ -18,6 +18,19 @@ impl Engine {
     /// Applies a record that lies in the journal, its batch at `position`. Never fails: what could
     /// be refused was refused before the record was written.
     pub fn apply(&mut self, record: &Record, position: u64) {
+        self.change(record, position);
+        let in_memory = match record {
+            Record::Buried { source: id, .. } | Record::PartitionOpened { partition: id, .. } => {
+                Some(*id).filter(|id| self.memory.has(*id))
+            }
+            _ => self.memory.of_record(record),
+        };
+        if let Some(partition) = in_memory.and_then(|id| self.partitions.get(&id)) {
+            self.memory.holds(partition.id, partition.log.bytes());
+        }
+    }
+
+    fn change(&mut self, record: &Record, position: u64) {
         self.catalogue.apply(record);
         let wheel = &mut self.wheel;
         match record {
@@ -25,10 +38,14 @@ impl Engine {
                 let config = self.shared.config(config);
                 let made = || Partition::new(*id, config.clone());
                 let partition = self.partitions.get_or_insert(*id, made);
-                partition.config = config;
+                partition.config = config.clone();
                 partition.dead_letters = *dead_letters;
                 let shared = &mut self.shared;
                 let gone = partition.set_groups(groups, |setting| shared.terms(setting), wheel);
+                match config.durability {
+                    Durability::Memory => self.memory.holds(*id, partition.log.bytes()),
+                    _ => self.memory.forget(*id),
+                }
                 partition.retain_bytes(&mut self.freed, wheel);
                 partition.free_settled(0, partition.log.end(), &mut self.freed);
                 partition.watch_age(wheel);
@@ -44,6 +61,8 @@ impl Engine {
                 self.lost.forget(*id);
                 self.readers.end_partition(*id);
                 self.cursors.forget(*id);
+                self.reserved.forget(*id);
+                self.memory.forget(*id);
                 forget_members(&mut self.sessions, *id, &partition.groups);
             }
             Record::Appended { partition: id, first: _, appended_at, producer, batch } => {
@@ -51,7 +70,15 @@ impl Engine {
                 let place = place_of(batch.bytes(), position);
                 partition.append(batch, *appended_at, *producer, place, wheel);
                 partition.retain_bytes(&mut self.freed, wheel);
-                self.uncommitted.push_back((position, *id, partition.log.end()));
+                let end = partition.log.end();
+                let durability = partition.config.durability;
+                if durability != Durability::Memory {
+                    self.uncommitted.push_back((position, *id, end));
+                }
+                if durability != Durability::Durable && self.reserved.covers(*id, end) {
+                    partition.show(end);
+                    stir(&mut self.stirred, partition);
+                }
             }
             Record::Settled { partition: id, group, outcome: _, ranges } => {
                 let Some(partition) = self.partitions.get_mut(id) else { return };
@@ -98,6 +125,7 @@ impl Engine {
                 self.lost.insert(*id, range.start.0, range.end.0);
                 stir(&mut self.stirred, partition);
             }
+            Record::Reserved { partition: id, end } => self.apply_reserved(*id, end.0, position),
             Record::CursorSet { partition: id, name, offset } => {
                 if self.partitions.get(id).is_some() {
                     self.cursors.set(*id, name.clone(), offset.0);

@@ -4,8 +4,8 @@
 use std::{collections::BTreeMap, ops::Bound};
 
 use sennit_model::{
-    GroupConfig, GroupId, GroupName, Incarnation, Retention, StartAt, TopicConfig, TopicId,
-    TopicKind, TopicName, limits,
+    Durability, GroupConfig, GroupId, GroupName, Incarnation, Retention, StartAt, TopicConfig,
+    TopicId, TopicKind, TopicName, limits,
 };
 
 use crate::{
@@ -251,6 +251,8 @@ impl Catalogue {
         let config = TopicConfig {
             retention: Retention::UNTIL_SETTLED,
             time_to_live: None,
+            // What has failed is to be looked at, and kept until then.
+            durability: Durability::Durable,
             ..*source.config()
         };
         let name = source.created.name.dead_letter_topic()?;
@@ -282,6 +284,9 @@ impl Catalogue {
         let existing = self.existing(topic)?.config();
         if existing.partitions != config.partitions {
             return Err(Refusal::SettingFixed { field: "partitions" });
+        }
+        if existing.durability != config.durability {
+            return Err(Refusal::SettingFixed { field: "durability" });
         }
         let same = *existing == config;
         let records = if same { Vec::new() } else { vec![Record::TopicAltered { topic, config }] };

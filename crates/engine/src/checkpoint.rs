@@ -3,7 +3,7 @@
 //! `kept` has the layout of the pieces, `replay` reads them back.
 
 use bytes::Bytes;
-use sennit_model::{PartitionId, ProducerId, TopicId};
+use sennit_model::{Durability, PartitionId, ProducerId, TopicId};
 
 use crate::{
     engine::{Engine, Journal},
@@ -138,8 +138,14 @@ impl Engine {
         if cursors > 0 {
             kept::encode_cursors(out, id, cursors, self.cursors.of(id));
         }
-        let producers = partition.producers.ids();
-        let (cursor, end) = (partition.log.start(), partition.log.end());
+        if let Some(reservation) = self.reserved.get(id) {
+            kept::encode_reserved(out, id, reservation.end);
+        }
+        let producers = match partition.config.durability {
+            Durability::Memory => Vec::new(),
+            _ => partition.producers.ids(),
+        };
+        let (cursor, end) = (kept::kept_from(partition), partition.log.end());
         if producers.is_empty() && cursor == end {
             return Next::Partitions(Some(id));
         }

@@ -5,14 +5,21 @@ use std::time::Duration;
 
 use bytes::{Buf, BufMut, Bytes};
 use sennit_model::{
-    Batch, CursorName, GroupConfig, GroupId, GroupName, Offset, OffsetRange, PartitionId,
-    PartitionIndex, ProducerId, ProducerStamp, Retention, StartAt, TopicConfig, TopicId, TopicName,
+    Batch, CursorName, Durability, GroupConfig, GroupId, GroupName, Offset, OffsetRange,
+    PartitionId, PartitionIndex, ProducerId, ProducerStamp, Retention, StartAt, TopicConfig,
+    TopicId, TopicName,
 };
 
 use crate::{
     command::{DeadLetters, GroupSetting},
     record_error::RecordError,
 };
+
+/// Of the byte of flags in a topic's settings: kept until settled.
+const UNTIL_SETTLED: u8 = 1;
+/// Of the same byte: above this bit the durability's number, less one, so that a durable topic reads as
+/// it did before there was another.
+const DURABILITY_SHIFT: u32 = 1;
 
 /// Appends fields.
 pub(crate) struct Writer<'a>(pub(crate) &'a mut Vec<u8>);
@@ -63,7 +70,8 @@ impl Writer<'_> {
 
     pub(crate) fn topic_config(&mut self, config: &TopicConfig) -> &mut Self {
         let Retention { until_settled, age, bytes } = config.retention;
-        self.u32(config.partitions).u8(u8::from(until_settled)).optional_duration(age);
+        let flags = u8::from(until_settled) | (config.durability.number() - 1) << DURABILITY_SHIFT;
+        self.u32(config.partitions).u8(flags).optional_duration(age);
         self.u64(bytes.unwrap_or(0)).optional_duration(config.time_to_live)
     }
 
@@ -190,12 +198,15 @@ impl Reader {
 
     pub(crate) fn topic_config(&mut self) -> Result<TopicConfig, RecordError> {
         let partitions = self.u32()?;
-        let until_settled = self.flag("until_settled")?;
+        let flags = self.u8()?;
+        let until_settled = flags & UNTIL_SETTLED != 0;
+        let durability = Durability::of_number((flags >> DURABILITY_SHIFT).wrapping_add(1))
+            .ok_or_else(|| self.field("flags of a topic", flags))?;
         let age = self.optional_duration()?;
         let bytes = Some(self.u64()?).filter(|&bytes| bytes != 0);
         let time_to_live = self.optional_duration()?;
         let retention = Retention { until_settled, age, bytes };
-        let config = TopicConfig { partitions, retention, time_to_live };
+        let config = TopicConfig { partitions, retention, time_to_live, durability };
         config.check().map_err(|error| RecordError::Config { kind: self.kind, error })?;
         Ok(config)
     }

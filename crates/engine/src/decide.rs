@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use sennit_model::{
-    Generation, GroupId, Offset, OffsetRange, PartitionId, Timestamp,
+    Durability, Generation, GroupId, Offset, OffsetRange, PartitionId, Timestamp,
     limits::{LEASE_MAX, LEASE_MIN, REASON_BYTES_MAX},
 };
 
@@ -24,6 +24,7 @@ impl Engine {
     pub(crate) fn publish(
         &mut self,
         publish: Publish,
+        expected: Option<Offset>,
         now: Timestamp,
         journal: &mut impl Journal,
         out: &mut Outbox,
@@ -33,13 +34,38 @@ impl Engine {
             return out.refuse(origin, Refusal::UnknownTopic);
         };
         let count = batch.count();
-        let admission = match partition.producers.admit(producer, count) {
+        let durability = partition.config.durability;
+        // What was confirmed before it was committed may be lost, and is not sent again.
+        let lost_before = match durability {
+            Durability::Ephemeral | Durability::Memory => self.lost.of(id).last(),
+            Durability::Durable | Durability::Speculative => None,
+        };
+        let lost_before = lost_before.map_or(0, |(_, end)| end);
+        let admission = match partition.producers.admit(producer, count, lost_before) {
             Ok(admission) => admission,
             Err(refusal) => return out.refuse(origin, refusal),
         };
+        let next = Offset(partition.log.end());
+        let lies_at = match admission {
+            Admission::Duplicate(first) => first.or(expected),
+            Admission::New => Some(next),
+        };
+        if let Some(expected) = expected.filter(|&expected| lies_at != Some(expected)) {
+            return out.refuse(origin, Refusal::OffsetMismatch { expected, next });
+        }
+        let mut has_reserved = false;
         let (first_offset, duplicate) = match admission {
             Admission::Duplicate(first) => (first, true),
             Admission::New => {
+                if durability == Durability::Memory
+                    && let Err(refusal) = self.make_room(id, batch.bytes().len() as u64, journal)
+                {
+                    return out.refuse(origin, refusal);
+                }
+                if durability != Durability::Durable {
+                    has_reserved = self.reserve(id, count, journal);
+                }
+                let Some(partition) = self.partitions.get(&id) else { return };
                 let first = Offset(partition.log.end());
                 let record =
                     Record::Appended { partition: id, first, appended_at: now, producer, batch };
@@ -47,7 +73,10 @@ impl Engine {
                 (Some(first), false)
             }
         };
-        out.after_commit.push(Effect::Confirmed(Confirmed {
+        if let Some(first) = expected {
+            return out.after_commit.push(Effect::PublishedAt { origin, first, count });
+        }
+        let confirmed = Confirmed {
             origin,
             partition: id,
             producer: producer.id,
@@ -55,38 +84,12 @@ impl Engine {
             count,
             first_offset,
             duplicate,
-        }));
-    }
-
-    /// Appends a batch if it comes to lie at `expected`. One that its producer has sent before is
-    /// answered as it was then.
-    pub(crate) fn publish_at(
-        &mut self,
-        publish: Publish,
-        expected: Offset,
-        now: Timestamp,
-        journal: &mut impl Journal,
-        out: &mut Outbox,
-    ) {
-        let Publish { origin, partition: id, producer, batch } = publish;
-        let Some(partition) = self.partitions.get(&id) else {
-            return out.refuse(origin, Refusal::UnknownTopic);
+            durability: Durability::Durable,
         };
-        let count = batch.count();
-        match partition.producers.admit(producer, count) {
-            Ok(Admission::Duplicate(first)) if first.is_none_or(|first| first == expected) => {}
-            Ok(Admission::New | Admission::Duplicate(_)) => {
-                let next = Offset(partition.log.end());
-                if next != expected {
-                    return out.refuse(origin, Refusal::OffsetMismatch { expected, next });
-                }
-                let (partition, first, appended_at) = (id, expected, now);
-                let record = Record::Appended { partition, first, appended_at, producer, batch };
-                self.commit(&record, journal);
-            }
-            Err(refusal) => return out.refuse(origin, refusal),
+        match durability {
+            Durability::Durable => out.after_commit.push(Effect::Confirmed(confirmed)),
+            _ => self.confirm(confirmed, has_reserved, journal, out),
         }
-        out.after_commit.push(Effect::PublishedAt { origin, first: expected, count });
     }
 
     /// Frees the batches that lie before an offset as a whole.

@@ -9,6 +9,7 @@ use crate::{
     engine::{Engine, Journal, Outbox, Payloads, stir},
     group::{Group, range},
     log::{Entry, Log, Place},
+    reserved::Reach,
     runs::Runs,
     timer::Timer,
     wheel::Wheel,
@@ -34,6 +35,7 @@ impl Engine {
             partition.stirred = false;
             let mut expired: Vec<(GroupId, Vec<OffsetRange>)> = Vec::new();
             let mut any_dying = false;
+            let reach = self.reserved.reach(id, partition.config.durability);
             for group in &mut partition.groups {
                 any_dying |= !group.dying.is_empty();
                 let mut turn = Turn {
@@ -41,6 +43,7 @@ impl Engine {
                     log: &partition.log,
                     expiries: &partition.expiries,
                     generation: self.generation,
+                    reach,
                     now,
                     wheel: &mut self.wheel,
                     expired: Vec::new(),
@@ -132,6 +135,7 @@ struct Turn<'a> {
     log: &'a Log,
     expiries: &'a Runs<Timestamp>,
     generation: Generation,
+    reach: Reach,
     now: Timestamp,
     wheel: &'a mut Wheel<Timer>,
     expired: Vec<OffsetRange>,
@@ -178,6 +182,7 @@ impl Turn<'_> {
                 attempt,
                 generation: self.generation,
                 appended_at: entry.appended_at,
+                durability: self.reach.of(entry.end()),
                 messages: batch.slice(from..from + length),
             }));
         }

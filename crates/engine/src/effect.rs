@@ -3,8 +3,8 @@
 
 use bytes::Bytes;
 use sennit_model::{
-    CursorName, Generation, GroupId, Offset, OffsetRange, PartitionId, ProducerId, Timestamp,
-    TopicId,
+    CursorName, Durability, Generation, GroupId, Offset, OffsetRange, PartitionId, ProducerId,
+    Timestamp, TopicId,
 };
 
 use crate::{
@@ -127,6 +127,9 @@ pub enum GapReason {
     Lost,
     /// They are kept no more. Only readers are told.
     Retention,
+    /// They were delivered before they were committed, and are not there any more. The range begins
+    /// with the first of them, which may lie before what is delivered next.
+    RolledBack,
 }
 
 /// A batch is committed.
@@ -147,6 +150,8 @@ pub struct Confirmed {
     pub first_offset: Option<Offset>,
     /// Whether the batch had been appended before.
     pub duplicate: bool,
+    /// What it has reached.
+    pub durability: Durability,
 }
 
 /// A settlement is committed.
@@ -181,6 +186,8 @@ pub struct Delivery {
     pub generation: Generation,
     /// When they were appended.
     pub appended_at: Timestamp,
+    /// What they have reached.
+    pub durability: Durability,
     /// The messages, in the layout of [`sennit_model::Batch`].
     pub messages: Bytes,
 }

@@ -7,7 +7,8 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 use bytes::Bytes;
 use hashbrown::HashMap;
 use sennit_model::{
-    Generation, GroupId, Offset, OffsetRange, PartitionId, ReadFrom, Timestamp, TopicConfig,
+    Batch, Durability, Generation, GroupId, Offset, OffsetRange, PartitionId, ReadFrom, Timestamp,
+    TopicConfig,
 };
 
 use crate::{
@@ -20,11 +21,13 @@ use crate::{
     interner::Interner,
     log::Place,
     lost::Lost,
+    memory_topics::MemoryTopics,
     partition::Partition,
     partitions::Partitions,
     readers::Readers,
     record::{Outcome, Record},
     refusal::Refusal,
+    reserved::{Reserved, reserved_max},
     timer::Timer,
     wheel::Wheel,
 };
@@ -33,6 +36,14 @@ use crate::{
 pub trait Journal {
     /// Appends a record, and says the position of its batch (of its end, without one).
     fn append(&mut self, record: &Record) -> u64;
+
+    /// The batch of the record at `position` is delivered before it is committed: until then it is to
+    /// be at hand.
+    fn is_wanted_soon(&mut self, _position: u64, _batch: &Batch) {}
+
+    /// Keeps a batch in memory and nowhere else, and says its position, which no record's is. It is
+    /// given up as others are: its place is freed.
+    fn keep(&mut self, batch: &Batch) -> u64;
 }
 
 /// Where batches come from: memory, or a disk that takes its time.
@@ -93,6 +104,8 @@ pub struct Engine {
     pub(crate) lost: Lost,
     pub(crate) readers: Readers,
     pub(crate) cursors: Cursors,
+    pub(crate) reserved: Reserved,
+    pub(crate) memory: MemoryTopics,
     /// Partitions that are opened for the first time begin here: what the journal has lost may have
     /// opened them before, and given the offsets below.
     pub(crate) first_offset: u64,
@@ -141,6 +154,8 @@ impl Engine {
             lost: Lost::default(),
             readers: Readers::default(),
             cursors: Cursors::default(),
+            reserved: Reserved::default(),
+            memory: MemoryTopics::default(),
             first_offset: 0,
             shared: Shared::default(),
         }
@@ -254,9 +269,9 @@ impl Engine {
         out: &mut Outbox,
     ) {
         match command {
-            Command::Publish(publish) => self.publish(publish, now, journal, out),
+            Command::Publish(publish) => self.publish(publish, None, now, journal, out),
             Command::PublishAt(publish, expected) => {
-                self.publish_at(publish, expected, now, journal, out);
+                self.publish(publish, Some(expected), now, journal, out);
             }
             Command::Settle(settle) => self.settle(settle, now, journal, out),
             Command::Subscribe(subscribe) => self.subscribe(subscribe, out),
@@ -290,7 +305,7 @@ impl Engine {
 
     /// Appends a record and applies it.
     pub(crate) fn commit(&mut self, record: &Record, journal: &mut impl Journal) {
-        let position = journal.append(record);
+        let position = self.keep(record, journal);
         self.apply(record, position);
     }
 
@@ -302,9 +317,13 @@ impl Engine {
             self.uncommitted.pop_front();
             if let Some(partition) = self.partitions.get_mut(&partition) {
                 partition.show(end);
+                if partition.config.durability != Durability::Durable {
+                    self.reserved.batch_committed(partition.id, end);
+                }
                 stir(&mut self.stirred, partition);
             }
         }
+        self.reservations_committed(position);
     }
 
     /// A batch of this partition that had to be fetched is there.
@@ -322,7 +341,8 @@ impl Engine {
         journal: &mut impl Journal,
         out: &mut Outbox,
     ) {
-        let created = self.partitions.get(&id).is_none();
+        let held = self.partitions.get(&id).map(|held| held.config.durability);
+        let created = held.is_none();
         let record = match command {
             PartitionCommand::Open { config, groups, dead_letters } => {
                 let is_so = self.partitions.get(&id).is_some_and(|held| {
@@ -377,8 +397,13 @@ impl Engine {
             self.tell_readers_ended(*partition, out);
         }
         self.commit(&record, journal);
-        if created && self.first_offset > 0 {
-            let range = OffsetRange::new(Offset(0), self.first_offset);
+        let durability = self.partitions.get(&id).map(|held| held.config.durability);
+        if held != durability && self.first_offset > 0 && durability.is_some() {
+            let count = match durability {
+                Some(Durability::Durable) => self.first_offset,
+                _ => reserved_max(self.first_offset),
+            };
+            let range = OffsetRange::new(Offset(0), count);
             self.commit(&Record::Lost { partition: id, range }, journal);
         }
         let topic = id.topic;

@@ -6,8 +6,8 @@
 
 use bytes::Buf;
 use sennit_model::{
-    CursorName, GroupId, GroupName, Incarnation, Offset, OffsetRange, PartitionId, ProducerId,
-    Timestamp, TopicConfig, TopicId, TopicName,
+    CursorName, Durability, GroupId, GroupName, Incarnation, Offset, OffsetRange, PartitionId,
+    ProducerId, Timestamp, TopicConfig, TopicId, TopicName,
 };
 
 use crate::{
@@ -30,6 +30,7 @@ const SLICE: u8 = 4;
 const LOST: u8 = 5;
 const LOST_TOPICS: u8 = 6;
 const CURSORS: u8 = 7;
+const RESERVED: u8 = 8;
 
 /// One item of the state.
 #[derive(Debug)]
@@ -41,6 +42,7 @@ pub(crate) enum Item {
     Lost(PartitionId, Vec<OffsetRange>),
     LostTopics(Vec<(u32, u32)>),
     Cursors(PartitionId, Vec<(CursorName, u64)>),
+    Reserved(PartitionId, u64),
 }
 
 /// A partition: its settings, and which offsets it has.
@@ -105,10 +107,18 @@ pub(crate) fn encode_topic(out: &mut Vec<u8>, topic: &Topic) {
     }
 }
 
+/// The first offset of which something is said: of what is in memory alone, nothing is.
+pub(crate) fn kept_from(partition: &Partition) -> u64 {
+    match partition.config.durability {
+        Durability::Memory => partition.log.end(),
+        _ => partition.log.start(),
+    }
+}
+
 pub(crate) fn encode_head(out: &mut Vec<u8>, partition: &Partition) {
     let mut w = Writer(out);
     w.u8(HEAD).partition(partition.id).topic_config(&partition.config);
-    w.dead_letters(partition.dead_letters).u64(partition.log.start()).u64(partition.log.end());
+    w.dead_letters(partition.dead_letters).u64(kept_from(partition)).u64(partition.log.end());
     w.count(partition.groups.len());
     for group in &partition.groups {
         w.group_setting(&group.setting());
@@ -131,6 +141,11 @@ pub(crate) fn encode_lost(out: &mut Vec<u8>, partition: PartitionId, ranges: &[(
     for &(start, end) in ranges {
         w.range(range(start, end));
     }
+}
+
+/// Up to where offsets of a partition are reserved.
+pub(crate) fn encode_reserved(out: &mut Vec<u8>, partition: PartitionId, end: u64) {
+    Writer(out).u8(RESERVED).partition(partition).u64(end);
 }
 
 /// The named cursors of a partition.
@@ -267,6 +282,7 @@ impl Item {
             LOST => Self::Lost(r.partition()?, r.list(Reader::range)?),
             LOST_TOPICS => Self::LostTopics(r.list(|r| Ok((r.u32()?, r.u32()?)))?),
             CURSORS => Self::Cursors(r.partition()?, r.list(|r| Ok((r.cursor_name()?, r.u64()?)))?),
+            RESERVED => Self::Reserved(r.partition()?, r.u64()?),
             tag => return Err(r.field("item of a checkpoint", tag)),
         }))
     }

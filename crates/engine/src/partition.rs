@@ -55,7 +55,8 @@ pub(crate) struct Partition {
     pub(crate) config: Arc<TopicConfig>,
     pub(crate) dead_letters: DeadLetters,
     pub(crate) log: Log,
-    /// Offsets below this are committed and may be delivered.
+    /// Offsets below this may be delivered: they are committed, or reserved where the topic's
+    /// durability does without.
     pub(crate) visible: u64,
     pub(crate) producers: Producers,
     /// Sorted by id.
@@ -179,8 +180,12 @@ impl Partition {
         }
     }
 
-    /// Offsets below `end` are committed: what is not delayed becomes ready.
+    /// Offsets below `end` may be delivered: what is not delayed becomes ready.
     pub(crate) fn show(&mut self, end: u64) {
+        if end <= self.visible {
+            // It was given before it was committed.
+            return;
+        }
         let from = std::mem::replace(&mut self.visible, end);
         for group in &mut self.groups {
             group.appear(from, end, &self.delays);
@@ -229,7 +234,7 @@ impl Partition {
     /// Frees the oldest batches beyond the bytes that are kept. Runs after every record that may
     /// matter to it, so replay frees the same.
     pub(crate) fn retain_bytes(&mut self, freed: &mut Vec<Place>, wheel: &mut Wheel<Timer>) {
-        let Some(limit) = self.config.retention.bytes else { return };
+        let Some(limit) = self.config.bytes_max() else { return };
         // What is not put back yet cannot be weighed; its slice says what it came to.
         if self.log.bytes() <= limit || self.is_loading {
             return;

@@ -42,11 +42,19 @@ pub(crate) struct Producer {
 pub(crate) struct Producers(Option<Box<Remembered>>);
 
 impl Producers {
-    /// Judges a batch of `count` messages. Producer id 0 is always new.
-    pub(crate) fn admit(&self, stamp: ProducerStamp, count: u32) -> Result<Admission, Refusal> {
+    /// Judges a batch of `count` messages. Producer id 0 is always new. What is missing in front of it
+    /// may have been confirmed and then lost if the producer has published nothing since
+    /// `lost_before`: the end of what the partition has lost, 0 where nothing is confirmed before it
+    /// is committed.
+    pub(crate) fn admit(
+        &self,
+        stamp: ProducerStamp,
+        count: u32,
+        lost_before: u64,
+    ) -> Result<Admission, Refusal> {
         match &self.0 {
-            Some(remembered) => remembered.admit(stamp, count),
-            None => Remembered::default().admit(stamp, count),
+            Some(remembered) => remembered.admit(stamp, count, lost_before),
+            None => Remembered::default().admit(stamp, count, lost_before),
         }
     }
 
@@ -96,7 +104,12 @@ struct Remembered {
 }
 
 impl Remembered {
-    fn admit(&self, stamp: ProducerStamp, count: u32) -> Result<Admission, Refusal> {
+    fn admit(
+        &self,
+        stamp: ProducerStamp,
+        count: u32,
+        lost_before: u64,
+    ) -> Result<Admission, Refusal> {
         let ProducerStamp { id, epoch, first_sequence: given } = stamp;
         if id == ProducerId(0) {
             return Ok(Admission::New);
@@ -112,6 +125,10 @@ impl Remembered {
             return Ok(Admission::New);
         }
         if given > expected {
+            let last_end = self.known.get(&id).map_or(0, |known| known.last_end);
+            if last_end < lost_before {
+                return Ok(Admission::New);
+            }
             return Err(Refusal::SequenceGap { expected, given });
         }
         if given + u64::from(count) > expected {
@@ -178,26 +195,32 @@ mod tests {
         let mut producers = Producers::default();
         producers.appended(stamp(0, 0), 10, Offset(100));
         producers.appended(stamp(0, 10), 5, Offset(200));
-        assert_eq!(producers.admit(stamp(0, 0), 10), Ok(Admission::Duplicate(Some(Offset(100)))));
-        assert_eq!(producers.admit(stamp(0, 12), 2), Ok(Admission::Duplicate(Some(Offset(202)))));
-        assert_eq!(producers.admit(stamp(0, 15), 1), Ok(Admission::New));
+        assert_eq!(
+            producers.admit(stamp(0, 0), 10, 0),
+            Ok(Admission::Duplicate(Some(Offset(100))))
+        );
+        assert_eq!(
+            producers.admit(stamp(0, 12), 2, 0),
+            Ok(Admission::Duplicate(Some(Offset(202))))
+        );
+        assert_eq!(producers.admit(stamp(0, 15), 1, 0), Ok(Admission::New));
     }
 
     #[test]
     fn a_gap_and_a_lower_epoch_are_refused() {
         let mut producers = Producers::default();
         assert_eq!(
-            producers.admit(stamp(0, 3), 1),
+            producers.admit(stamp(0, 3), 1, 0),
             Err(Refusal::SequenceGap { expected: 0, given: 3 })
         );
         producers.appended(stamp(2, 0), 4, Offset(0));
         assert_eq!(
-            producers.admit(stamp(1, 4), 1),
+            producers.admit(stamp(1, 4), 1, 0),
             Err(Refusal::ProducerFenced { current: 2, given: 1 })
         );
-        assert_eq!(producers.admit(stamp(3, 0), 1), Ok(Admission::New));
+        assert_eq!(producers.admit(stamp(3, 0), 1, 0), Ok(Admission::New));
         assert_eq!(
-            producers.admit(stamp(2, 3), 2),
+            producers.admit(stamp(2, 3), 2, 0),
             Err(Refusal::SequenceOverlap { expected: 4, given: 3, count: 2 })
         );
     }

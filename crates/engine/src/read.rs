@@ -17,6 +17,7 @@ use crate::{
     readers::{PartitionReaders, Reader, bounded},
     record::Record,
     refusal::Refusal,
+    reserved::Reach,
 };
 
 /// Most batches that are held at once while readers are served.
@@ -34,6 +35,7 @@ impl Engine {
         let holder = Holder { session: origin.session, subscription };
         let at = at.0.min(partition.visible);
         stir(&mut self.stirred, partition);
+        let rolled_back = self.rolled_back(id, at);
         let held = cursor.as_ref().and_then(|claim| self.readers.cursor_holder(id, &claim.name));
         if let (Some(claim), Some(other)) = (&cursor, held.filter(|held| *held != holder)) {
             // Who comes without taking over, though it was free when it was located, has lost.
@@ -45,6 +47,11 @@ impl Engine {
             }
             self.readers.leave(id, other);
         }
+        if let Some(range) = rolled_back {
+            let (Holder { session, subscription }, reason) = (holder, GapReason::RolledBack);
+            out.now.push(Effect::Gap { session, subscription, partition: id, range, reason });
+        }
+        let at = rolled_back.map_or(at, |range| range.end.0);
         self.readers.join(id, holder, (at, credit), cursor.map(|claim| claim.name));
     }
 
@@ -99,8 +106,9 @@ impl Engine {
         let PartitionReaders { readers, served_to, is_awake } = held;
         *served_to = partition.visible;
         let generation = self.generation;
-        let mut pass =
-            Pass { id, partition, lost: &self.lost, generation, at_hand: Vec::new(), waits: false };
+        let reach = self.reserved.reach(id, partition.config.durability);
+        let (lost, at_hand) = (&self.lost, Vec::new());
+        let mut pass = Pass { id, partition, lost, generation, reach, at_hand, waits: false };
         for reader in readers.iter_mut() {
             pass.serve(reader, payloads, out);
         }
@@ -145,6 +153,7 @@ struct Pass<'a> {
     partition: &'a Partition,
     lost: &'a Lost,
     generation: sennit_model::Generation,
+    reach: Reach,
     /// Batches that were looked up in this pass, in order.
     at_hand: Vec<(Entry, Bytes)>,
     /// Whether somebody waits for a batch that has to be fetched.
@@ -179,6 +188,7 @@ impl Pass<'_> {
                 attempt: 0,
                 generation: self.generation,
                 appended_at: entry.appended_at,
+                durability: self.reach.of(entry.end()),
                 messages: batch.slice(from..from + length),
             }));
         }

@@ -160,6 +160,13 @@ pub enum Record {
         /// Which.
         name: CursorName,
     },
+    /// Offsets below `end` may have been given, though what they were given to need not be here.
+    Reserved {
+        /// Of which partition.
+        partition: PartitionId,
+        /// The first offset that is not reserved.
+        end: Offset,
+    },
     /// A checkpoint begins: a replay may begin here once its end is written.
     CheckpointBegan {
         /// The number of the next topic.

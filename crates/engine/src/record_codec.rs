@@ -27,6 +27,7 @@ const MOVED: u8 = 23;
 const LOST: u8 = 24;
 const CURSOR_SET: u8 = 25;
 const CURSOR_DELETED: u8 = 26;
+const RESERVED: u8 = 27;
 const CHECKPOINT_BEGAN: u8 = 32;
 pub(crate) const CHECKPOINT_PART: u8 = 33;
 const CHECKPOINT_ENDED: u8 = 34;
@@ -55,6 +56,7 @@ impl Record {
             Self::Lost { .. } => LOST,
             Self::CursorSet { .. } => CURSOR_SET,
             Self::CursorDeleted { .. } => CURSOR_DELETED,
+            Self::Reserved { .. } => RESERVED,
             Self::CheckpointBegan { .. } => CHECKPOINT_BEGAN,
             Self::CheckpointPart { .. } => CHECKPOINT_PART,
             Self::CheckpointEnded { .. } => CHECKPOINT_ENDED,
@@ -143,6 +145,9 @@ impl Record {
             }
             Self::CursorDeleted { partition, name } => {
                 w.partition(*partition).text(name.as_str());
+            }
+            Self::Reserved { partition, end } => {
+                w.partition(*partition).u64(end.0);
             }
             Self::CheckpointBegan { next_topic, next_group } => {
                 w.u32(*next_topic).u32(*next_group);
@@ -246,6 +251,7 @@ impl Record {
             CURSOR_DELETED => {
                 Self::CursorDeleted { partition: r.partition()?, name: r.cursor_name()? }
             }
+            RESERVED => Self::Reserved { partition: r.partition()?, end: Offset(r.u64()?) },
             CHECKPOINT_BEGAN => {
                 Self::CheckpointBegan { next_topic: r.u32()?, next_group: r.u32()? }
             }
@@ -270,8 +276,8 @@ mod tests {
     use crate::command::{DeadLetters, GroupSetting};
     use proptest::prelude::*;
     use sennit_model::{
-        BatchBuilder, GroupConfig, Message, OffsetRange, PartitionId, ProducerId, ProducerStamp,
-        Retention, StartAt, TopicConfig,
+        BatchBuilder, Durability, GroupConfig, Message, OffsetRange, PartitionId, ProducerId,
+        ProducerStamp, Retention, StartAt, TopicConfig,
     };
 
     use super::*;
@@ -294,6 +300,7 @@ mod tests {
                 bytes: Some(1 << 30),
             },
             time_to_live: Some(Duration::from_millis(1500)),
+            durability: Durability::Speculative,
         };
         let setting = GroupSetting {
             id: GroupId(4),
@@ -362,6 +369,7 @@ mod tests {
             Record::Lost { partition, range },
             Record::CursorSet { partition, name: "audit".parse().unwrap(), offset: Offset(6) },
             Record::CursorDeleted { partition, name: "audit".parse().unwrap() },
+            Record::Reserved { partition, end: Offset(1 << 40) },
             Record::CheckpointBegan { next_topic: 3, next_group: 4 },
             Record::CheckpointEnded { bytes: 5 },
         ]

@@ -102,6 +102,12 @@ impl Refusal {
         Self::Limit { limit: "TOPICS_MAX", value: limits::TOPICS_MAX as u64 }
     }
 
+    /// The limit on what topics in memory keep in one shard, reached.
+    #[must_use]
+    pub fn memory_shard_bytes() -> Self {
+        Self::Limit { limit: "MEMORY_SHARD_BYTES", value: limits::MEMORY_SHARD_BYTES }
+    }
+
     /// The limit on cursors per topic, reached.
     #[must_use]
     pub fn cursors_max() -> Self {

@@ -8,7 +8,7 @@
 use bytes::Bytes;
 use hashbrown::HashMap;
 use sennit_model::{
-    Generation, Offset, OffsetRange, PartitionId, Timestamp, TopicConfig, TopicKind,
+    Durability, Generation, Offset, OffsetRange, PartitionId, Timestamp, TopicConfig, TopicKind,
 };
 
 use crate::{
@@ -228,10 +228,14 @@ impl Replay {
         }
         let most = self.holes.messages_max();
         let engine = &mut self.engine;
-        let unsure: Vec<_> = engine.partitions.ids().filter(|id| !self.holes.knows(*id)).collect();
-        let lost = |id| {
-            let end = engine.partitions.get(&id)?.log.end();
-            Some(Record::Lost { partition: id, range: OffsetRange::new(Offset(end), most) })
+        let unsure: Vec<_> = match self.holes.is_none() {
+            // Only of what gives before it commits may something be missing at the end.
+            true => engine.reserved.ids(),
+            false => engine.partitions.ids().collect(),
+        };
+        let lost = |partition| {
+            let range = engine.lost_at_end(partition, most, self.holes.knows(partition))?;
+            Some(Record::Lost { partition, range })
         };
         let lost: Vec<_> = unsure.into_iter().filter_map(lost).collect();
         for record in &lost {
@@ -305,6 +309,10 @@ impl Replay {
                         self.engine.lost.insert(id, range.start.0, range.end.0);
                     }
                 }
+                Item::Reserved(id, end) => {
+                    let visible = self.engine.partitions.get(&id).map(|held| held.visible);
+                    self.engine.reserved.put_back(id, end, visible.unwrap_or(end));
+                }
                 Item::Cursors(id, cursors) => {
                     for (name, offset) in cursors {
                         self.engine.cursors.set(id, name, offset);
@@ -320,6 +328,11 @@ impl Replay {
         self.holes.is_sure_of(id);
         self.engine.lost.forget(id);
         self.engine.cursors.forget(id);
+        self.engine.reserved.forget(id);
+        self.engine.memory.forget(id);
+        if config.durability == Durability::Memory {
+            self.engine.memory.holds(id, 0);
+        }
         let shared = &mut self.engine.shared;
         let mut partition = Partition::new(id, shared.config(&config));
         partition.dead_letters = dead_letters;

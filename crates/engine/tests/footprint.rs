@@ -12,7 +12,7 @@ use sennit_engine::{
     Payloads, Place, Publish, Record,
 };
 use sennit_model::{
-    BatchBuilder, Generation, GroupConfig, GroupId, Message, PartitionId, PartitionIndex,
+    Batch, BatchBuilder, Generation, GroupConfig, GroupId, Message, PartitionId, PartitionIndex,
     ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId, TopicKind,
 };
 
@@ -45,6 +45,10 @@ impl Journal for Positions {
     fn append(&mut self, record: &Record) -> u64 {
         self.0 += 100 + record.batch().map_or(0, |batch| batch.bytes().len() as u64);
         self.0
+    }
+
+    fn keep(&mut self, _: &Batch) -> u64 {
+        unreachable!("no topic is kept in memory")
     }
 }
 

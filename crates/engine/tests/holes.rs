@@ -7,7 +7,7 @@ use sennit_engine::{
     PartitionCommand, Place, Publish, Record, Settle, Verdict,
 };
 use sennit_model::{
-    Generation, GroupConfig, GroupId, Message, Offset, PartitionId, ProducerStamp, StartAt,
+    Batch, Generation, GroupConfig, GroupId, Message, Offset, PartitionId, ProducerStamp, StartAt,
     Timestamp,
 };
 use world::{ALICE, GROUP, ORDERS, World, batch, check, queue, run, setting};
@@ -19,6 +19,10 @@ impl Journal for Length {
     fn append(&mut self, record: &Record) -> u64 {
         self.0 += 64 + record.batch().map_or(0, |batch| batch.bytes().len() as u64);
         self.0
+    }
+
+    fn keep(&mut self, _: &Batch) -> u64 {
+        unreachable!("no topic is kept in memory")
     }
 }
 

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sennit_engine::{
-    CatalogueCommand, Checkpoint, Command, Credit, DeadLetters, Engine, GroupSetting, Origin,
-    PartitionCommand, Place, Publish, Record, Replay, Replayed, SessionId, Settle, Verdict,
+    CatalogueCommand, Checkpoint, Command, Credit, DeadLetters, Engine, GroupSetting, Journal,
+    Origin, PartitionCommand, Place, Publish, Record, Replay, Replayed, SessionId, Settle, Verdict,
 };
 use sennit_model::{
-    Generation, GroupConfig, GroupId, Incarnation, Message, Offset, PartitionId, PartitionIndex,
-    ProducerId, ProducerStamp, Retention, StartAt, TopicConfig, TopicId,
+    Durability, Generation, GroupConfig, GroupId, Incarnation, Message, Offset, PartitionId,
+    PartitionIndex, ProducerId, ProducerStamp, Retention, StartAt, TopicConfig, TopicId,
 };
 use world::{DEAD, GROUP, ORDERS, World, batch, check, queue, run};
 
@@ -222,6 +222,11 @@ impl Checkpoints {
 
 /// Goes through the records from one on, as they lie in the journal.
 fn replay_from(world: &World, first: usize) -> Engine {
+    replay_lossy(world, first).0
+}
+
+/// As [`replay_from`], with what is to be journaled of what is lost.
+fn replay_lossy(world: &World, first: usize) -> (Engine, Vec<Record>) {
     let mut replay = Replay::new(world.now);
     for (record, position) in &world.journal.records[first..] {
         let mut body = Vec::new();
@@ -234,7 +239,7 @@ fn replay_from(world: &World, first: usize) -> Engine {
             matches!(record, Record::CheckpointEnded { .. })
         );
     }
-    replay.finish(Generation(2), first == 0).expect("the checkpoint is whole").0
+    replay.finish(Generation(2), first == 0).expect("the checkpoint is whole")
 }
 
 /// Goes through the records from `first` on, of which those in `hole` are gone.
@@ -294,10 +299,13 @@ fn settings() -> impl Strategy<Value = (TopicConfig, GroupConfig)> {
         Just(Retention { age: Some(Duration::from_secs(4)), ..Retention::FOREVER }),
         Just(Retention::FOREVER),
     ];
-    (retention, proptest::option::of(2_000..3_000u64)).prop_map(|(retention, ttl)| {
+    let durable = [Durability::Durable, Durability::Speculative, Durability::Ephemeral];
+    let durability = proptest::sample::select(durable.to_vec());
+    let ttl = proptest::option::of(2_000..3_000u64);
+    (retention, ttl, durability).prop_map(|(retention, ttl, durability)| {
         let time_to_live = ttl.map(Duration::from_millis);
         let group = GroupConfig { lease: Duration::from_millis(1_000), attempts_max: 3 };
-        (TopicConfig { retention, time_to_live, ..queue() }, group)
+        (TopicConfig { retention, time_to_live, durability, ..queue() }, group)
     })
 }
 
@@ -320,6 +328,8 @@ proptest! {
             }
         }
         world.pass(Duration::from_millis(0));
+        // What is reserved and was not given would be lost.
+        world.engine.give_back_reserved(&mut world.journal);
         let live = snapshot(&world.engine);
         // Time that has passed is not in the records: all sides are brought to the same time.
         let from_first = replay_from(&world, 0);
@@ -363,7 +373,11 @@ proptest! {
             }
             // A crash here; one that has ended a checkpoint begins with it.
             let first = checkpoints.newest.unwrap_or(0);
-            world.engine = replay_from(&world, first);
+            let (engine, lost) = replay_lossy(&world, first);
+            world.engine = engine;
+            for record in &lost {
+                world.journal.append(record);
+            }
             world.pass(Duration::from_millis(1));
             let whole = replay_from(&world, 0);
             check(&whole);

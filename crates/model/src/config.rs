@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use crate::{
+    durability::Durability,
     limits::{
-        ATTEMPTS_MAX_DEFAULT, DURATION_MAX, LEASE_DEFAULT, LEASE_MAX, LEASE_MIN, PARTITIONS_MAX,
+        ATTEMPTS_MAX_DEFAULT, DURATION_MAX, LEASE_DEFAULT, LEASE_MAX, LEASE_MIN,
+        MEMORY_TOPIC_BYTES, PARTITIONS_MAX,
     },
     offset::Offset,
 };
@@ -57,6 +59,8 @@ pub struct TopicConfig {
     pub retention: Retention,
     /// Time to live of messages that name none.
     pub time_to_live: Option<Duration>,
+    /// When messages are delivered and confirmed; fixed at creation.
+    pub durability: Durability,
 }
 
 impl TopicConfig {
@@ -67,13 +71,21 @@ impl TopicConfig {
             TopicKind::Queue => Retention::UNTIL_SETTLED,
             TopicKind::Stream => Retention::FOREVER,
         };
-        Self { partitions: 1, retention, time_to_live: None }
+        Self { partitions: 1, retention, time_to_live: None, durability: Durability::Durable }
     }
 
     /// The short name these settings go by.
     #[must_use]
     pub fn kind(&self) -> TopicKind {
         if self.retention.until_settled { TopicKind::Queue } else { TopicKind::Stream }
+    }
+
+    /// The bytes of a partition beyond which its oldest messages are freed; `None` for no such limit.
+    /// What is kept in memory alone has one in any case.
+    #[must_use]
+    pub fn bytes_max(&self) -> Option<u64> {
+        let of_memory = (self.durability == Durability::Memory).then_some(MEMORY_TOPIC_BYTES);
+        self.retention.bytes.or(of_memory)
     }
 
     /// Checks every field.
@@ -110,6 +122,7 @@ impl TopicConfig {
                 format!("{:?}", self.time_to_live),
                 format!("{:?}", other.time_to_live),
             ),
+            ("durability", self.durability.to_string(), other.durability.to_string()),
         ];
         fields.into_iter().find(|(_, own, others)| own != others)
     }

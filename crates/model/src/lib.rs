@@ -7,6 +7,7 @@
 
 mod batch;
 mod config;
+mod durability;
 mod header;
 mod id;
 pub mod limits;
@@ -18,6 +19,7 @@ mod time;
 
 pub use batch::{Batch, BatchBuilder, BatchError, Messages};
 pub use config::{ConfigError, GroupConfig, Retention, StartAt, TopicConfig, TopicKind};
+pub use durability::{Durability, DurabilityError};
 pub use header::{Header, HeaderError, HeaderKind, Headers, encode_headers};
 pub use id::{
     Generation, GroupId, Incarnation, PartitionId, PartitionIndex, ProducerId, ProducerStamp,

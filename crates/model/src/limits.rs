@@ -37,6 +37,24 @@ pub const MESSAGE_BYTES_MIN: usize = 16;
 /// Most ranges of lost messages that a partition tells of; the newest count.
 pub const LOST_RANGES_MAX: usize = 64;
 
+/// How many offsets a partition that is not durable reserves ahead: a crash leaves a hole of as many
+/// at most, and a batch more.
+pub const RESERVED_OFFSETS: u64 = 65_536;
+
+/// Bytes per partition that a topic kept in memory alone keeps, unless its retention says otherwise.
+pub const MEMORY_TOPIC_BYTES: u64 = 16 << 20;
+
+/// Bytes that all topics kept in memory alone keep in one shard. Beyond it a publish frees the oldest
+/// messages of its own partition, and is refused if that is not enough.
+pub const MEMORY_SHARD_BYTES: u64 = 256 << 20;
+
+/// How long records that nobody waits for, acks and ephemeral messages above all, wait for others to
+/// share a sync with: what a crash may cost of them.
+pub const LAZY_SPAN: Duration = Duration::from_millis(10);
+
+/// Bytes of such records that are worth a sync of their own.
+pub const LAZY_BYTES: u64 = 1 << 20;
+
 /// Most partitions of a topic.
 pub const PARTITIONS_MAX: u32 = 1024;
 

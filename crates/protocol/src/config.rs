@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use sennit_model::{
-    ConfigError, GroupConfig, Offset, ReadFrom, Retention, StartAt, Timestamp, TopicConfig,
-    TopicKind,
+    ConfigError, Durability, GroupConfig, Offset, ReadFrom, Retention, StartAt, Timestamp,
+    TopicConfig, TopicKind,
     limits::{
         BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, FRAME_BYTES_MAX, GREETING_BYTES_MAX, MESSAGE_BYTES_MAX,
     },
@@ -60,6 +60,7 @@ impl TryFrom<&control::TopicConfig> for TopicConfig {
             partitions: given.partitions.unwrap_or(1),
             retention,
             time_to_live: given.time_to_live_ms.map(Duration::from_millis),
+            durability: durability(given.durability)?,
         };
         config.check()?;
         Ok(config)
@@ -76,6 +77,7 @@ impl From<&TopicConfig> for control::TopicConfig {
                 bytes: config.retention.bytes,
             }),
             time_to_live_ms: config.time_to_live.map(ms),
+            durability: config.durability.number().into(),
         }
     }
 }
@@ -183,6 +185,16 @@ impl From<ReadFrom> for control::ReadFrom {
         };
         Self { at: Some(at) }
     }
+}
+
+/// The durability of this number; durable where none is named.
+fn durability(number: i32) -> Result<Durability, ConfigError> {
+    let named = u8::try_from(number.max(1)).ok().and_then(Durability::of_number);
+    named.ok_or_else(|| ConfigError {
+        field: "durability",
+        value: number.to_string(),
+        allowed: "durable, speculative, ephemeral or memory".to_owned(),
+    })
 }
 
 fn ms(duration: Duration) -> u64 {

@@ -1,11 +1,11 @@
 //! The confirm frame: what a producer's batches in one partition have become.
 
 use bytes::{Buf, BufMut, Bytes};
-use sennit_model::{Offset, PartitionId, PartitionIndex, ProducerId, TopicId};
+use sennit_model::{Durability, Offset, PartitionId, PartitionIndex, ProducerId, TopicId};
 
 use crate::{
     decode_error::DecodeError,
-    durability::Durability,
+    durability,
     frame_header::FrameHeader,
     kind::Kind,
     runs::{Run, Runs, count_field},
@@ -45,7 +45,7 @@ impl ConfirmHead {
         out.put_u32_le(self.partition.index.0);
         out.put_u64_le(self.producer.0);
         out.put_u64_le(self.up_to_sequence);
-        out.put_u8(self.durability as u8);
+        out.put_u8(self.durability.number());
         out.put_bytes(0, 3);
         out.put_u32_le(count_field(runs.len()));
         for run in runs {
@@ -125,7 +125,7 @@ impl Confirm {
         };
         let producer = ProducerId(body.get_u64_le());
         let up_to_sequence = body.get_u64_le();
-        let durability = Durability::decode(KIND, body.get_u8())?;
+        let durability = durability::decode(KIND, body.get_u8())?;
         DecodeError::require_zero(KIND, "padding", body.get_uint_le(3))?;
         let count = body.get_u32_le();
         let runs = Runs::take(KIND, count, &mut body)?;

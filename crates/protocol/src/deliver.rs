@@ -1,11 +1,9 @@
 //! The deliver frame: messages of one partition for one subscription, as they are stored.
 
 use bytes::{Buf, BufMut, Bytes};
-use sennit_model::{Batch, Generation, Offset, PartitionIndex, Timestamp};
+use sennit_model::{Batch, Durability, Generation, Offset, PartitionIndex, Timestamp};
 
-use crate::{
-    decode_error::DecodeError, durability::Durability, frame_header::FrameHeader, kind::Kind,
-};
+use crate::{decode_error::DecodeError, durability, frame_header::FrameHeader, kind::Kind};
 
 const KIND: Kind = Kind::Deliver;
 
@@ -46,7 +44,7 @@ impl DeliverHead {
         out.put_u32_le(self.attempt);
         out.put_u32_le(self.generation.0);
         out.put_u32_le(self.count);
-        out.put_u8(self.durability as u8);
+        out.put_u8(self.durability.number());
         out.put_bytes(0, 3);
     }
 }
@@ -82,7 +80,7 @@ impl Deliver {
             attempt: body.get_u32_le(),
             generation: Generation(body.get_u32_le()),
             count: body.get_u32_le(),
-            durability: Durability::decode(KIND, body.get_u8())?,
+            durability: durability::decode(KIND, body.get_u8())?,
         };
         DecodeError::require_zero(KIND, "padding", body.get_uint_le(3))?;
         DecodeError::require_range(KIND, "first_offset", head.first.0, head.count)?;

@@ -19,6 +19,9 @@ pub enum GapReason {
     Lost,
     /// They are kept no more: the topic's retention has freed them, or every group has settled them.
     Retention,
+    /// They were delivered before they were durable, and are not there any more. The range may begin
+    /// before what the subscription gets next.
+    RolledBack,
     /// A newer server's reason, by its number, which is none of the above. It is a gap all the same.
     Unknown(u8),
 }
@@ -32,6 +35,7 @@ impl GapReason {
             1 => Some(Self::Damaged),
             2 => Some(Self::Lost),
             3 => Some(Self::Retention),
+            4 => Some(Self::RolledBack),
             other => Some(Self::Unknown(other)),
         }
     }
@@ -43,6 +47,7 @@ impl GapReason {
             Self::Damaged => 1,
             Self::Lost => 2,
             Self::Retention => 3,
+            Self::RolledBack => 4,
             Self::Unknown(number) => number,
         }
     }
@@ -54,6 +59,7 @@ impl GapReason {
             Self::Damaged => "damaged",
             Self::Lost => "lost",
             Self::Retention => "retention",
+            Self::RolledBack => "rolled-back",
             Self::Unknown(_) => "unknown",
         }
     }

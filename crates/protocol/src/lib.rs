@@ -35,7 +35,6 @@ pub use config::{negotiated_frame_bytes_max, topic_kind};
 pub use confirm::{Confirm, ConfirmHead, ConfirmRun};
 pub use decode_error::DecodeError;
 pub use deliver::{Deliver, DeliverHead};
-pub use durability::Durability;
 pub use error_code::ErrorCode;
 pub use features::Features;
 pub use frame_header::FrameHeader;
@@ -48,6 +47,8 @@ pub use publish_at::{PublishAt, PublishedAt};
 pub use reply::Reply;
 pub use request::{CONTROL_REQUEST_BYTES_MAX, Request};
 pub use runs::{Run, Runs};
+/// As frames carry it in one byte.
+pub use sennit_model::Durability;
 pub use set_credit::SetCredit;
 pub use settle::{Settle, SettleHead, SettleRun, Verdict};
 pub use settled::Settled;

@@ -11,7 +11,10 @@ use std::{
 
 use sennit_engine::{Command, Effect, SessionId};
 use sennit_journal::Home;
-use sennit_model::Timestamp;
+use sennit_model::{
+    Timestamp,
+    limits::{LAZY_BYTES, LAZY_SPAN},
+};
 use sennit_protocol::{ErrorCode, Gap, GapReason, PublishedAt, Reply, SettleRun};
 use sennit_shard::{Fetch, Held, Moved, Shard};
 use tokio::sync::{Notify, oneshot};
@@ -43,12 +46,6 @@ const CONNECTIONS_ANYHOW: u64 = 8;
 
 /// The least time between two looks at what is due.
 const TIMER_STEP: Duration = Duration::from_millis(1);
-
-/// How long records that nobody waits for, acks above all, may wait for others to share a sync with.
-/// A crash before that costs a delivery more, which the reader of an unconfirmed ack puts up with.
-const LAZY_MS: u64 = 10;
-/// Bytes of such records that are worth a sync of their own.
-const LAZY_BYTES: u64 = 256 << 10;
 
 /// How often it is looked whether something is to be emptied.
 const LOOK_MS: u64 = 100;
@@ -84,8 +81,6 @@ pub(crate) struct Core {
     batches_under_way: usize,
     /// How long the last commit took.
     last_commit: Duration,
-    /// Whether somebody waits for the commit of what has gathered.
-    is_awaited: bool,
     /// Since when records have gathered that nobody waits for.
     lazy_since: Option<Timestamp>,
     /// When it is looked next whether something is to be emptied.
@@ -133,7 +128,6 @@ impl CoreHandle {
             workers,
             batches_under_way: 0,
             last_commit: Duration::MAX,
-            is_awaited: false,
             lazy_since: None,
             look_at: Timestamp(0),
             looked_commits: 0,
@@ -253,7 +247,6 @@ impl Core {
     pub(crate) fn handle(&mut self) {
         if !self.commands[self.index].is_empty() {
             let mut commands = std::mem::take(&mut self.commands[self.index]);
-            self.is_awaited |= commands.iter().any(awaits_commit);
             self.shard.handle(&mut commands, now());
             self.commands[self.index] = commands;
             self.route();
@@ -263,7 +256,6 @@ impl Core {
     /// Does commands of other cores' sessions.
     pub(crate) fn handle_from_afar(&mut self, mut commands: Vec<Command>) {
         self.cores.gauges[self.index].arrived(published_bytes(&commands));
-        self.is_awaited |= commands.iter().any(awaits_commit);
         self.shard.handle(&mut commands, now());
         self.route();
     }
@@ -301,6 +293,7 @@ impl Core {
     /// The broker stops: publishes are refused and nothing more is delivered from now on.
     pub(crate) fn drain(&mut self) {
         self.draining = true;
+        self.shard.stop();
     }
 
     /// The lane is to write no more, once it has written what it was given.
@@ -413,18 +406,20 @@ impl Core {
         if !lane_has_time {
             return None;
         }
-        if !self.is_awaited && gathered < LAZY_BYTES && !self.draining {
+        let is_awaited = self.shard.is_awaited();
+        if !is_awaited && gathered < LAZY_BYTES && !self.draining {
+            // A crash before that costs a delivery more, or an ephemeral message, which who waits
+            // for no commit puts up with.
             let now = now();
-            let until = Timestamp(self.lazy_since.get_or_insert(now).0 + LAZY_MS);
+            let until = self.lazy_since.get_or_insert(now).plus(LAZY_SPAN);
             if now < until {
                 return Some(until);
             }
         }
-        let is_small = self.is_awaited
+        let is_small = is_awaited
             && gathered <= COMMIT_HERE_BYTES
             && self.batches_under_way == 0
             && self.last_commit <= COMMIT_HERE_TIME;
-        self.is_awaited = false;
         self.lazy_since = None;
         let mut frames = Vec::new();
         self.shard.take_frames(&mut frames);
@@ -472,9 +467,11 @@ impl Core {
     fn publish_metrics(&self, ingest: u64) {
         let (metrics, counters) = (self.metrics(), self.shard.counters());
         metrics.confirmed_messages.set(counters.confirmed_messages);
+        metrics.confirmed_early_messages.set(counters.confirmed_early_messages);
         metrics.duplicate_batches.set(counters.duplicate_batches);
         metrics.delivered_messages.set(counters.delivered_messages);
         metrics.delivered_bytes.set(counters.delivered_bytes);
+        metrics.delivered_early_messages.set(counters.delivered_early_messages);
         metrics.refusals.set(counters.refusals);
         metrics.damaged_batches.set(counters.damaged_batches);
         metrics.checkpoints.set(counters.checkpoints);
@@ -484,6 +481,7 @@ impl Core {
         metrics.pack_live_bytes.set(pack_live_bytes);
         metrics.journal_segments.set(self.shard.segment_count() as u64);
         metrics.cache_bytes.set(self.shard.cache_bytes() as u64);
+        metrics.memory_topic_bytes.set(self.shard.memory_bytes());
         metrics.ingest_bytes.set(ingest);
     }
 
@@ -558,6 +556,7 @@ impl Core {
                     sennit_engine::GapReason::Damaged => GapReason::Damaged,
                     sennit_engine::GapReason::Lost => GapReason::Lost,
                     sennit_engine::GapReason::Retention => GapReason::Retention,
+                    sennit_engine::GapReason::RolledBack => GapReason::RolledBack,
                 },
             }),
             Effect::Subscribed { .. }
@@ -579,21 +578,4 @@ fn published_bytes(commands: &[Command]) -> u64 {
         _ => 0,
     };
     commands.iter().map(bytes).sum()
-}
-
-/// Whether whoever gives `command` is answered once it is committed.
-fn awaits_commit(command: &Command) -> bool {
-    match command {
-        Command::Publish(_)
-        | Command::PublishAt(..)
-        | Command::Catalogue(..)
-        | Command::Partition(..) => true,
-        Command::Settle(settle) => settle.confirm,
-        Command::Subscribe(_)
-        | Command::Read(_)
-        | Command::Reader { .. }
-        | Command::SetCredit { .. }
-        | Command::Unsubscribe { .. }
-        | Command::EndSession { .. } => false,
-    }
 }

@@ -71,9 +71,11 @@ macro_rules! is_counter {
 
 core_metrics! {
     counter confirmed_messages none "Messages confirmed to publishers, duplicates included";
+    counter confirmed_early_messages none "Messages confirmed before they were committed, as their topic has it";
     counter duplicate_batches none "Batches that had been appended before";
     counter delivered_messages none "Messages handed to consumers";
     counter delivered_bytes bytes "Bytes of messages handed to consumers";
+    counter delivered_early_messages none "Messages handed out before they were committed, as their topic has it";
     counter refusals none "Commands refused";
     counter damaged_batches none "Batches read back damaged, or not at all";
     counter checkpoints none "Checkpoints of the state written to the journal";
@@ -95,6 +97,7 @@ core_metrics! {
     gauge journal_segments none "Segments of the journal in use";
     gauge ingest_bytes bytes "Bytes published and not yet committed";
     gauge cache_bytes bytes "Bytes of frames kept in memory";
+    gauge memory_topic_bytes bytes "Bytes of messages that are kept in memory alone";
 }
 
 /// One metric: name, text, unit, whether it only grows, and a value for each core.

@@ -33,6 +33,7 @@ enum Item {
 struct Confirms {
     partition: PartitionId,
     producer: ProducerId,
+    durability: Durability,
     runs: Vec<ConfirmRun>,
 }
 
@@ -205,16 +206,19 @@ impl Outbox {
 
     pub(crate) fn confirm(&self, confirmed: &Confirmed) {
         let Confirmed { partition, producer, first_sequence, count, first_offset, .. } = *confirmed;
+        let durability = confirmed.durability;
         let run =
             ConfirmRun { first_sequence, first_offset, count, duplicate: confirmed.duplicate };
         let mut waiting = self.waiting.borrow_mut();
         let Waiting { confirms, reply_bytes, .. } = &mut *waiting;
         // The last one first: batches come in rows.
         let is_same = |held: &Confirms| held.partition == partition && held.producer == producer;
-        let more = match confirms.iter_mut().rev().find(|held| is_same(held)) {
+        // What has reached something else goes behind: what a frame confirms, it confirms up to there.
+        let held = confirms.iter_mut().rev().find(|held| is_same(held));
+        let more = match held.filter(|held| held.durability == durability) {
             Some(held) => held.push(run),
             None => {
-                confirms.push(Confirms { partition, producer, runs: vec![run] });
+                confirms.push(Confirms { partition, producer, durability, runs: vec![run] });
                 1
             }
         };
@@ -289,12 +293,11 @@ impl Outbox {
             .max(1);
         let Waiting { confirms, items, reply_bytes, .. } = &mut *waiting;
         let reply_bytes_before = *reply_bytes;
-        for Confirms { partition, producer, runs } in confirms.drain(..) {
+        for Confirms { partition, producer, durability, runs } in confirms.drain(..) {
             *reply_bytes -= runs.len() * ConfirmRun::BYTES;
             for runs in runs.chunks(runs_max) {
                 let ends = runs.iter().map(|run| run.first_sequence + u64::from(run.count));
                 let up_to_sequence = ends.max().unwrap_or_default();
-                let durability = Durability::Durable;
                 let head = ConfirmHead { partition, producer, up_to_sequence, durability };
                 head.encode(runs.iter().copied(), 0, out.own());
             }
@@ -351,7 +354,7 @@ fn encode_frame(delivery: &Delivery, out: &mut Outgoing) {
         attempt: delivery.attempt,
         generation: delivery.generation,
         count: delivery.count,
-        durability: Durability::Durable,
+        durability: delivery.durability,
     };
     head.encode(delivery.messages.len(), 0, out.own());
     out.push(&delivery.messages);

@@ -3,6 +3,7 @@
 //! releases the effects that waited for it. Nothing here waits: whoever owns the shard carries
 //! frames and reads between it and the disk.
 
+mod at_hand;
 mod checkpoint;
 mod mover;
 mod moves;

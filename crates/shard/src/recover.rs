@@ -152,12 +152,13 @@ pub fn recover<D: Disk>(
     for segment in released {
         lane.release(segment);
     }
+    let doubtful_partitions = if damage.is_empty() { 0 } else { lost.len() as u64 };
     let report = RecoveryReport {
         records,
         bytes,
         torn_bytes: recovered.torn_bytes,
         damage,
-        doubtful_partitions: lost.len() as u64,
+        doubtful_partitions,
         lost_packs: lost_packs.into_iter().collect(),
         lost_segments: lost_segments.into_iter().collect(),
         generation,

@@ -4,11 +4,15 @@
 use std::{collections::VecDeque, time::Duration};
 
 use bytes::Bytes;
-use sennit_engine::{Catalogue, Command, Effect, Engine, Origin, Outbox, Payloads, Place, Refusal};
+use sennit_engine::{
+    Catalogue, Command, Confirmed, Delivery, Effect, Engine, Origin, Outbox, Payloads, Place,
+    Refusal,
+};
 use sennit_journal::{Frame, Home, Position};
-use sennit_model::{Offset, PartitionId, Timestamp};
+use sennit_model::{Durability, Offset, PartitionId, Timestamp};
 
 use crate::{
+    at_hand::AtHand,
     checkpoint::Checkpoints,
     moves::Moves,
     packs::{Packs, pack_of},
@@ -33,12 +37,16 @@ const PACE: u64 = 8;
 pub struct Counters {
     /// Messages appended by publishers or found to be duplicates.
     pub confirmed_messages: u64,
+    /// Of those, messages confirmed before they were committed.
+    pub confirmed_early_messages: u64,
     /// Batches that had been appended before.
     pub duplicate_batches: u64,
     /// Messages handed to consumers.
     pub delivered_messages: u64,
     /// Bytes of them.
     pub delivered_bytes: u64,
+    /// Messages handed to consumers and readers before they were committed.
+    pub delivered_early_messages: u64,
     /// Commands refused.
     pub refusals: u64,
     /// Commits of the lane.
@@ -47,6 +55,26 @@ pub struct Counters {
     pub damaged_batches: u64,
     /// Checkpoints written to their end.
     pub checkpoints: u64,
+}
+
+impl Counters {
+    fn delivered(&mut self, delivery: &Delivery) {
+        let count = u64::from(delivery.count);
+        self.delivered_messages += count;
+        self.delivered_bytes += delivery.messages.len() as u64;
+        if delivery.durability != Durability::Durable {
+            self.delivered_early_messages += count;
+        }
+    }
+
+    fn confirmed(&mut self, confirmed: &Confirmed) {
+        let count = u64::from(confirmed.count);
+        self.confirmed_messages += count;
+        if confirmed.durability != Durability::Durable {
+            self.confirmed_early_messages += count;
+        }
+        self.duplicate_batches += u64::from(confirmed.duplicate);
+    }
 }
 
 /// One shard. See the crate's page.
@@ -184,7 +212,9 @@ impl Shard {
     /// Delivers, and sorts effects into those that may go and those that wait for the commit.
     pub(crate) fn finish_turn(&mut self, now: Timestamp) {
         if self.engine.is_stirred() && self.has_begun && !self.fenced {
+            let at_hand = std::mem::take(&mut self.writer.at_hand);
             let mut batches = Batches {
+                at_hand: &at_hand,
                 cache: &self.cache,
                 reads: &mut self.reads,
                 packs: &self.moves.packs,
@@ -202,17 +232,21 @@ impl Shard {
                     self.counters.damaged_batches += u64::from(is_kept);
                 }
             }
+            // To deliver appends nothing that is wanted at once, and frees nothing.
+            self.writer.at_hand = at_hand;
         }
         let end = self.writer.end();
-        self.freed.extend(self.engine.take_freed().map(|place| (end, place)));
+        let at_hand = &mut self.writer.at_hand;
+        let in_journal = self.engine.take_freed().filter(|place| !at_hand.free(place.position));
+        self.freed.extend(in_journal.map(|place| (end, place)));
         self.give_up_freed();
         for effect in &self.outbox.now {
             match effect {
                 Effect::Deliver(delivery) => {
-                    self.counters.delivered_messages += u64::from(delivery.count);
-                    self.counters.delivered_bytes += delivery.messages.len() as u64;
+                    self.counters.delivered(delivery);
                 }
                 Effect::Refused { .. } => self.counters.refusals += 1,
+                Effect::Confirmed(confirmed) => self.counters.confirmed(confirmed),
                 _ => {}
             }
         }
@@ -221,6 +255,11 @@ impl Shard {
             return;
         }
         if end <= self.committed {
+            for effect in &self.outbox.after_commit {
+                if let Effect::Confirmed(confirmed) = effect {
+                    self.counters.confirmed(confirmed);
+                }
+            }
             self.effects.append(&mut self.outbox.after_commit);
             return;
         }
@@ -344,10 +383,7 @@ impl Shard {
             self.waits.pop_front();
             for effect in self.waiting.drain(..count) {
                 match &effect {
-                    Effect::Confirmed(confirmed) => {
-                        self.counters.confirmed_messages += u64::from(confirmed.count);
-                        self.counters.duplicate_batches += u64::from(confirmed.duplicate);
-                    }
+                    Effect::Confirmed(confirmed) => self.counters.confirmed(confirmed),
                     Effect::PublishedAt { count, .. } => {
                         self.counters.confirmed_messages += u64::from(*count);
                     }
@@ -375,6 +411,22 @@ impl Shard {
             };
             self.effects.push(Effect::Refused { origin, refusal: Refusal::OutcomeUnknown });
         }
+        self.engine.roll_back(&mut self.outbox);
+        self.effects.append(&mut self.outbox.now);
+    }
+
+    /// Nothing is published any more: offsets that are reserved and not given are given back, so that
+    /// the next start finds none missing.
+    pub fn stop(&mut self) {
+        if !self.fenced {
+            self.engine.give_back_reserved(&mut self.writer);
+        }
+    }
+
+    /// Whether somebody waits for the commit of what the lane has not taken.
+    #[must_use]
+    pub fn is_awaited(&self) -> bool {
+        self.waits.back().is_some_and(|(position, _)| *position > self.taken)
     }
 
     /// Appends the reads to be made to `out`; each is answered with [`Shard::fetched`].
@@ -454,6 +506,12 @@ impl Shard {
         self.cache.bytes() + self.reads.bytes()
     }
 
+    /// Bytes of messages that are kept in memory alone.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.writer.at_hand.kept_bytes()
+    }
+
     /// How many segments of the journal are in use.
     #[must_use]
     pub fn segment_count(&self) -> usize {
@@ -463,6 +521,7 @@ impl Shard {
 
 /// The engine's view of the batches at hand.
 struct Batches<'a> {
+    at_hand: &'a AtHand,
     cache: &'a TailCache,
     reads: &'a mut ReadCache,
     packs: &'a Packs,
@@ -474,6 +533,9 @@ struct Batches<'a> {
 
 impl Payloads for Batches<'_> {
     fn batch(&mut self, partition: PartitionId, place: Place) -> Option<Bytes> {
+        if let Some(bytes) = self.at_hand.get(place.position) {
+            return Some(bytes.clone());
+        }
         let (position, length) = (Position(place.position), place.bytes as usize);
         if let Some(bytes) = self.cache.read(position, length) {
             return Some(bytes);

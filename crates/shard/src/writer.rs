@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use sennit_engine::{Journal, Record};
 use sennit_journal::{Frame, FrameBuilder, Position, PushError};
+use sennit_model::Batch;
 
-use crate::segments::Segments;
+use crate::{at_hand::AtHand, segments::Segments};
 
 /// Gathers records into frames.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub(crate) struct Writer {
     checkpoint_end: Position,
     /// Records appended since the start.
     pub(crate) record_count: u64,
+    /// What cannot be read from the journal.
+    pub(crate) at_hand: AtHand,
     head: Vec<u8>,
 }
 
@@ -38,6 +41,7 @@ impl Writer {
             stated: VecDeque::new(),
             checkpoint_end: replay_from,
             record_count: 0,
+            at_hand: AtHand::default(),
             head: Vec::new(),
         }
     }
@@ -122,6 +126,7 @@ impl Writer {
     /// Everything before `end` is committed.
     pub(crate) fn committed(&mut self, end: Position) {
         self.builder.durable(end);
+        self.at_hand.committed(end);
         while let Some(&(stated_by, replay_from)) = self.stated.front()
             && stated_by <= end
         {
@@ -157,6 +162,14 @@ impl Journal for Writer {
         }
         self.head = head;
         position.0
+    }
+
+    fn is_wanted_soon(&mut self, position: u64, batch: &Batch) {
+        self.at_hand.appended(position, batch);
+    }
+
+    fn keep(&mut self, batch: &Batch) -> u64 {
+        self.at_hand.keep(batch)
     }
 }
 

@@ -10,6 +10,7 @@ mod backup;
 mod broker;
 mod checker;
 mod crash;
+mod durability;
 mod files;
 mod gaps;
 mod golden;

@@ -22,6 +22,9 @@ pub const GROUP: GroupId = GroupId(0);
 pub const ALICE: SessionId = SessionId(1);
 pub const BOB: SessionId = SessionId(2);
 
+/// Set in the position of a batch that is kept without a record.
+pub const IN_MEMORY: u64 = 1 << 62;
+
 #[derive(Default)]
 pub struct Memory {
     pub records: Vec<(Record, u64)>,
@@ -29,6 +32,8 @@ pub struct Memory {
     pub end: u64,
     /// Batches that were moved, each to a place of its own.
     pub pack: u64,
+    /// Batches that were kept without a record.
+    pub kept: u64,
     /// Batches that have to be fetched first.
     pub absent: bool,
     pub asked: Vec<Place>,
@@ -46,6 +51,13 @@ impl Journal for Memory {
         }
         self.records.push((record.clone(), position));
         self.end += 1;
+        position
+    }
+
+    fn keep(&mut self, batch: &Batch) -> u64 {
+        self.kept += 1;
+        let position = IN_MEMORY | self.kept;
+        self.batches.insert(position, batch.bytes().clone());
         position
     }
 }

@@ -70,11 +70,13 @@ proptest! {
         age in option::of(1..1u64 << 40),
         bytes in option::of(1..u64::MAX),
         time_to_live in option::of(1..1u64 << 40),
+        durability in proptest::sample::select(&Durability::ALL[..]),
     ) {
         let config = TopicConfig {
             partitions,
             retention: Retention { until_settled, age: age.map(Duration::from_millis), bytes },
             time_to_live: time_to_live.map(Duration::from_millis),
+            durability,
         };
         let wire = control::TopicConfig::from(&config);
         prop_assert_eq!(TopicConfig::try_from(&wire), Ok(config));

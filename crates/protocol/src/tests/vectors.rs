@@ -162,8 +162,7 @@ fn partition_of(fields: &Value) -> PartitionId {
 }
 
 fn durability(fields: &Value) -> Durability {
-    [Durability::Durable, Durability::Speculative, Durability::Ephemeral, Durability::Memory]
-        [fields["durability"].as_u64().unwrap() as usize - 1]
+    Durability::ALL[fields["durability"].as_u64().unwrap() as usize - 1]
 }
 
 fn header(fields: &Value) -> Header {
@@ -297,7 +296,8 @@ fn taken(fields: &Value) -> Taken {
 }
 
 fn gap(fields: &Value) -> Gap {
-    let reasons = [GapReason::Damaged, GapReason::Lost, GapReason::Retention];
+    let reasons =
+        [GapReason::Damaged, GapReason::Lost, GapReason::Retention, GapReason::RolledBack];
     let number = short(fields, "reason") as u8;
     Gap {
         subscription: short(fields, "subscription"),

@@ -47,6 +47,7 @@ fn stream(peer: &mut Peer, name: &str, partitions: u32) -> TopicId {
         partitions: Some(partitions),
         retention: Some(control::Retention::default()),
         time_to_live_ms: None,
+        ..<_>::default()
     };
     let create = control::CreateTopic { name: name.into(), config: Some(config) };
     match peer.ask(&Request::CreateTopic(create)) {
