@@ -25,6 +25,7 @@ use crate::{
     echo::Rounds,
     plan::{Consume, News, Order, Plan, Produce, Report, Role, Window},
     producer::Producer,
+    reader::read_all,
 };
 
 /// How often a worker says how far it is.
@@ -67,9 +68,13 @@ fn tell(news: &News) -> Result<()> {
 }
 
 /// What the parent orders, one after the other. A parent that is gone ends the work.
-type Orders = mpsc::UnboundedReceiver<Order>;
+pub type Orders = mpsc::UnboundedReceiver<Order>;
 
-async fn start(orders: &mut Orders) -> Result<Window> {
+/// Says that everything is ready, and waits for the start.
+///
+/// # Errors
+/// The parent has gone, or wants something else.
+pub async fn start(orders: &mut Orders) -> Result<Window> {
     tell(&News::Ready)?;
     match orders.recv().await {
         Some(Order::Start(window)) => Ok(window),
@@ -105,6 +110,7 @@ async fn work(plan: Plan, mut orders: Orders) -> Result<Report> {
             let window = start(&mut orders).await?;
             rounds.run(&plan, echo, window, &progress).await
         }
+        Role::Read(read) => read_all(&plan, read, &progress, &mut orders).await,
     }
 }
 
