@@ -41,6 +41,9 @@ const COMMIT_HERE_TIME: Duration = Duration::from_micros(400);
 /// Connections that a core takes whatever its share of all is.
 const CONNECTIONS_ANYHOW: u64 = 8;
 
+/// So many connections at the core of their partition bring it more readers, whatever its share is.
+const READERS_ANYHOW: u64 = 4;
+
 /// The least time between two looks at what is due.
 const TIMER_STEP: Duration = Duration::from_millis(1);
 
@@ -201,6 +204,15 @@ impl Core {
         let all: u64 = (0..self.cores.metrics.len()).map(held).sum();
         let share = all.div_ceil(self.cores.metrics.len() as u64);
         held(core) < (2 * share).max(CONNECTIONS_ANYHOW)
+    }
+
+    /// As [`Self::has_place_at`], for a connection that reads. What readers of a partition get is written
+    /// once and sent to each, and that is most of the work: so they stay spread over the cores, but
+    /// for the first few.
+    pub(crate) fn has_reading_place_at(&self, core: usize) -> bool {
+        let held = |core: usize| self.cores.metrics[core].connections.value();
+        let all: u64 = (0..self.cores.metrics.len()).map(held).sum();
+        held(core) < (all / self.cores.metrics.len() as u64).max(READERS_ANYHOW)
     }
 
     /// Forgets a session. Its subscriptions are ended by commands of their own.

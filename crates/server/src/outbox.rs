@@ -7,14 +7,18 @@ use std::{
 };
 
 use sennit_engine::{Confirmed, Delivery};
-use sennit_model::{Messages, PartitionId, ProducerId};
+use sennit_model::{PartitionId, ProducerId};
 use sennit_protocol::{
-    ConfirmHead, ConfirmRun, DeliverHead, Durability, ErrorCode, Features, Gap, Reply, Run,
-    SettleRun, Settled, control,
+    ConfirmHead, ConfirmRun, Durability, ErrorCode, Features, Gap, Reply, Run, SettleRun, Settled,
+    control,
 };
 use tokio::sync::Notify;
 
-use crate::{outgoing::Outgoing, successor::Successor};
+use crate::{
+    delivery_frames::{encode, row},
+    outgoing::Outgoing,
+    successor::Successor,
+};
 
 /// Bytes that are made ready for one write.
 const WRITE_BYTES: usize = 256 << 10;
@@ -26,6 +30,22 @@ const REPLY_BYTES_HIGH: usize = 1 << 20;
 enum Item {
     Delivery(Delivery),
     Reply(Vec<u8>),
+}
+
+impl Item {
+    fn delivery(&self) -> Option<&Delivery> {
+        match self {
+            Self::Delivery(delivery) => Some(delivery),
+            Self::Reply(_) => None,
+        }
+    }
+
+    fn into_delivery(self) -> Option<Delivery> {
+        match self {
+            Self::Delivery(delivery) => Some(delivery),
+            Self::Reply(_) => None,
+        }
+    }
 }
 
 /// Confirms of one producer in one partition.
@@ -284,9 +304,9 @@ impl Outbox {
     /// Encodes as much of what waits into `out` as makes a good write.
     pub(crate) fn fill(&self, out: &mut Outgoing) {
         let mut waiting = self.waiting.borrow_mut();
-        let runs_max = (self.frame_bytes_max.get().saturating_sub(ConfirmHead::BYTES)
-            / ConfirmRun::BYTES)
-            .max(1);
+        let frame_bytes_max = self.frame_bytes_max.get();
+        let runs_max =
+            (frame_bytes_max.saturating_sub(ConfirmHead::BYTES) / ConfirmRun::BYTES).max(1);
         let Waiting { confirms, items, reply_bytes, .. } = &mut *waiting;
         let reply_bytes_before = *reply_bytes;
         for Confirms { partition, producer, runs } in confirms.drain(..) {
@@ -305,7 +325,12 @@ impl Outbox {
                     *reply_bytes -= bytes.len();
                     out.own().extend_from_slice(&bytes);
                 }
-                Some(Item::Delivery(delivery)) => self.encode(delivery, out),
+                Some(Item::Delivery(delivery)) => {
+                    let waiting = items.iter().map_while(Item::delivery);
+                    let follow = row(&delivery, waiting, frame_bytes_max);
+                    let row = items.drain(..follow).filter_map(Item::into_delivery);
+                    encode(delivery, row, frame_bytes_max, out);
+                }
                 None => break,
             }
         }
@@ -313,46 +338,4 @@ impl Outbox {
             self.emptied.notify_one();
         }
     }
-
-    /// Encodes a delivery, in several frames if one would be larger than the client takes. A
-    /// single message beyond that limit goes out all the same: the client has to say so.
-    fn encode(&self, mut delivery: Delivery, out: &mut Outgoing) {
-        let room = self.frame_bytes_max.get().saturating_sub(DeliverHead::BYTES);
-        while delivery.messages.len() > room && delivery.count > 1 {
-            let mut messages = Messages::of_checked(&delivery.messages);
-            let (mut count, mut length) = (0, 0);
-            loop {
-                let next = messages.skip_bytes(1);
-                if count > 0 && length + next > room || count + 1 == delivery.count {
-                    break;
-                }
-                (count, length) = (count + 1, length + next);
-            }
-            let rest = delivery.messages.split_off(length);
-            let part = Delivery { count, ..delivery.clone() };
-            delivery = Delivery {
-                first: part.first.plus(u64::from(count)),
-                count: delivery.count - count,
-                messages: rest,
-                ..part
-            };
-            encode_frame(&part, out);
-        }
-        encode_frame(&delivery, out);
-    }
-}
-
-fn encode_frame(delivery: &Delivery, out: &mut Outgoing) {
-    let head = DeliverHead {
-        subscription: delivery.subscription,
-        partition: delivery.partition.index,
-        first: delivery.first,
-        appended_at: delivery.appended_at,
-        attempt: delivery.attempt,
-        generation: delivery.generation,
-        count: delivery.count,
-        durability: Durability::Durable,
-    };
-    head.encode(delivery.messages.len(), 0, out.own());
-    out.push(&delivery.messages);
 }

@@ -141,7 +141,13 @@ impl Session {
         let moves = is_idle
             && shard != self.core.index
             && !self.routes.borrow().spread.contains(&topic)
-            && self.core.look(|core| !core.is_draining() && core.has_place_at(shard));
+            && self.core.look(|core| {
+                let has_place = match request {
+                    Request::Read(_) => core.has_reading_place_at(shard),
+                    _ => core.has_place_at(shard),
+                };
+                !core.is_draining() && has_place
+            });
         moves.then_some(shard)
     }
 
