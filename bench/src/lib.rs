@@ -23,6 +23,7 @@ mod load;
 mod many_topics;
 mod merge;
 mod options;
+mod orders;
 mod pauses;
 mod plan;
 mod probe;

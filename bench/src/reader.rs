@@ -19,10 +19,10 @@ use crate::{
     clock::{Alarm, now_ns},
     identity::Identity,
     latency::Latencies,
+    orders::{Orders, start},
     plan::{Order, Plan, Read, ReaderReport, Report, Window},
     stamp::Payloads,
     usage::cpu_s,
-    worker::{Orders, start},
 };
 
 /// How often it is looked whether all has come.

@@ -3,7 +3,7 @@
 
 use std::{
     cell::RefCell,
-    io::{self, BufRead, Write},
+    io::{self, BufRead},
     rc::Rc,
     sync::{
         Arc,
@@ -23,7 +23,8 @@ use crate::{
     clock::now_ns,
     consumer::{Consumer, Sights},
     echo::Rounds,
-    plan::{Consume, News, Order, Plan, Produce, Report, Role, Window},
+    orders::{Orders, start, tell},
+    plan::{Consume, News, Order, Plan, Produce, Report, Role},
     producer::Producer,
     reader::read_all,
 };
@@ -57,29 +58,6 @@ pub fn run() -> Result<()> {
         Ok(report) => News::Done(Box::new(report)),
         Err(error) => News::Failed(format!("{error:#}")),
     })
-}
-
-fn tell(news: &News) -> Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, news)?;
-    out.write_all(b"\n")?;
-    out.flush()?;
-    Ok(())
-}
-
-/// What the parent orders, one after the other. A parent that is gone ends the work.
-pub type Orders = mpsc::UnboundedReceiver<Order>;
-
-/// Says that everything is ready, and waits for the start.
-///
-/// # Errors
-/// The parent has gone, or wants something else.
-pub async fn start(orders: &mut Orders) -> Result<Window> {
-    tell(&News::Ready)?;
-    match orders.recv().await {
-        Some(Order::Start(window)) => Ok(window),
-        other => bail!("a start was expected, this came: {other:?}"),
-    }
 }
 
 async fn work(plan: Plan, mut orders: Orders) -> Result<Report> {
