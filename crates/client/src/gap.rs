@@ -25,6 +25,9 @@ impl fmt::Display for Gap {
             GapReason::Damaged => f.write_str("cannot be read (damaged)"),
             GapReason::Lost => f.write_str("may have held messages and are gone (lost)"),
             GapReason::Retention => f.write_str("are kept no more (retention)"),
+            GapReason::Skipped => {
+                f.write_str("are spared a reader that has fallen behind (skipped)")
+            }
             other => write!(f, "are passed over (reason {})", other.number()),
         }
     }

@@ -48,6 +48,15 @@ pub enum Effect {
         /// Of which partition.
         partition: PartitionId,
     },
+    /// Tell a reader that it has ended because it has fallen behind and would not wait.
+    ReaderTooSlow {
+        /// Whose.
+        session: SessionId,
+        /// Which subscription.
+        subscription: u32,
+        /// Of which partition.
+        partition: PartitionId,
+    },
     /// Tell a consumer that messages cannot be read, and are passed over.
     Gap {
         /// Whose.
@@ -118,6 +127,8 @@ pub enum GapReason {
     Lost,
     /// They are kept no more. Only readers are told.
     Retention,
+    /// The reader has fallen behind and wants to go on with the newest.
+    Skipped,
 }
 
 /// A batch is committed.

@@ -33,6 +33,7 @@ mod record_error;
 mod refusal;
 mod replay;
 mod runs;
+mod slow_reader;
 mod snapshot;
 mod timer;
 mod timers;

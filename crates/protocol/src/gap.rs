@@ -19,6 +19,8 @@ pub enum GapReason {
     Lost,
     /// They are kept no more: the topic's retention has freed them, or every group has settled them.
     Retention,
+    /// The reader has fallen behind, and wants to go on with the newest.
+    Skipped,
     /// A newer server's reason, by its number, which is none of the above. It is a gap all the same.
     Unknown(u8),
 }
@@ -32,6 +34,7 @@ impl GapReason {
             1 => Some(Self::Damaged),
             2 => Some(Self::Lost),
             3 => Some(Self::Retention),
+            5 => Some(Self::Skipped),
             other => Some(Self::Unknown(other)),
         }
     }
@@ -43,6 +46,7 @@ impl GapReason {
             Self::Damaged => 1,
             Self::Lost => 2,
             Self::Retention => 3,
+            Self::Skipped => 5,
             Self::Unknown(number) => number,
         }
     }
@@ -54,6 +58,7 @@ impl GapReason {
             Self::Damaged => "damaged",
             Self::Lost => "lost",
             Self::Retention => "retention",
+            Self::Skipped => "skipped",
             Self::Unknown(_) => "unknown",
         }
     }

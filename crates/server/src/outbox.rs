@@ -4,10 +4,11 @@
 use std::{
     cell::{Cell, RefCell},
     collections::{HashMap, HashSet, VecDeque},
+    rc::Rc,
 };
 
 use sennit_engine::{Confirmed, Delivery};
-use sennit_model::{PartitionId, ProducerId};
+use sennit_model::{PartitionId, ProducerId, limits::READER_BEHIND_BYTES_MAX};
 use sennit_protocol::{
     ConfirmHead, ConfirmRun, Durability, ErrorCode, Features, Gap, Reply, Run, SettleRun, Settled,
     control,
@@ -17,6 +18,7 @@ use tokio::sync::Notify;
 use crate::{
     delivery_frames::{encode, row},
     outgoing::Outgoing,
+    routes::Routes,
     successor::Successor,
 };
 
@@ -108,6 +110,8 @@ pub(crate) struct Outbox {
     features: Cell<Features>,
     /// Who takes the session's place.
     pub(crate) successor: Successor,
+    /// What the session takes part in.
+    pub(crate) routes: Rc<RefCell<Routes>>,
     /// Whether the writer holds bytes that the socket has not taken.
     is_writing: Cell<bool>,
 }
@@ -121,6 +125,7 @@ impl Outbox {
             frame_bytes_max: Cell::new(frame_bytes_max),
             features: Cell::default(),
             successor: Successor::default(),
+            routes: Rc::default(),
             is_writing: Cell::new(false),
         }
     }
@@ -216,6 +221,11 @@ impl Outbox {
                 code: code.number(),
                 reason: match code {
                     ErrorCode::CursorHeld => "another reader has its cursor".to_owned(),
+                    ErrorCode::SlowConsumer => {
+                        format!(
+                            "it has fallen behind: READER_BEHIND_BYTES_MAX is {READER_BEHIND_BYTES_MAX}"
+                        )
+                    }
                     _ => "the topic or the group was deleted".to_owned(),
                 },
             };

@@ -326,6 +326,7 @@ impl Oracle {
             | Effect::Located { .. }
             | Effect::Cursors { .. }
             | Effect::CursorTaken { .. }
+            | Effect::ReaderTooSlow { .. }
             | Effect::Subscribed { .. }
             | Effect::SubscriptionEnded { .. }
             | Effect::Refused { .. }
