@@ -9,11 +9,13 @@
 
 mod amplification;
 mod backlog;
+mod bare;
 mod broker;
 mod child;
 mod clock;
 mod consumer;
 mod echo;
+mod fan_out;
 mod ground;
 mod identity;
 mod latency;
@@ -21,10 +23,12 @@ mod load;
 mod many_topics;
 mod merge;
 mod options;
+mod orders;
 mod pauses;
 mod plan;
 mod probe;
 mod producer;
+mod reader;
 mod row;
 mod run;
 mod stamp;

@@ -112,13 +112,13 @@ pub struct Bench<'a> {
 }
 
 /// The share of part `index` of `parts` of `all`: where it begins and how many.
-fn share(all: u32, parts: u32, index: u32) -> (u32, u32) {
+pub(crate) fn share(all: u32, parts: u32, index: u32) -> (u32, u32) {
     let at = |index: u32| (u64::from(all) * u64::from(index) / u64::from(parts)) as u32;
     (at(index), at(index + 1) - at(index))
 }
 
 impl Bench<'_> {
-    fn ground(&self, load: &Load) -> Result<Ground> {
+    pub(crate) fn ground(&self, load: &Load) -> Result<Ground> {
         Ground::prepare(Wanted {
             server: &self.broker.server,
             name: self.topic.as_deref(),
@@ -128,7 +128,7 @@ impl Bench<'_> {
         })
     }
 
-    fn start_producers(&self, ground: &Ground, load: &Load) -> Result<Vec<Worker>> {
+    pub(crate) fn start_producers(&self, ground: &Ground, load: &Load) -> Result<Vec<Worker>> {
         let processes = load.producer_processes.clamp(1, load.producers);
         (0..processes)
             .map(|process| {
@@ -267,7 +267,7 @@ impl Bench<'_> {
     }
 
     /// Waits until all workers have reported.
-    fn reports(
+    pub(crate) fn reports(
         &self,
         workers: &mut [Worker],
         what: &str,
@@ -287,11 +287,13 @@ impl Bench<'_> {
     }
 }
 
-fn order_all(workers: &mut [Worker], order: Order) -> Result<()> {
+/// Gives all of them an order.
+pub(crate) fn order_all(workers: &mut [Worker], order: Order) -> Result<()> {
     workers.iter_mut().try_for_each(|worker| worker.order(order))
 }
 
-fn window_of(load: &Load) -> Window {
+/// When a run of `load` that begins now is what.
+pub(crate) fn window_of(load: &Load) -> Window {
     let start_ns = now_ns() + START_DELAY_NS;
     if load.messages.or(load.preload).is_some() {
         return Window { start_ns, from_ns: 0, until_ns: u64::MAX };
@@ -302,13 +304,14 @@ fn window_of(load: &Load) -> Window {
 
 /// What the workers of a run have told.
 #[derive(Default)]
-struct Measured {
+pub(crate) struct Measured {
     merged: Merged,
-    sent: Vec<(u32, u64, u64)>,
+    /// For each producer what it published and had confirmed.
+    pub(crate) sent: Vec<(u32, u64, u64)>,
 }
 
 impl Measured {
-    fn add(&mut self, report: Report) {
+    pub(crate) fn add(&mut self, report: Report) {
         self.sent.extend(report.sent.iter().copied());
         self.merged.add(report);
     }
@@ -319,11 +322,11 @@ impl Measured {
         self.merged.add(Report { errors: report.errors, ..Report::default() });
     }
 
-    fn confirmed_in_all(&self) -> u64 {
+    pub(crate) fn confirmed_in_all(&self) -> u64 {
         self.sent.iter().map(|(_, _, confirmed)| confirmed).sum()
     }
 
-    fn row(self, load: &Load, window: Window) -> Row {
+    pub(crate) fn row(self, load: &Load, window: Window) -> Row {
         let verdict = match load.consumers {
             0 => crate::identity::Verdict::default(),
             _ => judge(&self.sent, self.merged.sightings()),

@@ -23,6 +23,7 @@ impl Merged {
         self.sum.delivered += report.delivered;
         self.sum.acked += report.acked;
         self.sum.sent.extend(report.sent);
+        self.sum.readers.extend(report.readers);
         self.sum.errors.extend(report.errors);
         for instant_ns in report.span_ns.into_iter().flat_map(|(first, last)| [first, last]) {
             self.sum.mark(instant_ns);

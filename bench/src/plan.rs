@@ -30,6 +30,8 @@ pub enum Role {
     Consume(Consume),
     /// Publish one, take it, ack it, and only then the next.
     Echo(Echo),
+    /// Read everything by offset, each reader for itself.
+    Read(Read),
 }
 
 /// Producers of one process.
@@ -73,12 +75,39 @@ pub struct Echo {
     pub confirm_ack: bool,
 }
 
+/// Readers of one process.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Read {
+    /// The number of the first.
+    pub first: u32,
+    /// How many, each with a connection.
+    pub count: u32,
+    /// Messages that each may have on the way or untaken.
+    pub credit_messages: u32,
+    /// Bytes that each may have on the way or untaken.
+    pub credit_bytes: u64,
+    /// Each reads under a cursor of its own, and commits it after so many messages; `None` without.
+    pub commit_every: Option<u64>,
+    /// One that does not keep up.
+    pub slow: Option<Slow>,
+}
+
+/// A reader that takes less than there is, until the load has ended.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Slow {
+    /// Its number.
+    pub reader: u32,
+    /// Messages per second that it takes; 0 for none at all.
+    pub rate: f64,
+}
+
 /// Further lines to a worker.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub enum Order {
     /// Begin.
     Start(Window),
-    /// Consumers: end when so many different messages have come, or at that instant.
+    /// Consumers: end when so many different messages have come, or at that instant. Readers: when
+    /// so many have come to each.
     Finish {
         /// How many.
         expect: u64,
@@ -136,6 +165,10 @@ pub struct Report {
     pub sent: Vec<(u32, u64, u64)>,
     /// What consumers saw, in the window or not.
     pub sighting: Sighting,
+    /// Processor seconds that this process used within the window; only readers say so.
+    pub cpu_s: Option<f64>,
+    /// What each reader got, by itself.
+    pub readers: Vec<ReaderReport>,
     /// From the intended instant to the confirm.
     pub publish_to_confirm: Buckets,
     /// From the intended instant to the delivery.
@@ -144,6 +177,19 @@ pub struct Report {
     pub publish_to_settle: Buckets,
     /// What went wrong, in words.
     pub errors: Vec<String>,
+}
+
+/// What one reader has got.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ReaderReport {
+    /// Its number.
+    pub number: u32,
+    /// Different messages delivered within the window.
+    pub delivered: u64,
+    /// What it saw, in the window or not.
+    pub sighting: Sighting,
+    /// From the intended instant to the delivery.
+    pub publish_to_deliver: Buckets,
 }
 
 impl Report {

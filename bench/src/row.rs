@@ -58,6 +58,34 @@ pub struct Row {
     pub restart: Option<Restarted>,
     #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
     pub checkpoint: Option<Checkpointed>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
+    pub fan_out: Option<FannedOut>,
+}
+
+/// What a row of streams says besides.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct FannedOut {
+    /// How many readers there were, the slow one with them.
+    pub readers: u32,
+    /// Processor seconds that the readers' processes used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub readers_cpu_s: Option<f64>,
+    /// Messages per second that a bare program gets through as many loopback sockets, and throws
+    /// away.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bare_per_s: Option<f64>,
+    /// The same, if its readers verify as those of the row do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bare_checked_per_s: Option<f64>,
+    /// `delivered_per_s` for each of `bare_per_s`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of_bare: Option<f64>,
+    /// `delivered_per_s` for each of `bare_checked_per_s`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of_bare_checked: Option<f64>,
+    /// What the slow reader got within the window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow_delivered_per_s: Option<f64>,
 }
 
 /// What a row of `restart` says besides: times are from the moment the broker was told to start,
@@ -182,13 +210,33 @@ const CHECKPOINT_HEADS: [&str; 12] = [
     "MISS/DUP/ORD/BAD/ERR",
 ];
 
+/// The heads of a table of readers.
+const FAN_OUT_HEADS: [&str; 15] = [
+    "ROW",
+    "PUBLISHED/S",
+    "DELIVERED/S",
+    "OF BARE",
+    "OF CHECKED",
+    "CONFIRM p50",
+    "p99",
+    "DELIVER p50",
+    "p99",
+    "SLOW/S",
+    "MISS/DUP/ORD/BAD/ERR",
+    "CPU s",
+    "READERS' CPU s",
+    "RSS MiB",
+    "SYNCS",
+];
+
 impl Row {
     /// What stands above the row in a table.
     #[must_use]
     pub fn heads(&self) -> &'static [&'static str] {
-        match (&self.restart, &self.checkpoint) {
-            (Some(_), _) => &RESTART_HEADS,
-            (_, Some(_)) => &CHECKPOINT_HEADS,
+        match (&self.restart, &self.checkpoint, &self.fan_out) {
+            (Some(_), _, _) => &RESTART_HEADS,
+            (_, Some(_), _) => &CHECKPOINT_HEADS,
+            (_, _, Some(_)) => &FAN_OUT_HEADS,
             _ => &HEADS,
         }
     }
@@ -246,11 +294,24 @@ impl Row {
     /// The cells below [`Self::heads`].
     #[must_use]
     pub fn cells(&self) -> Vec<String> {
-        match (&self.restart, &self.checkpoint) {
-            (Some(restart), _) => self.restart_cells(restart),
-            (_, Some(checkpoint)) => self.checkpoint_cells(checkpoint),
+        match (&self.restart, &self.checkpoint, &self.fan_out) {
+            (Some(restart), _, _) => self.restart_cells(restart),
+            (_, Some(checkpoint), _) => self.checkpoint_cells(checkpoint),
+            (_, _, Some(fan_out)) => self.fan_out_cells(fan_out),
             _ => self.load_cells(),
         }
+    }
+
+    /// The cells of load, without what is confirmed a second, and with what readers have besides.
+    fn fan_out_cells(&self, fan_out: &FannedOut) -> Vec<String> {
+        let rate = |rate: Option<f64>| rate.map_or_else(String::new, |rate| format!("{rate:.0}"));
+        let part = |part: Option<f64>| part.map_or_else(String::new, |part| format!("{part:.2}"));
+        let mut cells = self.load_cells();
+        cells.remove(2);
+        cells.splice(3..3, [part(fan_out.of_bare), part(fan_out.of_bare_checked)]);
+        cells.insert(9, rate(fan_out.slow_delivered_per_s));
+        cells.insert(12, fan_out.readers_cpu_s.map_or_else(String::new, |cpu| format!("{cpu:.2}")));
+        cells
     }
 
     fn restart_cells(&self, restart: &Restarted) -> Vec<String> {
@@ -361,8 +422,13 @@ mod tests {
     #[test]
     fn a_row_has_a_cell_below_each_head() {
         let (restart, checkpoint) = (Some(Restarted::default()), Some(Checkpointed::default()));
-        for row in [run(5.0, 0), Row { restart, ..run(5.0, 0) }, Row { checkpoint, ..run(5.0, 0) }]
-        {
+        let fan_out = Some(FannedOut::default());
+        for row in [
+            run(5.0, 0),
+            Row { restart, ..run(5.0, 0) },
+            Row { checkpoint, ..run(5.0, 0) },
+            Row { fan_out, ..run(5.0, 0) },
+        ] {
             assert_eq!(row.cells().len(), row.heads().len());
         }
     }

@@ -19,7 +19,8 @@ use crate::{
     row::Row,
     workload::{
         Measurement, burst::Burst, checkpoint::Checkpoint, lifecycle::Lifecycle, publish::Publish,
-        restart::Restart, round_trip::RoundTrip, steady::Steady,
+        restart::Restart, round_trip::RoundTrip, slow_consumer::SlowConsumer, steady::Steady,
+        stream::Stream, stream_fan_out::StreamFanOut,
     },
 };
 
@@ -42,6 +43,12 @@ pub enum Workload {
     /// What checkpoints and moves to packs cost: bytes written, and the confirms beside them; on
     /// brokers of its own
     Checkpoint(Checkpoint),
+    /// A few readers of a stream at a rate, and what latency it costs
+    Stream(Stream),
+    /// How many can read the same stream, live or under cursors of their own
+    StreamFanOut(StreamFanOut),
+    /// What a reader that does not keep up costs the others
+    SlowConsumer(SlowConsumer),
 }
 
 impl Workload {
@@ -54,6 +61,9 @@ impl Workload {
             Self::Lifecycle(_) => "lifecycle",
             Self::Restart(_) => "restart",
             Self::Checkpoint(_) => "checkpoint",
+            Self::Stream(_) => "stream",
+            Self::StreamFanOut(_) => "stream-fan-out",
+            Self::SlowConsumer(_) => "slow-consumer",
         }
     }
 
@@ -72,6 +82,9 @@ impl Workload {
             Self::Lifecycle(lifecycle) => lifecycle.rows(one),
             Self::Restart(restart) => restart.rows(one),
             Self::Checkpoint(checkpoint) => checkpoint.rows(one),
+            Self::Stream(stream) => stream.rows(one),
+            Self::StreamFanOut(fan_out) => fan_out.rows(one),
+            Self::SlowConsumer(slow) => slow.rows(one),
         }
     }
 }

@@ -119,7 +119,8 @@ impl Watch {
     }
 }
 
-fn cpu_s(pid: u32) -> Option<f64> {
+/// Processor seconds that a process has used, its own and the kernel's for it.
+pub fn cpu_s(pid: u32) -> Option<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name, in brackets, may hold spaces; after it the state is field 3.
     let fields: Vec<_> = stat[stat.rfind(')')? + 2..].split(' ').collect();

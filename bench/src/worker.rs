@@ -3,7 +3,7 @@
 
 use std::{
     cell::RefCell,
-    io::{self, BufRead, Write},
+    io::{self, BufRead},
     rc::Rc,
     sync::{
         Arc,
@@ -23,8 +23,10 @@ use crate::{
     clock::now_ns,
     consumer::{Consumer, Sights},
     echo::Rounds,
-    plan::{Consume, News, Order, Plan, Produce, Report, Role, Window},
+    orders::{Orders, start, tell},
+    plan::{Consume, News, Order, Plan, Produce, Report, Role},
     producer::Producer,
+    reader::read_all,
 };
 
 /// How often a worker says how far it is.
@@ -58,25 +60,6 @@ pub fn run() -> Result<()> {
     })
 }
 
-fn tell(news: &News) -> Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer(&mut out, news)?;
-    out.write_all(b"\n")?;
-    out.flush()?;
-    Ok(())
-}
-
-/// What the parent orders, one after the other. A parent that is gone ends the work.
-type Orders = mpsc::UnboundedReceiver<Order>;
-
-async fn start(orders: &mut Orders) -> Result<Window> {
-    tell(&News::Ready)?;
-    match orders.recv().await {
-        Some(Order::Start(window)) => Ok(window),
-        other => bail!("a start was expected, this came: {other:?}"),
-    }
-}
-
 async fn work(plan: Plan, mut orders: Orders) -> Result<Report> {
     let progress = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&progress);
@@ -105,6 +88,7 @@ async fn work(plan: Plan, mut orders: Orders) -> Result<Report> {
             let window = start(&mut orders).await?;
             rounds.run(&plan, echo, window, &progress).await
         }
+        Role::Read(read) => read_all(&plan, read, &progress, &mut orders).await,
     }
 }
 

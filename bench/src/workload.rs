@@ -6,13 +6,17 @@ pub mod lifecycle;
 pub mod publish;
 pub mod restart;
 pub mod round_trip;
+pub mod slow_consumer;
 pub mod steady;
+pub mod stream;
+pub mod stream_fan_out;
 
 use anyhow::Result;
 
 use crate::{
     amplification::Amplification,
     backlog::Backlog,
+    fan_out::FanOut,
     load::{Bench, Load},
     many_topics::ManyTopics,
     pauses::Pauses,
@@ -49,6 +53,8 @@ pub enum How {
     Amplification(Amplification),
     /// By confirms beside checkpoints and moves, and without.
     Pauses(Pauses),
+    /// By readers that each get everything.
+    FanOut(Box<FanOut>),
 }
 
 impl Measurement {
@@ -70,6 +76,7 @@ impl Measurement {
             How::ManyTopics(topics) => topics.run(bench, &self.row),
             How::Amplification(amplification) => amplification.run(bench, &self.row),
             How::Pauses(pauses) => pauses.run(bench, &self.row),
+            How::FanOut(fan_out) => fan_out.run(bench, &self.row),
         }
     }
 }

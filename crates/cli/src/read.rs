@@ -10,7 +10,7 @@ use std::{
 };
 
 use sennit_client::{ReadFrom, ReadRun, Reader, Received};
-use sennit_model::{CursorName, Offset, PartitionIndex, Timestamp, TopicName};
+use sennit_model::{CursorName, Offset, PartitionIndex, Timestamp, TopicName, WhenSlow};
 
 use crate::{
     exit::Failure,
@@ -55,6 +55,10 @@ pub struct Args {
     /// With --cursor: end whoever reads under its name now
     #[arg(long, requires = "cursor")]
     take_over: bool,
+    /// What to do once so much is published that this falls behind: wait for everything, skip to the
+    /// newest and say what was skipped, or disconnect
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "wait")]
+    when_slow: Pace,
     /// End after this many messages
     #[arg(long, short = 'n', value_name = "N")]
     count: Option<NonZeroU64>,
@@ -64,6 +68,27 @@ pub struct Args {
     /// Print each message and each gap as a JSON object with all that is known of it
     #[arg(long)]
     json: bool,
+}
+
+/// What becomes of a reader that falls behind.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Pace {
+    /// Everything, as late as it comes
+    Wait,
+    /// The newest; what is skipped is said
+    Skip,
+    /// The end
+    Disconnect,
+}
+
+impl From<Pace> for WhenSlow {
+    fn from(pace: Pace) -> Self {
+        match pace {
+            Pace::Wait => Self::Wait,
+            Pace::Skip => Self::Skip,
+            Pace::Disconnect => Self::Disconnect,
+        }
+    }
 }
 
 /// `text` as a place to begin.
@@ -100,6 +125,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let client = args.reach.client().await?;
         let builder = client.reader(&args.topic).from(args.from);
         let builder = builder.credit_messages(CREDIT_MESSAGES).credit_bytes(CREDIT_BYTES);
+        let builder = builder.when_slow(args.when_slow.into());
         let builder = match &args.cursor {
             Some(cursor) => builder.cursor(cursor).take_over(args.take_over),
             None => builder,

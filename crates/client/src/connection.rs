@@ -33,7 +33,9 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 /// A session that lasted this long was a good one: the delays begin again.
 const GOOD_SESSION: Duration = Duration::from_secs(1);
 
+/// Room for a read: the least, and the most once reads fill what they are given.
 const READ_BYTES: usize = 64 << 10;
+const READ_BYTES_MAX: usize = 512 << 10;
 
 /// On the way out.
 struct Closing {
@@ -114,6 +116,8 @@ impl Connection {
         let mut heard = Instant::now();
         let mut pinged = false;
         let mut timer = std::pin::pin!(sleep_until(heard + PING_AFTER));
+        let mut room = READ_BYTES;
+        frames.trust();
         loop {
             let now = Instant::now();
             // What came with the greeting, or with the last read.
@@ -139,15 +143,21 @@ impl Connection {
             {
                 timer.as_mut().reset(at);
             }
-            if input.capacity() - input.len() < READ_BYTES / 4 {
-                input.reserve(READ_BYTES);
+            // Where a frame has begun, there is room for all of it.
+            if input.capacity() == input.len()
+                || frames.is_between() && input.capacity() - input.len() < READ_BYTES / 4
+            {
+                input.reserve(room);
             }
+            let given = input.capacity() - input.len();
             let idle = self.conversation.outgoing.is_empty();
             let slices = self.conversation.outgoing.slices();
             tokio::select! {
                 read = reader.read_buf(&mut input) => match read {
                     Ok(0) => return self.unreachable(io::ErrorKind::UnexpectedEof.into()),
-                    Ok(_) => {
+                    Ok(count) => {
+                        let is_full = count == given;
+                        room = if is_full { (2 * room).min(READ_BYTES_MAX) } else { READ_BYTES };
                         heard = Instant::now();
                         if std::mem::take(&mut pinged) {
                             timer.as_mut().reset(heard + PING_AFTER);

@@ -28,6 +28,9 @@ impl fmt::Display for Gap {
             GapReason::RolledBack => {
                 f.write_str("were delivered before they were durable and are gone (rolled-back)")
             }
+            GapReason::Skipped => {
+                f.write_str("are spared a reader that has fallen behind (skipped)")
+            }
             other => write!(f, "are passed over (reason {})", other.number()),
         }
     }

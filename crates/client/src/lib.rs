@@ -55,7 +55,7 @@ pub use sennit_model::{
     Batch, BatchBuilder, BatchError, CursorName, Generation, GroupConfig, GroupId, GroupName,
     Header, HeaderKind, Headers, Message, MessageView, Messages, Offset, OffsetRange,
     PartitionIndex, ProducerId, ReadFrom, Retention, StartAt, Timestamp, TopicConfig, TopicId,
-    TopicKind, TopicName,
+    TopicKind, TopicName, WhenSlow,
 };
 pub use sennit_protocol::{DEFAULT_PORT, Durability, ErrorCode, GapReason};
 

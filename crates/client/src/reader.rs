@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use sennit_model::{
-    CursorName, Offset, PartitionIndex, ReadFrom, TopicName,
+    CursorName, Offset, PartitionIndex, ReadFrom, TopicName, WhenSlow,
     limits::{CREDIT_BYTES_MAX, CREDIT_MESSAGES_MAX},
 };
 use sennit_protocol::{Reply, Request, Taken, control};
@@ -67,6 +67,14 @@ impl ReaderBuilder {
     /// while there is one.
     pub fn take_over(mut self, take_over: bool) -> Self {
         self.read.take_over = take_over;
+        self
+    }
+
+    /// What becomes of the reader if it had come to the newest message and falls behind by more than
+    /// 16 MiB: it waits for everything, as late as it comes, unless told; it skips, and gets a
+    /// [`Gap`] for what it was spared; or it ends with `slow-consumer`.
+    pub fn when_slow(mut self, when_slow: WhenSlow) -> Self {
+        self.read.set_when_slow(when_slow.into());
         self
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sennit_model::{
     Batch, CursorName, Generation, GroupConfig, GroupId, GroupName, Incarnation, Offset,
-    PartitionId, ProducerStamp, ReadFrom, StartAt, TopicConfig, TopicId, TopicName,
+    PartitionId, ProducerStamp, ReadFrom, StartAt, TopicConfig, TopicId, TopicName, WhenSlow,
 };
 
 /// Who speaks. Given by the server to each connection, and not used twice while it runs.
@@ -193,6 +193,8 @@ pub struct Read {
     pub credit: Credit,
     /// The cursor under whose name it reads.
     pub cursor: Option<CursorClaim>,
+    /// What becomes of it if it falls behind.
+    pub when_slow: WhenSlow,
 }
 
 /// What happens to a reader of one partition.

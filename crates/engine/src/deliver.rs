@@ -60,6 +60,7 @@ impl Engine {
                 self.bury(id, now, journal, payloads, out);
             }
             self.serve_readers(id, payloads, out);
+            self.judge_slow_readers(id, out);
         }
         if self.stirred.is_empty() {
             self.stirred = stirred;

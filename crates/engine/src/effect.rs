@@ -48,6 +48,15 @@ pub enum Effect {
         /// Of which partition.
         partition: PartitionId,
     },
+    /// Tell a reader that it has ended because it has fallen behind and would not wait.
+    ReaderTooSlow {
+        /// Whose.
+        session: SessionId,
+        /// Which subscription.
+        subscription: u32,
+        /// Of which partition.
+        partition: PartitionId,
+    },
     /// Tell a consumer that messages cannot be read, and are passed over.
     Gap {
         /// Whose.
@@ -130,6 +139,8 @@ pub enum GapReason {
     /// They were delivered before they were committed, and are not there any more. The range begins
     /// with the first of them, which may lie before what is delivered next.
     RolledBack,
+    /// The reader has fallen behind and wants to go on with the newest.
+    Skipped,
 }
 
 /// A batch is committed.

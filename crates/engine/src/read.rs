@@ -25,7 +25,7 @@ const AT_HAND_MAX: usize = 64;
 
 impl Engine {
     pub(crate) fn read(&mut self, read: Read, out: &mut Outbox) {
-        let Read { origin, subscription, partition: id, at, credit, cursor } = read;
+        let Read { origin, subscription, partition: id, at, credit, cursor, when_slow } = read;
         let Some(partition) = self.partitions.get_mut(&id) else {
             // It was there when the reader was told where it begins.
             let session = origin.session;
@@ -53,6 +53,7 @@ impl Engine {
         }
         let at = rolled_back.map_or(at, |range| range.end.0);
         self.readers.join(id, holder, (at, credit), cursor.map(|claim| claim.name));
+        self.set_when_slow(id, holder, when_slow);
     }
 
     pub(crate) fn change_reader(&mut self, holder: Holder, id: PartitionId, change: ReaderChange) {
@@ -140,7 +141,7 @@ impl Engine {
 }
 
 /// Passes `reader` over what lies before `end`.
-fn gap(reader: &mut Reader, id: PartitionId, end: u64, reason: GapReason) -> Effect {
+pub(crate) fn gap(reader: &mut Reader, id: PartitionId, end: u64, reason: GapReason) -> Effect {
     let start = std::mem::replace(&mut reader.at, end);
     reader.place_hint = None;
     let Holder { session, subscription } = reader.holder;

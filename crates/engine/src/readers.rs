@@ -5,7 +5,7 @@
 
 use hashbrown::HashMap;
 use sennit_model::{
-    CursorName, PartitionId,
+    CursorName, PartitionId, WhenSlow,
     limits::{CREDIT_BYTES_MAX, CREDIT_MESSAGES_MAX},
 };
 
@@ -26,6 +26,10 @@ pub(crate) struct Reader {
     pub(crate) held_bytes: u64,
     /// The cursor that is its own while it reads.
     pub(crate) cursor: Option<CursorName>,
+    /// What becomes of it if it falls behind.
+    pub(crate) when_slow: WhenSlow,
+    /// Whether it has come to the newest message.
+    pub(crate) was_live: bool,
     /// `(offset, byte)`: the message at `offset` begins at `byte` of its batch.
     pub(crate) place_hint: Option<(u64, usize)>,
 }
@@ -92,7 +96,18 @@ impl Readers {
     ) {
         let (held_messages, held_bytes, place_hint) = (0, 0, None);
         let credit = bounded(credit);
-        let reader = Reader { holder, at, credit, held_messages, held_bytes, cursor, place_hint };
+        let (when_slow, was_live) = (WhenSlow::Wait, false);
+        let reader = Reader {
+            holder,
+            at,
+            credit,
+            held_messages,
+            held_bytes,
+            cursor,
+            when_slow,
+            was_live,
+            place_hint,
+        };
         let held = self.by_partition.entry(partition).or_default();
         held.is_awake = true;
         match held.index(holder) {

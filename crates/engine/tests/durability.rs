@@ -12,7 +12,7 @@ use sennit_engine::{
 };
 use sennit_model::{
     Durability, Generation, GroupConfig, Message, Messages, Offset, OffsetRange, ProducerId,
-    ProducerStamp, Retention, TopicConfig, TopicKind,
+    ProducerStamp, Retention, TopicConfig, TopicKind, WhenSlow,
     limits::{MEMORY_SHARD_BYTES, MEMORY_TOPIC_BYTES, RESERVED_OFFSETS},
 };
 use world::{ALICE, BOB, GROUP, IN_MEMORY, ORDERS, World, batch, check, queue, run};
@@ -56,7 +56,16 @@ fn publish_one(world: &mut World, text: &str) -> (Vec<Effect>, Vec<Effect>) {
 
 fn read(world: &mut World, session: SessionId, at: u64) -> Command {
     let (origin, at, cursor) = (world.origin(session), Offset(at), None);
-    Command::Read(Read { origin, subscription: 3, partition: ORDERS, at, credit: WIDE, cursor })
+    let when_slow = WhenSlow::default();
+    Command::Read(Read {
+        origin,
+        subscription: 3,
+        partition: ORDERS,
+        at,
+        credit: WIDE,
+        cursor,
+        when_slow,
+    })
 }
 
 /// Of each delivery: to whom, from where, and what it is said to have reached.

@@ -16,6 +16,7 @@ mod name;
 mod offset;
 mod read_from;
 mod time;
+mod when_slow;
 
 pub use batch::{Batch, BatchBuilder, BatchError, Messages};
 pub use config::{ConfigError, GroupConfig, Retention, StartAt, TopicConfig, TopicKind};
@@ -30,3 +31,4 @@ pub use name::{CursorName, DEAD_LETTER_SUFFIX, GroupName, NameError, TopicName};
 pub use offset::{Offset, OffsetRange};
 pub use read_from::ReadFrom;
 pub use time::Timestamp;
+pub use when_slow::WhenSlow;

@@ -86,6 +86,10 @@ pub const CREDIT_MESSAGES_MAX: u32 = 1_000_000;
 /// Most bytes a subscription may hold unsettled.
 pub const CREDIT_BYTES_MAX: u64 = 256 << 20;
 
+/// How far a reader that will not wait may fall behind the newest message, in bytes, once it has come
+/// to it: twice the window that clients open.
+pub const READER_BEHIND_BYTES_MAX: u64 = 16 << 20;
+
 /// Most subscriptions of one connection.
 pub const SUBSCRIPTIONS_PER_CONNECTION_MAX: usize = 1024;
 

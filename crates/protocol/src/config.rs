@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use sennit_model::{
     ConfigError, Durability, GroupConfig, Offset, ReadFrom, Retention, StartAt, Timestamp,
-    TopicConfig, TopicKind,
+    TopicConfig, TopicKind, WhenSlow,
     limits::{
         BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, FRAME_BYTES_MAX, GREETING_BYTES_MAX, MESSAGE_BYTES_MAX,
     },
@@ -170,6 +170,29 @@ impl control::Read {
             Some(read_from::At::Offset(offset)) => ReadFrom::Offset(Offset(offset)),
             Some(read_from::At::Back(count)) => ReadFrom::Back(count),
             Some(read_from::At::TimeMs(ms)) => ReadFrom::Time(Timestamp(ms)),
+        }
+    }
+}
+
+impl control::Read {
+    /// What becomes of the reader if it falls behind; it waits where it says what this version does
+    /// not know.
+    #[must_use]
+    pub fn when_it_is_slow(&self) -> WhenSlow {
+        match self.when_slow() {
+            control::WhenSlow::Wait => WhenSlow::Wait,
+            control::WhenSlow::Skip => WhenSlow::Skip,
+            control::WhenSlow::Disconnect => WhenSlow::Disconnect,
+        }
+    }
+}
+
+impl From<WhenSlow> for control::WhenSlow {
+    fn from(when_slow: WhenSlow) -> Self {
+        match when_slow {
+            WhenSlow::Wait => Self::Wait,
+            WhenSlow::Skip => Self::Skip,
+            WhenSlow::Disconnect => Self::Disconnect,
         }
     }
 }

@@ -166,6 +166,9 @@ error_codes! {
     CursorHeld = 44, "cursor-held", final, stay,
         "Another reader has the cursor",
         "wait until it has ended, or take over";
+    SlowConsumer = 46, "slow-consumer", retry, stay,
+        "The reader has fallen behind, and would not wait",
+        "read faster, or again from where it was, or with when_slow wait or skip";
 }
 
 impl ErrorCode {

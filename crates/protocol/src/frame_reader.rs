@@ -14,6 +14,7 @@ const RESERVE_BYTES: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub struct FrameReader {
     limit: usize,
+    reserve_bytes: usize,
     header: Option<FrameHeader>,
 }
 
@@ -22,7 +23,7 @@ impl FrameReader {
     /// [`GREETING_BYTES_MAX`] bytes.
     #[must_use]
     pub fn before_greeting() -> Self {
-        Self { limit: GREETING_BYTES_MAX, header: None }
+        Self { limit: GREETING_BYTES_MAX, reserve_bytes: RESERVE_BYTES, header: None }
     }
 
     /// The limit in force, in bytes of body.
@@ -34,6 +35,18 @@ impl FrameReader {
     /// From the next frame on, bodies have at most `limit` bytes.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
+    }
+
+    /// From now on room is made for the whole of a frame once its header has come: the peer may be
+    /// trusted with as much memory, and what has come of a long frame need not be moved again and again.
+    pub fn trust(&mut self) {
+        self.reserve_bytes = usize::MAX;
+    }
+
+    /// Whether no frame has begun whose header is known.
+    #[must_use]
+    pub fn is_between(&self) -> bool {
+        self.header.is_none()
     }
 
     /// Takes the next whole frame off `input`; `None` while it has not come whole. `input` then has
@@ -51,7 +64,7 @@ impl FrameReader {
         let size = header.size as usize;
         if input.len() < size {
             let missing = size - input.len();
-            input.reserve(missing.min(RESERVE_BYTES.max(input.len())));
+            input.reserve(missing.min(self.reserve_bytes.max(input.len())));
             return Ok(None);
         }
         self.header = None;

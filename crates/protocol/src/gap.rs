@@ -22,6 +22,8 @@ pub enum GapReason {
     /// They were delivered before they were durable, and are not there any more. The range may begin
     /// before what the subscription gets next.
     RolledBack,
+    /// The reader has fallen behind, and wants to go on with the newest.
+    Skipped,
     /// A newer server's reason, by its number, which is none of the above. It is a gap all the same.
     Unknown(u8),
 }
@@ -36,6 +38,7 @@ impl GapReason {
             2 => Some(Self::Lost),
             3 => Some(Self::Retention),
             4 => Some(Self::RolledBack),
+            6 => Some(Self::Skipped),
             other => Some(Self::Unknown(other)),
         }
     }
@@ -48,6 +51,7 @@ impl GapReason {
             Self::Lost => 2,
             Self::Retention => 3,
             Self::RolledBack => 4,
+            Self::Skipped => 6,
             Self::Unknown(number) => number,
         }
     }
@@ -60,6 +64,7 @@ impl GapReason {
             Self::Lost => "lost",
             Self::Retention => "retention",
             Self::RolledBack => "rolled-back",
+            Self::Skipped => "skipped",
             Self::Unknown(_) => "unknown",
         }
     }

@@ -4,7 +4,7 @@
 use std::{cell::RefCell, rc::Rc};
 
 use sennit_engine::{Command, Credit, CursorClaim, Origin, Read, SessionId};
-use sennit_model::{GroupId, Offset, TopicId};
+use sennit_model::{GroupId, Offset, TopicId, WhenSlow};
 use sennit_protocol::{ErrorCode, Reply, Request, control};
 use tokio::sync::{Semaphore, oneshot};
 
@@ -29,6 +29,10 @@ pub(crate) struct Asked {
 impl Asked {
     /// Asks the first core, and tells the client what it says.
     pub(crate) async fn answer(self, request: Request) {
+        let when_slow = match &request {
+            Request::Read(body) => body.when_it_is_slow(),
+            _ => WhenSlow::Wait,
+        };
         let window = match &request {
             Request::Subscribe(body) => {
                 Some((body.subscription, body.credit_messages, body.credit_bytes, None))
@@ -57,7 +61,8 @@ impl Asked {
             (Reply::Subscribed(subscribed), Some((number, messages, bytes, claim))) => {
                 self.learn(TopicId(subscribed.topic_id), home, subscribed.partitions);
                 let credit = Credit { messages, bytes };
-                return self.subscribed(&reply, subscribed, (number, credit, claim), home);
+                let read_as = (claim, when_slow);
+                return self.subscribed(&reply, subscribed, (number, credit, read_as), home);
             }
             _ => {}
         }
@@ -78,7 +83,7 @@ impl Asked {
         &self,
         reply: &Reply,
         subscribed: &control::Subscribed,
-        (number, credit, cursor): (u32, Credit, Option<CursorClaim>),
+        (number, credit, (cursor, when_slow)): (u32, Credit, (Option<CursorClaim>, WhenSlow)),
         home: TopicId,
     ) {
         let subscription = Subscription {
@@ -112,7 +117,15 @@ impl Asked {
                     let range = subscribed.ranges.get(partition.index.0 as usize);
                     let at = Offset(range.map_or(0, |range| range.first));
                     let (subscription, cursor) = (number, cursor.clone());
-                    Command::Read(Read { origin, subscription, partition, at, credit, cursor })
+                    Command::Read(Read {
+                        origin,
+                        subscription,
+                        partition,
+                        at,
+                        credit,
+                        cursor,
+                        when_slow,
+                    })
                 } else {
                     Command::Subscribe(sennit_engine::Subscribe {
                         origin,

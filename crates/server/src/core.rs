@@ -9,7 +9,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use sennit_engine::{Command, Effect, SessionId};
+use sennit_engine::{Command, Effect, ReaderChange, SessionId};
 use sennit_journal::Home;
 use sennit_model::{
     Timestamp,
@@ -40,9 +40,6 @@ const SECOND_BATCH_BYTES: u64 = 512 << 10;
 /// commit was quick: waking one thread, and being woken by it, takes about as long as the sync.
 const COMMIT_HERE_BYTES: u64 = 64 << 10;
 const COMMIT_HERE_TIME: Duration = Duration::from_micros(400);
-
-/// Connections that a core takes whatever its share of all is.
-const CONNECTIONS_ANYHOW: u64 = 8;
 
 /// The least time between two looks at what is due.
 const TIMER_STEP: Duration = Duration::from_millis(1);
@@ -186,15 +183,6 @@ impl Core {
         self.outboxes.insert(session, outbox);
         self.metrics().connections.add(1);
         session
-    }
-
-    /// Whether there is room for one more connection at `core`, so that it may work where its
-    /// partition is: a core takes twice its share of all, and a few anyhow.
-    pub(crate) fn has_place_at(&self, core: usize) -> bool {
-        let held = |core: usize| self.cores.metrics[core].connections.value();
-        let all: u64 = (0..self.cores.metrics.len()).map(held).sum();
-        let share = all.div_ceil(self.cores.metrics.len() as u64);
-        held(core) < (2 * share).max(CONNECTIONS_ANYHOW)
     }
 
     /// Forgets a session. Its subscriptions are ended by commands of their own.
@@ -502,6 +490,7 @@ impl Core {
             Effect::Settled(settled) => (settled.origin.session, settled.origin.request),
             Effect::SubscriptionEnded { session, .. }
             | Effect::CursorTaken { session, .. }
+            | Effect::ReaderTooSlow { session, .. }
             | Effect::Gap { session, .. } => (*session, 0),
             Effect::Subscribed { origin, .. }
             | Effect::Done { origin, .. }
@@ -545,6 +534,18 @@ impl Core {
             Effect::PublishedAt { first, count, .. } => {
                 outbox.reply(&Reply::PublishedAt(PublishedAt { first, count }), request);
             }
+            Effect::ReaderTooSlow { subscription, .. } => {
+                outbox.subscription_ended(subscription, ErrorCode::SlowConsumer);
+                let held = outbox.routes.borrow_mut().subscriptions.remove(&subscription);
+                for (core, partition) in
+                    held.iter().flat_map(|held| held.each_partition(self.commands.len()))
+                {
+                    // It ends in all partitions, whatever the others think of it.
+                    let change = ReaderChange::End;
+                    let end = Command::Reader { session, subscription, partition, change };
+                    let _ = self.cores.inboxes[core].send(Message::Commands(vec![end]));
+                }
+            }
             Effect::Refused { refusal, .. } => {
                 outbox.refused(request, refusal_reply::reply(&refusal));
             }
@@ -557,6 +558,7 @@ impl Core {
                     sennit_engine::GapReason::Lost => GapReason::Lost,
                     sennit_engine::GapReason::Retention => GapReason::Retention,
                     sennit_engine::GapReason::RolledBack => GapReason::RolledBack,
+                    sennit_engine::GapReason::Skipped => GapReason::Skipped,
                 },
             }),
             Effect::Subscribed { .. }

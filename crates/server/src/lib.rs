@@ -19,6 +19,7 @@ mod control;
 mod core;
 mod core_thread;
 mod cursor_list;
+mod delivery_frames;
 mod descriptions;
 mod doors;
 mod drain;

@@ -4,17 +4,23 @@
 use std::{
     cell::{Cell, RefCell},
     collections::{HashMap, HashSet, VecDeque},
+    rc::Rc,
 };
 
 use sennit_engine::{Confirmed, Delivery};
-use sennit_model::{Messages, PartitionId, ProducerId};
+use sennit_model::{PartitionId, ProducerId, limits::READER_BEHIND_BYTES_MAX};
 use sennit_protocol::{
-    ConfirmHead, ConfirmRun, DeliverHead, Durability, ErrorCode, Features, Gap, Reply, Run,
-    SettleRun, Settled, control,
+    ConfirmHead, ConfirmRun, Durability, ErrorCode, Features, Gap, Reply, Run, SettleRun, Settled,
+    control,
 };
 use tokio::sync::Notify;
 
-use crate::{outgoing::Outgoing, successor::Successor};
+use crate::{
+    delivery_frames::{encode, row},
+    outgoing::Outgoing,
+    routes::Routes,
+    successor::Successor,
+};
 
 /// Bytes that are made ready for one write.
 const WRITE_BYTES: usize = 256 << 10;
@@ -26,6 +32,22 @@ const REPLY_BYTES_HIGH: usize = 1 << 20;
 enum Item {
     Delivery(Delivery),
     Reply(Vec<u8>),
+}
+
+impl Item {
+    fn delivery(&self) -> Option<&Delivery> {
+        match self {
+            Self::Delivery(delivery) => Some(delivery),
+            Self::Reply(_) => None,
+        }
+    }
+
+    fn into_delivery(self) -> Option<Delivery> {
+        match self {
+            Self::Delivery(delivery) => Some(delivery),
+            Self::Reply(_) => None,
+        }
+    }
 }
 
 /// Confirms of one producer in one partition.
@@ -89,6 +111,8 @@ pub(crate) struct Outbox {
     features: Cell<Features>,
     /// Who takes the session's place.
     pub(crate) successor: Successor,
+    /// What the session takes part in.
+    pub(crate) routes: Rc<RefCell<Routes>>,
     /// Whether the writer holds bytes that the socket has not taken.
     is_writing: Cell<bool>,
 }
@@ -102,6 +126,7 @@ impl Outbox {
             frame_bytes_max: Cell::new(frame_bytes_max),
             features: Cell::default(),
             successor: Successor::default(),
+            routes: Rc::default(),
             is_writing: Cell::new(false),
         }
     }
@@ -197,6 +222,11 @@ impl Outbox {
                 code: code.number(),
                 reason: match code {
                     ErrorCode::CursorHeld => "another reader has its cursor".to_owned(),
+                    ErrorCode::SlowConsumer => {
+                        format!(
+                            "it has fallen behind: READER_BEHIND_BYTES_MAX is {READER_BEHIND_BYTES_MAX}"
+                        )
+                    }
                     _ => "the topic or the group was deleted".to_owned(),
                 },
             };
@@ -288,9 +318,9 @@ impl Outbox {
     /// Encodes as much of what waits into `out` as makes a good write.
     pub(crate) fn fill(&self, out: &mut Outgoing) {
         let mut waiting = self.waiting.borrow_mut();
-        let runs_max = (self.frame_bytes_max.get().saturating_sub(ConfirmHead::BYTES)
-            / ConfirmRun::BYTES)
-            .max(1);
+        let frame_bytes_max = self.frame_bytes_max.get();
+        let runs_max =
+            (frame_bytes_max.saturating_sub(ConfirmHead::BYTES) / ConfirmRun::BYTES).max(1);
         let Waiting { confirms, items, reply_bytes, .. } = &mut *waiting;
         let reply_bytes_before = *reply_bytes;
         for Confirms { partition, producer, durability, runs } in confirms.drain(..) {
@@ -308,7 +338,12 @@ impl Outbox {
                     *reply_bytes -= bytes.len();
                     out.own().extend_from_slice(&bytes);
                 }
-                Some(Item::Delivery(delivery)) => self.encode(delivery, out),
+                Some(Item::Delivery(delivery)) => {
+                    let waiting = items.iter().map_while(Item::delivery);
+                    let follow = row(&delivery, waiting, frame_bytes_max);
+                    let row = items.drain(..follow).filter_map(Item::into_delivery);
+                    encode(delivery, row, frame_bytes_max, out);
+                }
                 None => break,
             }
         }
@@ -316,46 +351,4 @@ impl Outbox {
             self.emptied.notify_one();
         }
     }
-
-    /// Encodes a delivery, in several frames if one would be larger than the client takes. A
-    /// single message beyond that limit goes out all the same: the client has to say so.
-    fn encode(&self, mut delivery: Delivery, out: &mut Outgoing) {
-        let room = self.frame_bytes_max.get().saturating_sub(DeliverHead::BYTES);
-        while delivery.messages.len() > room && delivery.count > 1 {
-            let mut messages = Messages::of_checked(&delivery.messages);
-            let (mut count, mut length) = (0, 0);
-            loop {
-                let next = messages.skip_bytes(1);
-                if count > 0 && length + next > room || count + 1 == delivery.count {
-                    break;
-                }
-                (count, length) = (count + 1, length + next);
-            }
-            let rest = delivery.messages.split_off(length);
-            let part = Delivery { count, ..delivery.clone() };
-            delivery = Delivery {
-                first: part.first.plus(u64::from(count)),
-                count: delivery.count - count,
-                messages: rest,
-                ..part
-            };
-            encode_frame(&part, out);
-        }
-        encode_frame(&delivery, out);
-    }
-}
-
-fn encode_frame(delivery: &Delivery, out: &mut Outgoing) {
-    let head = DeliverHead {
-        subscription: delivery.subscription,
-        partition: delivery.partition.index,
-        first: delivery.first,
-        appended_at: delivery.appended_at,
-        attempt: delivery.attempt,
-        generation: delivery.generation,
-        count: delivery.count,
-        durability: delivery.durability,
-    };
-    head.encode(delivery.messages.len(), 0, out.own());
-    out.push(&delivery.messages);
 }

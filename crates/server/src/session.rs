@@ -21,7 +21,7 @@ use crate::{
     core::{CoreHandle, now},
     inbox::{ControlReply, Message},
     outbox::Outbox,
-    placement::shard_of,
+    placement::{has_place_at, has_reading_place_at, shard_of},
     routes::Routes,
     successor::SessionToken,
 };
@@ -64,6 +64,7 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(id: SessionId, core: CoreHandle, outbox: Rc<Outbox>) -> Self {
+        let routes = outbox.routes.clone();
         Self {
             id,
             core,
@@ -71,7 +72,7 @@ impl Session {
             frames: FrameReader::before_greeting(),
             preface_seen: false,
             greeted: false,
-            routes: Rc::default(),
+            routes,
             controls: Rc::new(Semaphore::new(CONTROL_REQUESTS_MAX)),
             frame_bytes_max: 0,
             is_settled: false,
@@ -141,7 +142,11 @@ impl Session {
         let moves = is_idle
             && shard != self.core.index
             && !self.routes.borrow().spread.contains(&topic)
-            && self.core.look(|core| !core.is_draining() && core.has_place_at(shard));
+            && !self.core.look(|core| core.is_draining())
+            && match request {
+                Request::Read(_) => has_reading_place_at(&self.core.cores.metrics, shard),
+                _ => has_place_at(&self.core.cores.metrics, shard),
+            };
         moves.then_some(shard)
     }
 

@@ -331,6 +331,7 @@ impl Oracle {
             | Effect::PublishedAt { .. }
             | Effect::Cursors { .. }
             | Effect::CursorTaken { .. }
+            | Effect::ReaderTooSlow { .. }
             | Effect::Subscribed { .. }
             | Effect::SubscriptionEnded { .. }
             | Effect::Refused { .. }

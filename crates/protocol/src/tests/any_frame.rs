@@ -186,10 +186,10 @@ fn read() -> impl Strategy<Value = Read> {
         any::<u64>().prop_map(read_from::At::TimeMs),
     ];
     let from = option::of(option::of(from).prop_map(|at| ReadFrom { at }));
-    let numbers = any::<(u32, u32, u64, Option<u32>)>();
+    let numbers = any::<(u32, u32, u64, Option<u32>, i32)>();
     (text(), from, positions(), (numbers, option::of(text()), any::<bool>())).prop_map(
         |(topic, from, positions, (numbers, cursor, take_over))| {
-            let (subscription, credit_messages, credit_bytes, topic_id) = numbers;
+            let (subscription, credit_messages, credit_bytes, topic_id, when_slow) = numbers;
             Read {
                 subscription,
                 topic,
@@ -200,6 +200,7 @@ fn read() -> impl Strategy<Value = Read> {
                 topic_id,
                 cursor,
                 take_over,
+                when_slow,
             }
         },
     )

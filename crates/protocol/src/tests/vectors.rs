@@ -296,14 +296,19 @@ fn taken(fields: &Value) -> Taken {
 }
 
 fn gap(fields: &Value) -> Gap {
-    let reasons =
-        [GapReason::Damaged, GapReason::Lost, GapReason::Retention, GapReason::RolledBack];
     let number = short(fields, "reason") as u8;
     Gap {
         subscription: short(fields, "subscription"),
         partition: PartitionIndex(short(fields, "partition")),
         offsets: OffsetRange::new(Offset(long(fields, "first_offset")), long(fields, "count")),
-        reason: *reasons.get(number as usize - 1).unwrap_or(&GapReason::Unknown(number)),
+        reason: match number {
+            1 => GapReason::Damaged,
+            2 => GapReason::Lost,
+            3 => GapReason::Retention,
+            4 => GapReason::RolledBack,
+            6 => GapReason::Skipped,
+            other => GapReason::Unknown(other),
+        },
     }
 }
 

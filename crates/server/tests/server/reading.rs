@@ -175,3 +175,34 @@ fn who_begins_before_what_is_kept_is_told_of_the_gap() {
     assert_eq!(reply, Reply::Gap(Gap { subscription: 5, partition, offsets, reason }));
     broker.stop();
 }
+
+#[test]
+fn a_reader_that_would_not_wait_ends_in_all_partitions_and_its_number_is_free() {
+    let (broker, _folder) = Broker::fresh();
+    let mut peer = reader(&broker);
+    let topic = stream(&mut peer, "lines", 2);
+    let mut slow = reader(&broker);
+    let asked = || {
+        let mut read = control::Read { credit_messages: 2, ..read("lines") };
+        read.set_when_slow(control::WhenSlow::Disconnect);
+        read
+    };
+    begin(&mut slow, asked());
+    let text = "x".repeat(1 << 20);
+    for batch in 0..4 {
+        published(&mut peer, topic, 0, 5 * batch, &[text.as_str(); 5]);
+    }
+    let ended = loop {
+        match slow.next().map(|(_, reply)| reply) {
+            Some(Reply::Deliver(_)) => {}
+            Some(Reply::SubscriptionEnded(ended)) => break ended,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!((ended.subscription, ended.code), (5, ErrorCode::SlowConsumer.number()));
+    let latest = control::ReadFrom { at: Some(control::read_from::At::Latest(true)) };
+    begin(&mut slow, control::Read { from: Some(latest), ..read("lines") });
+    published(&mut peer, topic, 1, 0, &["b"]);
+    assert_eq!(slow.deliveries(1).0, ["b"]);
+    broker.stop();
+}

@@ -13,7 +13,7 @@ use sennit_journal::{
 };
 use sennit_model::{
     BatchBuilder, Durability, GroupConfig, GroupId, Message, Messages, Offset, PartitionId,
-    PartitionIndex, ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId, TopicKind,
+    PartitionIndex, ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId, TopicKind, WhenSlow,
 };
 use sennit_shard::{PackLengths, RecoverError, Recovered, Settings, recover};
 
@@ -158,7 +158,15 @@ impl<D: Disk> Life<D> {
             let subscribe = Subscribe { origin, subscription, partition, group, credit };
             self.tell(Command::Subscribe(subscribe));
             let (at, cursor, subscription) = (Offset(0), None, 2);
-            let read = Read { origin, subscription, partition, at, credit, cursor };
+            let read = Read {
+                origin,
+                subscription,
+                partition,
+                at,
+                credit,
+                cursor,
+                when_slow: WhenSlow::default(),
+            };
             self.tell(Command::Read(read));
         }
     }

@@ -1,0 +1,212 @@
+//! One stream and many who read it: every message to every reader, each of which is verified by
+//! itself.
+
+use anyhow::{Context, Result, ensure};
+use serde_json::json;
+
+use crate::{
+    bare,
+    child::Worker,
+    clock::now_ns,
+    ground::Ground,
+    identity::judge,
+    latency::Latencies,
+    load::{Bench, Load, Measured, order_all, share, window_of},
+    plan::{Order, Read, ReaderReport, Role, Slow},
+    row::{FannedOut, Row},
+    stamp::STAMP_BYTES,
+    usage::Watch,
+};
+
+/// Bytes that a partition keeps where no workload says otherwise: more than a run publishes, so that
+/// a reader that falls behind can catch up.
+pub const RETAIN_BYTES: u64 = 16 << 30;
+
+/// A load that is read by many.
+#[derive(Clone, Debug)]
+pub struct FanOut {
+    /// What is published. It has no consumers.
+    pub load: Load,
+    /// Readers, each with a connection.
+    pub readers: u32,
+    /// Processes that they are spread over.
+    pub reader_processes: u32,
+    /// Messages that each may have on the way or untaken.
+    pub credit_messages: u32,
+    /// Bytes that each may have on the way or untaken.
+    pub credit_bytes: u64,
+    /// Each commits a cursor of its own after so many messages.
+    pub commit_every: Option<u64>,
+    /// Whether rate and latency are of all but the first reader.
+    pub leaves_out_first: bool,
+    /// Messages per second that the first takes while the load runs; 0 for none.
+    pub slow_rate: Option<f64>,
+}
+
+impl FanOut {
+    /// `readers` who read what `load` publishes, live.
+    #[must_use]
+    pub fn new(load: Load, readers: u32) -> Self {
+        Self {
+            load: Load { consumers: 0, ..load },
+            readers,
+            reader_processes: 1,
+            credit_messages: 65_536,
+            credit_bytes: 8 << 20,
+            commit_every: None,
+            leaves_out_first: false,
+            slow_rate: None,
+        }
+    }
+
+    /// Measures it.
+    ///
+    /// # Errors
+    /// The broker cannot be reached or a worker cannot work.
+    pub fn run(&self, bench: &Bench<'_>, row: &str) -> Result<Row> {
+        let load = &self.load;
+        ensure!(load.size >= STAMP_BYTES, "a payload has at least {STAMP_BYTES} bytes");
+        let bare = match bench.options.probe {
+            true => Some(bare::measure(self.readers, load.size).context("the probe")?),
+            false => None,
+        };
+        let ground = bench.ground(load)?;
+        let mut readers = self.start_readers(&ground)?;
+        let mut producers = bench.start_producers(&ground, load)?;
+        let window = window_of(load);
+        let watch = Watch::begin(bench.broker.pid, &bench.broker.http, window);
+        order_all(&mut readers, Order::Start(window))?;
+        order_all(&mut producers, Order::Start(window))?;
+        let offered = load.rate.map(|rate| (rate * (load.warmup_s + load.duration_s)) as u64);
+        let mut measured = Measured::default();
+        for report in bench.reports(&mut producers, row, offered)? {
+            measured.add(report);
+        }
+        let expect = measured.confirmed_in_all();
+        let deadline_ns = now_ns() + (load.drain_s * 1e9) as u64;
+        order_all(&mut readers, Order::Finish { expect, deadline_ns })?;
+        let sent = measured.sent.clone();
+        let (mut seen, mut errors, mut cpu_s) = (Vec::new(), Vec::new(), None);
+        for report in bench.reports(&mut readers, row, Some(expect * u64::from(self.readers)))? {
+            seen.extend(report.readers);
+            errors.extend(report.errors);
+            cpu_s = report.cpu_s.map(|used| used + cpu_s.unwrap_or_default()).or(cpu_s);
+        }
+        let usage = watch.end();
+        let mut made = measured.row(load, window);
+        made.set_usage(usage);
+        self.add_readers(&mut made, &sent, &seen);
+        made.errors += errors.len() as u64;
+        made.error_texts.extend(errors);
+        let figures = made.fan_out.get_or_insert_default();
+        figures.readers_cpu_s = cpu_s;
+        let delivered = made.delivered_per_s.unwrap_or_default();
+        if let Some(bare) = bare {
+            figures.bare_per_s = Some(bare.thrown_away_per_s);
+            figures.bare_checked_per_s = Some(bare.checked_per_s);
+            figures.of_bare = Some(delivered / bare.thrown_away_per_s);
+            figures.of_bare_checked = Some(delivered / bare.checked_per_s);
+        }
+        bench.name(&mut made, row);
+        made.config = json!({
+            "load": load,
+            "readers": self.readers,
+            "reader_processes": self.reader_processes,
+            "credit_messages": self.credit_messages,
+            "credit_bytes": self.credit_bytes,
+            "commit_every": self.commit_every,
+            "slow_rate": self.slow_rate,
+        });
+        Ok(made)
+    }
+
+    fn start_readers(&self, ground: &Ground) -> Result<Vec<Worker>> {
+        let processes = self.reader_processes.clamp(1, self.readers);
+        (0..processes)
+            .map(|process| {
+                let (first, count) = share(self.readers, processes, process);
+                let role = Role::Read(Read {
+                    first,
+                    count,
+                    credit_messages: self.credit_messages,
+                    credit_bytes: self.credit_bytes,
+                    commit_every: self.commit_every,
+                    slow: self.slow_rate.map(|rate| Slow { reader: 0, rate }),
+                });
+                Worker::start(&ground.plan(self.load.size, role))
+            })
+            .collect()
+    }
+
+    /// Says in a row what the readers got: each has to have got everything.
+    fn add_readers(&self, row: &mut Row, sent: &[(u32, u64, u64)], seen: &[ReaderReport]) {
+        let mut latencies = Latencies::new();
+        let mut delivered = 0;
+        let mut slow = None;
+        for reader in seen {
+            let found = judge(sent, std::slice::from_ref(&reader.sighting));
+            row.verdict.missing += found.missing;
+            row.verdict.duplicates += found.duplicates;
+            row.verdict.out_of_order += found.out_of_order;
+            row.verdict.corrupt += found.corrupt;
+            let rate = reader.delivered as f64 / row.seconds.max(1e-9);
+            if self.leaves_out_first && reader.number == 0 {
+                slow = self.slow_rate.map(|_| rate);
+                continue;
+            }
+            delivered += reader.delivered;
+            latencies.add(&reader.publish_to_deliver);
+        }
+        row.delivered_per_s = Some(delivered as f64 / row.seconds.max(1e-9));
+        row.publish_to_deliver_us = latencies.percentiles();
+        row.fan_out = Some(FannedOut {
+            readers: self.readers,
+            slow_delivered_per_s: slow,
+            ..FannedOut::default()
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::{Identity, Verdict};
+
+    fn reader(number: u32, sequences: impl IntoIterator<Item = u64>) -> ReaderReport {
+        let mut identity = Identity::new();
+        let mut delivered = 0;
+        for sequence in sequences {
+            delivered += u64::from(identity.saw(number, 0, 0, sequence));
+        }
+        ReaderReport { number, delivered, sighting: identity.sighting(), ..Default::default() }
+    }
+
+    fn row(fan_out: &FanOut, seen: &[ReaderReport]) -> Row {
+        let mut row = Row { seconds: 1.0, ..Row::default() };
+        fan_out.add_readers(&mut row, &[(0, 10, 10)], seen);
+        row
+    }
+
+    #[test]
+    fn the_same_message_for_two_readers_is_no_duplicate_and_counts_twice() {
+        let row = row(&FanOut::new(Load::new(), 2), &[reader(0, 0..10), reader(1, 0..10)]);
+        assert_eq!(row.verdict, Verdict::default());
+        assert_eq!(row.delivered_per_s, Some(20.0));
+    }
+
+    #[test]
+    fn what_one_reader_lacks_no_other_makes_up_for() {
+        let row = row(&FanOut::new(Load::new(), 2), &[reader(0, 0..9), reader(1, 0..10)]);
+        assert_eq!(row.verdict, Verdict { missing: 1, ..Verdict::default() });
+    }
+
+    #[test]
+    fn the_slow_one_is_verified_and_left_out_of_the_others_figures() {
+        let mut fan_out = FanOut::new(Load::new(), 2);
+        (fan_out.leaves_out_first, fan_out.slow_rate) = (true, Some(0.0));
+        let row = row(&fan_out, &[reader(0, 0..9), reader(1, 0..10)]);
+        assert_eq!(row.verdict.missing, 1);
+        assert_eq!(row.delivered_per_s, Some(10.0));
+        assert_eq!(row.fan_out.unwrap().slow_delivered_per_s, Some(9.0));
+    }
+}

@@ -1,0 +1,230 @@
+//! Readers: read everything by offset and verify it, each with a connection of its own and a sequence
+//! of its own.
+
+use std::{
+    cell::Cell,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail};
+use sennit_client::{Client, CursorName, ReadFrom, ReadRun, Reader, Received, TopicName};
+use tokio::sync::watch;
+
+use crate::{
+    clock::{Alarm, now_ns},
+    identity::Identity,
+    latency::Latencies,
+    orders::{Orders, start},
+    plan::{Order, Plan, Read, ReaderReport, Report, Window},
+    stamp::Payloads,
+    usage::cpu_s,
+};
+
+/// How often it is looked whether all has come.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// How often a slow reader takes something.
+const SLOW_STEP: Duration = Duration::from_millis(20);
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The load runs.
+    Load,
+    /// It has ended: who was slow is slow no more.
+    CatchUp,
+    /// All has come, or the time is over.
+    Stop,
+}
+
+/// What one reader has seen.
+struct Sight {
+    number: u32,
+    window: Window,
+    identity: Identity,
+    latencies: Latencies,
+    delivered: u64,
+    payloads: Rc<Payloads>,
+    /// How many different messages it has seen, for all to see.
+    count: Rc<Cell<u64>>,
+}
+
+impl Sight {
+    fn saw(&mut self, run: &ReadRun) {
+        let now = now_ns();
+        let partition = run.partition().0;
+        let mut fresh = 0;
+        for message in run.messages() {
+            let Some(stamp) = self.payloads.read_stamp(message.payload()) else {
+                self.identity.saw_corrupt();
+                continue;
+            };
+            if self.identity.saw(self.number, partition, stamp.producer, stamp.sequence) {
+                fresh += 1;
+                if self.window.holds(stamp.intended_ns) {
+                    self.latencies.record(stamp.intended_ns, now);
+                }
+            }
+        }
+        self.count.set(self.count.get() + fresh);
+        if self.window.holds(now) {
+            self.delivered += fresh;
+        }
+    }
+
+    fn report(self) -> ReaderReport {
+        ReaderReport {
+            number: self.number,
+            delivered: self.delivered,
+            sighting: self.identity.sighting(),
+            publish_to_deliver: self.latencies.buckets(),
+        }
+    }
+}
+
+/// A reader that has begun.
+struct Reading {
+    client: Client,
+    reader: Reader,
+    /// Messages per second that it takes, if it is a slow one.
+    rate: Option<f64>,
+    commit_every: Option<u64>,
+}
+
+impl Reading {
+    async fn begin(plan: &Plan, read: &Read, number: u32) -> Result<Self> {
+        let client = Client::connect(plan.server.clone()).await?;
+        let topic: TopicName = plan.topic.parse()?;
+        let mut builder = client
+            .reader(&topic)
+            .from(ReadFrom::Latest)
+            .credit_messages(read.credit_messages)
+            .credit_bytes(read.credit_bytes);
+        if read.commit_every.is_some() {
+            let name: CursorName = format!("reader-{number}").parse()?;
+            builder = builder.cursor(&name);
+        }
+        let reader = builder.start().await?;
+        let slow = read.slow.filter(|slow| slow.reader == number);
+        let rate = slow.map(|slow| slow.rate);
+        Ok(Self { client, reader, rate, commit_every: read.commit_every })
+    }
+
+    /// Reads until it is told to stop.
+    async fn run(
+        mut self,
+        mut sight: Sight,
+        progress: Arc<AtomicU64>,
+        mut phase: watch::Receiver<Phase>,
+    ) -> Result<ReaderReport> {
+        let mut uncommitted = 0;
+        loop {
+            if let Some(rate) = self.rate {
+                self.hold_back(rate, &sight, &mut phase).await;
+            }
+            let received = tokio::select! {
+                biased;
+                received = self.reader.receive_run() => received,
+                _ = phase.wait_for(|phase| *phase == Phase::Stop) => break,
+            };
+            match received.context("the subscription has ended")?? {
+                Received::Delivered(run) => {
+                    sight.saw(&run);
+                    let count = u64::from(run.count());
+                    progress.fetch_add(count, Ordering::Relaxed);
+                    uncommitted += count;
+                }
+                Received::Gap(gap) => bail!("{gap}"),
+            }
+            if self.commit_every.is_some_and(|every| uncommitted >= every) {
+                self.reader.commit().await?;
+                uncommitted = 0;
+            }
+        }
+        if self.commit_every.is_some() {
+            self.reader.commit().await?;
+        }
+        self.reader.close().await?;
+        self.client.close().await;
+        Ok(sight.report())
+    }
+
+    /// Waits until a reader of `rate` messages per second may take more, or the load has ended.
+    async fn hold_back(&self, rate: f64, sight: &Sight, phase: &mut watch::Receiver<Phase>) {
+        loop {
+            if *phase.borrow() != Phase::Load {
+                return;
+            }
+            let since = now_ns().saturating_sub(sight.window.start_ns) as f64 / 1e9;
+            if (sight.count.get() as f64) < rate * since {
+                return;
+            }
+            // The end of the load is heard at once.
+            let _ = tokio::time::timeout(SLOW_STEP, phase.changed()).await;
+        }
+    }
+}
+
+/// Does the part of a run that `read` says: all readers begin, wait for the start, and end once each
+/// has got everything.
+///
+/// # Errors
+/// The broker cannot be reached, or the parent has gone. What goes wrong with a reader is in the
+/// report.
+pub async fn read_all(
+    plan: &Plan,
+    read: &Read,
+    progress: &Arc<AtomicU64>,
+    orders: &mut Orders,
+) -> Result<Report> {
+    let mut readings = Vec::new();
+    for number in read.first..read.first + read.count {
+        readings.push((number, Reading::begin(plan, read, number).await?));
+    }
+    let window = start(orders).await?;
+    let payloads = Rc::new(Payloads::new(plan.size));
+    let (phase, told) = watch::channel(Phase::Load);
+    let (mut tasks, mut counts) = (Vec::new(), Vec::new());
+    for (number, reading) in readings {
+        let count = Rc::new(Cell::new(0));
+        counts.push(Rc::clone(&count));
+        let (identity, latencies) = (Identity::new(), Latencies::new());
+        let payloads = Rc::clone(&payloads);
+        let sight = Sight { number, window, identity, latencies, delivered: 0, payloads, count };
+        let (progress, told) = (Arc::clone(progress), told.clone());
+        tasks.push(tokio::task::spawn_local(reading.run(sight, progress, told)));
+    }
+    let used = tokio::task::spawn_local(cpu_within(window));
+    let Some(Order::Finish { expect, deadline_ns }) = orders.recv().await else {
+        bail!("the parent has gone");
+    };
+    phase.send_replace(Phase::CatchUp);
+    let all_came = || counts.iter().all(|count| count.get() >= expect);
+    let finished = || tasks.iter().any(tokio::task::JoinHandle::is_finished);
+    while !all_came() && now_ns() < deadline_ns && !finished() {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    phase.send_replace(Phase::Stop);
+    let mut report = Report { cpu_s: used.await?, ..Report::default() };
+    for (number, task) in (read.first..).zip(tasks) {
+        match task.await? {
+            Ok(reader) => report.readers.push(reader),
+            Err(error) => report.errors.push(format!("reader {number}: {error:#}")),
+        }
+    }
+    Ok(report)
+}
+
+/// Processor seconds that this process uses within `window`.
+async fn cpu_within(window: Window) -> Option<f64> {
+    let (pid, mut alarm) = (std::process::id(), Alarm::new().ok()?);
+    alarm.until(window.from_ns).await.ok()?;
+    let before = cpu_s(pid)?;
+    alarm.until(window.until_ns).await.ok()?;
+    Some(cpu_s(pid)? - before)
+}

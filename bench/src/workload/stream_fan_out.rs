@@ -1,0 +1,47 @@
+//! `stream-fan-out`: how many can read the same stream, live or under cursors of their own.
+
+use super::{
+    How, Measurement,
+    stream::{Streaming, show_offered},
+};
+use crate::fan_out::FanOut;
+
+/// Options of `stream-fan-out`. Readers and rates may be lists; every combination is a row.
+#[derive(Clone, Debug, clap::Args)]
+pub struct StreamFanOut {
+    /// Clients that read, each everything
+    #[arg(long, value_name = "N", default_value = "1,2,4,8,16,32", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
+    readers: Vec<u32>,
+    /// Messages per second of all producers; 0 for as many as go
+    #[arg(long, value_name = "N", default_value = "100000", value_delimiter = ',')]
+    rate: Vec<f64>,
+    /// Each reader has a named cursor and commits it
+    #[arg(long)]
+    cursor: bool,
+    /// With --cursor: after so many messages
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    commit_every: u64,
+    #[command(flatten)]
+    streaming: Streaming,
+}
+
+impl StreamFanOut {
+    /// A row for each combination.
+    #[must_use]
+    pub fn rows(&self, partitions: u32) -> Vec<Measurement> {
+        let row = |rate: f64, readers: u32| {
+            let fan_out = FanOut {
+                commit_every: self.cursor.then_some(self.commit_every),
+                ..self.streaming.fan_out(rate, readers, partitions)
+            };
+            let how = if self.cursor { "cursors" } else { "live" };
+            let row = format!("{readers} readers, {how}, {}", show_offered(rate));
+            Measurement { row, how: How::FanOut(Box::new(fan_out)) }
+        };
+        let rates = self.rate.iter();
+        rates
+            .flat_map(|&rate| self.readers.iter().map(move |&readers| row(rate, readers)))
+            .collect()
+    }
+}
