@@ -15,7 +15,7 @@ use std::{
 use sennit_journal::{Home, disk::RealDisk};
 use sennit_shard::{Held, MoveError, Moved, Mover};
 
-use crate::{error::ServeError, inbox};
+use crate::{error::ServeError, inbox, move_turn::MoveTurn};
 
 /// Most batches that the core is asked about at once.
 const ASKED_MAX: usize = 4096;
@@ -85,6 +85,7 @@ struct MoveThread {
     in_hurry: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     pin: Arc<PackPin>,
+    turn: Arc<MoveTurn>,
     /// Packs to be removed when nothing else is to be done.
     to_remove: Vec<u32>,
     /// What was said while the thread rested.
@@ -100,8 +101,9 @@ pub(crate) fn start(
     mover: Mover<RealDisk>,
     core: inbox::Sender,
     pin: Arc<PackPin>,
+    turn: Arc<MoveTurn>,
 ) -> Result<(MoveHandle, thread::JoinHandle<()>), ServeError> {
-    let (handle, mut moves) = MoveThread::new(shard, mover, core, pin);
+    let (handle, mut moves) = MoveThread::new(shard, mover, core, pin, turn);
     let thread = thread::Builder::new()
         .name(format!("move-{shard}"))
         .spawn(move || while moves.step().is_ok() {})
@@ -115,6 +117,7 @@ impl MoveThread {
         mut mover: Mover<RealDisk>,
         core: inbox::Sender,
         pin: Arc<PackPin>,
+        turn: Arc<MoveTurn>,
     ) -> (MoveHandle, Self) {
         let in_hurry: Arc<AtomicBool> = Arc::default();
         let stop: Arc<AtomicBool> = Arc::default();
@@ -129,7 +132,8 @@ impl MoveThread {
         let (send, messages) = mpsc::channel();
         let handle = MoveHandle { messages: send, stop: stop.clone() };
         let (to_remove, said) = (Vec::new(), VecDeque::new());
-        let moves = Self { shard, mover, messages, core, in_hurry, stop, pin, to_remove, said };
+        let moves =
+            Self { shard, mover, messages, core, in_hurry, stop, pin, turn, to_remove, said };
         (handle, moves)
     }
 
@@ -199,7 +203,9 @@ impl MoveThread {
         if wanted.is_empty() {
             return Ok(Ok(Moved::default()));
         }
-        Ok(self.mover.copy(home, &wanted))
+        drop(held);
+        let turn = self.turn.clone();
+        Ok(turn.with(|| self.mover.copy(home, &wanted)))
     }
 
     /// Waits for the answer about what was asked last.
@@ -273,7 +279,8 @@ mod tests {
         let disk = RealDisk::new(Access::Buffered);
         let parts = sennit_shard::recover(&disk, lane, settings, Timestamp(1)).unwrap();
         let (core, _inbox) = tokio::sync::mpsc::unbounded_channel();
-        let (handle, mut moves) = MoveThread::new(0, parts.mover, core, Arc::default());
+        let turn = Arc::new(MoveTurn::new(|| {}));
+        let (handle, mut moves) = MoveThread::new(0, parts.mover, core, Arc::default(), turn);
         handle.send(MoveMessage::Remove(7));
         handle.send(MoveMessage::Empty(Home::Segment(3), true));
         // A step of a removal is done.
