@@ -153,6 +153,7 @@ impl MoveThread {
                 break;
             }
             if let Some(pack) = self.to_remove.pop() {
+                self.said_to_empty(pack);
                 self.remove(pack)?;
             }
         }
@@ -171,6 +172,16 @@ impl MoveThread {
             Ok(message) => Ok(Some(message)),
             Err(mpsc::RecvTimeoutError::Timeout) => Ok(None),
             Err(mpsc::RecvTimeoutError::Disconnected) => Err(Ended),
+        }
+    }
+
+    /// What was said of emptying `pack` is settled: nothing in it is wanted any more.
+    fn said_to_empty(&mut self, pack: u32) {
+        let is_it = |said: &MoveMessage| matches!(said, MoveMessage::Empty(Home::Pack(home), _) if *home == pack);
+        let before = self.said.len();
+        self.said.retain(|said| !is_it(said));
+        if self.said.len() < before {
+            let _ = self.core.send(inbox::Message::Moved(Moved::default()));
         }
     }
 
@@ -259,17 +270,17 @@ impl MoveThread {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use sennit_journal::{LaneConfig, disk::Access};
     use sennit_model::Timestamp;
     use sennit_shard::{PackLengths, Settings};
 
     use super::*;
 
-    #[test]
-    fn what_is_to_be_emptied_is_not_forgotten_while_a_pack_is_removed() {
-        let folder = tempfile::tempdir().unwrap();
+    fn thread(folder: &Path) -> (MoveHandle, MoveThread, inbox::Receiver) {
         let lane = LaneConfig {
-            directory: folder.path().join("lane-0"),
+            directory: folder.join("lane-0"),
             lane: 0,
             segment_bytes: 64 << 10,
             incarnation: 1,
@@ -278,9 +289,16 @@ mod tests {
             Settings { cache_bytes: 0, journal_segments: 8, packs: PackLengths::default() };
         let disk = RealDisk::new(Access::Buffered);
         let parts = sennit_shard::recover(&disk, lane, settings, Timestamp(1)).unwrap();
-        let (core, _inbox) = tokio::sync::mpsc::unbounded_channel();
+        let (core, inbox) = tokio::sync::mpsc::unbounded_channel();
         let turn = Arc::new(MoveTurn::new(|| {}));
-        let (handle, mut moves) = MoveThread::new(0, parts.mover, core, Arc::default(), turn);
+        let (handle, moves) = MoveThread::new(0, parts.mover, core, Arc::default(), turn);
+        (handle, moves, inbox)
+    }
+
+    #[test]
+    fn what_is_to_be_emptied_is_not_forgotten_while_a_pack_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (handle, mut moves, _inbox) = thread(folder.path());
         handle.send(MoveMessage::Remove(7));
         handle.send(MoveMessage::Empty(Home::Segment(3), true));
         // A step of a removal is done.
@@ -288,5 +306,19 @@ mod tests {
         assert_eq!(moves.to_remove, [7]);
         let next = moves.next();
         assert!(matches!(next, Ok(Some(MoveMessage::Empty(Home::Segment(3), true)))));
+    }
+
+    #[test]
+    fn a_pack_that_is_to_be_removed_is_not_emptied_before_and_the_core_is_answered() {
+        let folder = tempfile::tempdir().unwrap();
+        let (handle, mut moves, mut inbox) = thread(folder.path());
+        handle.send(MoveMessage::Empty(Home::Pack(7), false));
+        assert!(moves.rest(Instant::now() - Duration::from_millis(5)).is_ok());
+        assert!(inbox.try_recv().is_err());
+        moves.said_to_empty(8);
+        assert_eq!(moves.said.len(), 1);
+        moves.said_to_empty(7);
+        assert!(moves.said.is_empty());
+        assert!(matches!(inbox.try_recv(), Ok(inbox::Message::Moved(_))));
     }
 }
