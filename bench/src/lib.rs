@@ -10,6 +10,7 @@
 mod amplification;
 mod backlog;
 mod broker;
+mod catch_up;
 mod child;
 mod clock;
 mod consumer;

@@ -58,6 +58,8 @@ pub struct Row {
     pub restart: Option<Restarted>,
     #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
     pub checkpoint: Option<Checkpointed>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
+    pub catch_up: Option<CaughtUp>,
 }
 
 /// What a row of `restart` says besides: times are from the moment the broker was told to start,
@@ -124,6 +126,23 @@ pub struct Checkpointed {
     pub p99_ratio_limit: Option<f64>,
 }
 
+/// What a row of `catch-up` says besides.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct CaughtUp {
+    /// Bytes of encoded messages that were read.
+    pub bytes: u64,
+    /// How many of them came a second.
+    pub bytes_per_s: f64,
+    /// Bytes of all slots and packs.
+    pub file_bytes: u64,
+    /// How many of them came a second, read around the page cache one after the other.
+    pub disk_bytes_per_s: f64,
+    /// Bytes a second over one bare loopback connection, as many as were read.
+    pub loopback_bytes_per_s: f64,
+    /// `bytes_per_s` for each byte a second of the slower of the two.
+    pub ratio: f64,
+}
+
 /// How far the runs behind a median row lie apart, in its headline figure.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Spread {
@@ -182,13 +201,18 @@ const CHECKPOINT_HEADS: [&str; 12] = [
     "MISS/DUP/ORD/BAD/ERR",
 ];
 
+/// The heads of a table of readers that catch up.
+const CATCH_UP_HEADS: [&str; 7] =
+    ["ROW", "DELIVERED/S", "MiB/S", "DISK MiB/S", "LOOPBACK MiB/S", "RATIO", "MISS/DUP/BAD/ERR"];
+
 impl Row {
     /// What stands above the row in a table.
     #[must_use]
     pub fn heads(&self) -> &'static [&'static str] {
-        match (&self.restart, &self.checkpoint) {
-            (Some(_), _) => &RESTART_HEADS,
-            (_, Some(_)) => &CHECKPOINT_HEADS,
+        match (&self.restart, &self.checkpoint, &self.catch_up) {
+            (Some(_), ..) => &RESTART_HEADS,
+            (_, Some(_), _) => &CHECKPOINT_HEADS,
+            (.., Some(_)) => &CATCH_UP_HEADS,
             _ => &HEADS,
         }
     }
@@ -246,9 +270,10 @@ impl Row {
     /// The cells below [`Self::heads`].
     #[must_use]
     pub fn cells(&self) -> Vec<String> {
-        match (&self.restart, &self.checkpoint) {
-            (Some(restart), _) => self.restart_cells(restart),
-            (_, Some(checkpoint)) => self.checkpoint_cells(checkpoint),
+        match (&self.restart, &self.checkpoint, &self.catch_up) {
+            (Some(restart), ..) => self.restart_cells(restart),
+            (_, Some(checkpoint), _) => self.checkpoint_cells(checkpoint),
+            (.., Some(caught_up)) => self.catch_up_cells(caught_up),
             _ => self.load_cells(),
         }
     }
@@ -294,6 +319,20 @@ impl Row {
             us(checkpoint.quiet_p99_us),
             ratio(checkpoint.p99_ratio),
             format!("{missing}/{duplicates}/{order}/{corrupt}/{errors}"),
+        ]
+    }
+
+    fn catch_up_cells(&self, caught_up: &CaughtUp) -> Vec<String> {
+        let Verdict { missing, duplicates, corrupt, .. } = self.verdict;
+        let mib = |bytes: f64| format!("{:.0}", bytes / f64::from(1 << 20));
+        vec![
+            self.row.clone(),
+            self.delivered_per_s.map_or_else(String::new, |rate| format!("{rate:.0}")),
+            mib(caught_up.bytes_per_s),
+            mib(caught_up.disk_bytes_per_s),
+            mib(caught_up.loopback_bytes_per_s),
+            format!("{:.2}", caught_up.ratio),
+            format!("{missing}/{duplicates}/{corrupt}/{}", self.errors),
         ]
     }
 
@@ -361,8 +400,9 @@ mod tests {
     #[test]
     fn a_row_has_a_cell_below_each_head() {
         let (restart, checkpoint) = (Some(Restarted::default()), Some(Checkpointed::default()));
-        for row in [run(5.0, 0), Row { restart, ..run(5.0, 0) }, Row { checkpoint, ..run(5.0, 0) }]
-        {
+        let caught_up = Row { catch_up: Some(CaughtUp::default()), ..run(5.0, 0) };
+        let restarted = Row { restart, ..run(5.0, 0) };
+        for row in [run(5.0, 0), restarted, Row { checkpoint, ..run(5.0, 0) }, caught_up] {
             assert_eq!(row.cells().len(), row.heads().len());
         }
     }

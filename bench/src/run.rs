@@ -18,8 +18,8 @@ use crate::{
     probe::Probe,
     row::Row,
     workload::{
-        Measurement, burst::Burst, checkpoint::Checkpoint, lifecycle::Lifecycle, publish::Publish,
-        restart::Restart, round_trip::RoundTrip, steady::Steady,
+        Measurement, burst::Burst, catch_up::CatchUp, checkpoint::Checkpoint, lifecycle::Lifecycle,
+        publish::Publish, restart::Restart, round_trip::RoundTrip, steady::Steady,
     },
 };
 
@@ -42,6 +42,8 @@ pub enum Workload {
     /// What checkpoints and moves to packs cost: bytes written, and the confirms beside them; on
     /// brokers of its own
     Checkpoint(Checkpoint),
+    /// How fast a reader comes through a stream that lies on disk; on a broker of its own
+    CatchUp(CatchUp),
 }
 
 impl Workload {
@@ -54,12 +56,13 @@ impl Workload {
             Self::Lifecycle(_) => "lifecycle",
             Self::Restart(_) => "restart",
             Self::Checkpoint(_) => "checkpoint",
+            Self::CatchUp(_) => "catch-up",
         }
     }
 
     /// Whether each row starts the brokers that it measures.
     fn brings_brokers(&self) -> bool {
-        matches!(self, Self::Restart(_) | Self::Checkpoint(_))
+        matches!(self, Self::Restart(_) | Self::Checkpoint(_) | Self::CatchUp(_))
     }
 
     fn rows(&self, partitions: Option<u32>) -> Vec<Measurement> {
@@ -72,6 +75,7 @@ impl Workload {
             Self::Lifecycle(lifecycle) => lifecycle.rows(one),
             Self::Restart(restart) => restart.rows(one),
             Self::Checkpoint(checkpoint) => checkpoint.rows(one),
+            Self::CatchUp(catch_up) => catch_up.rows(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The workloads by name: each turns its options into rows to be measured.
 
 pub mod burst;
+pub mod catch_up;
 pub mod checkpoint;
 pub mod lifecycle;
 pub mod publish;
@@ -13,6 +14,7 @@ use anyhow::Result;
 use crate::{
     amplification::Amplification,
     backlog::Backlog,
+    catch_up::CatchUp,
     load::{Bench, Load},
     many_topics::ManyTopics,
     pauses::Pauses,
@@ -49,6 +51,8 @@ pub enum How {
     Amplification(Amplification),
     /// By confirms beside checkpoints and moves, and without.
     Pauses(Pauses),
+    /// By a reader that goes through a stream on disk.
+    CatchUp(CatchUp),
 }
 
 impl Measurement {
@@ -70,6 +74,7 @@ impl Measurement {
             How::ManyTopics(topics) => topics.run(bench, &self.row),
             How::Amplification(amplification) => amplification.run(bench, &self.row),
             How::Pauses(pauses) => pauses.run(bench, &self.row),
+            How::CatchUp(catch_up) => catch_up.run(bench, &self.row),
         }
     }
 }

@@ -31,8 +31,8 @@ impl Partitions {
 
     fn entry(&mut self, id: PartitionId) -> Entry<'_, Box<Partition>> {
         let hasher = &self.hasher;
-        let is_it = |held: &Box<Partition>| held.id == id;
-        self.by_id.entry(hasher.hash_one(id), is_it, |held| hasher.hash_one(held.id))
+        let hash = hasher.hash_one(id);
+        self.by_id.entry(hash, |held| held.id == id, |held| hasher.hash_one(held.id))
     }
 
     /// Adds a partition, or replaces the one of the same number.
@@ -40,7 +40,7 @@ impl Partitions {
         let id = partition.id;
         self.ids.insert(id);
         match self.entry(id) {
-            Entry::Occupied(mut held) => *held.get_mut() = Box::new(partition),
+            Entry::Occupied(mut held) => **held.get_mut() = partition,
             Entry::Vacant(place) => drop(place.insert(Box::new(partition))),
         }
     }
