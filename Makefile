@@ -34,7 +34,7 @@ bench: ## Measure the broker on this machine
 	@for workload in publish burst steady round-trip lifecycle; do \
 	    "$(CARGO_TARGET_DIR)/release/sennit" bench $$workload --serve --probe --runs 3; \
 	done
-	@for workload in restart checkpoint; do \
+	@for workload in restart checkpoint catch-up; do \
 	    "$(CARGO_TARGET_DIR)/release/sennit" bench $$workload; \
 	done
 

@@ -23,6 +23,8 @@ use sennit_model::{
     Message, Offset, PartitionId, PartitionIndex, ProducerId, ProducerStamp, StartAt, Timestamp,
     TopicConfig, TopicId, TopicKind,
 };
+use sennit_server::check_archive;
+use xxhash_rust::xxh3::xxh3_64;
 
 fn write(target: &str, name: &str, seed: &[u8]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(target);
@@ -42,6 +44,7 @@ fn main() {
     wire();
     lanes();
     packs();
+    archives();
 }
 
 fn messages() -> Vec<Message> {
@@ -293,5 +296,62 @@ fn append(life: &mut RecoveredEnd<MemoryDisk>, kind: u8, length: usize, makes_sl
         }
         let end = life.lane.append(&[frame]).expect("memory takes it");
         life.builder.durable(end);
+    }
+}
+
+/// A tar of these entries.
+fn tar(entries: &[(String, Vec<u8>)]) -> Vec<u8> {
+    let mut tar = Vec::new();
+    for (name, bytes) in entries {
+        let mut header = [0; 512];
+        let mut put = |at: usize, field: &str| {
+            header[at..at + field.len()].copy_from_slice(field.as_bytes());
+        };
+        put(0, name);
+        put(100, "0000600");
+        put(108, "0000000");
+        put(116, "0000000");
+        put(124, &format!("{:011o}", bytes.len()));
+        put(136, "00000000000");
+        put(148, "        ");
+        put(156, "0");
+        put(257, "ustar\u{0}00");
+        let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
+        header[148..156].copy_from_slice(format!("{sum:06o}\u{0} ").as_bytes());
+        tar.extend(header);
+        tar.extend(bytes);
+        tar.resize(tar.len().next_multiple_of(512), 0);
+    }
+    tar.resize(tar.len() + 1024, 0);
+    tar
+}
+
+fn archives() {
+    let format = "sennit data directory\nformat = 1\nshards = 2\nsegment_bytes = 20971520\n\
+                  incarnation = 42\n";
+    let files = [
+        ("lane-0/slot-00000.journal", vec![7; 700]),
+        ("lane-1/slot-00003.journal", Vec::new()),
+        ("lane-1/pack-0000000001.pack", vec![9; 512]),
+    ];
+    for (name, count) in [("empty", 0), ("files", files.len())] {
+        let mut entries = vec![
+            ("BACKUP".to_owned(), b"sennit backup\nformat = 1\n".to_vec()),
+            ("FORMAT".to_owned(), format.as_bytes().to_vec()),
+        ];
+        entries
+            .extend(files[..count].iter().map(|(name, bytes)| ((*name).to_owned(), bytes.clone())));
+        let lines = entries
+            .iter()
+            .map(|(name, bytes)| format!("{:016x} {} {name}\n", xxh3_64(bytes), bytes.len()));
+        let lines: String = lines.collect();
+        let text = format!("sennit backup is whole\nentries = {}\n{lines}", entries.len());
+        let whole = format!("{text}checksum = {:016x}\n", xxh3_64(text.as_bytes()));
+        entries.push(("WHOLE".to_owned(), whole.into_bytes()));
+        let tar = tar(&entries);
+        let summary = check_archive(&tar[..]).expect("a seed is a whole archive");
+        assert_eq!(summary.files, count as u64);
+        write("archive", name, &[&[0], &tar[..]].concat());
+        write("archive", &format!("{name}-mended"), &[&[1], &tar[..]].concat());
     }
 }

@@ -11,6 +11,7 @@ mod amplification;
 mod backlog;
 mod bare;
 mod broker;
+mod catch_up;
 mod child;
 mod clock;
 mod consumer;

@@ -47,7 +47,7 @@ impl Probe {
         Ok(Self {
             sync_us: sync_us(folder).ok(),
             round_trip_us: round_trip_us()?,
-            messages_per_s: messages_per_s()?,
+            messages_per_s: loopback_bytes_per_s((WRITES * WRITE_BYTES) as u64)? / MESSAGE_BYTES,
         })
     }
 }
@@ -123,24 +123,28 @@ fn round_trip_us() -> io::Result<f64> {
     Ok(median_us(took))
 }
 
-fn messages_per_s() -> io::Result<f64> {
+/// Bytes a second over one loopback connection, `bytes` of them, written a MiB at a time.
+///
+/// # Errors
+/// The loopback does not work.
+pub fn loopback_bytes_per_s(bytes: u64) -> io::Result<f64> {
     let (mut near, mut far) = pair()?;
     let sink = thread::spawn(move || {
         let mut buffer = vec![0; WRITE_BYTES];
-        let mut read = 0;
+        let mut read = 0_u64;
         while let Ok(n @ 1..) = far.read(&mut buffer) {
-            read += n;
+            read += n as u64;
         }
         (read, now_ns())
     });
     let block = vec![0x5a; WRITE_BYTES];
     let begin = now_ns();
-    for _ in 0..WRITES {
+    for _ in 0..bytes.div_ceil(WRITE_BYTES as u64) {
         near.write_all(&block)?;
     }
     drop(near);
     let (read, end) = sink.join().unwrap_or((0, begin + 1));
-    Ok(read as f64 / MESSAGE_BYTES / ((end - begin) as f64 / 1e9))
+    Ok(read as f64 / ((end - begin) as f64 / 1e9))
 }
 
 #[cfg(test)]
@@ -153,6 +157,6 @@ mod tests {
         assert!(sync_us(folder.path()).unwrap() > 0.0);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
         assert!(round_trip_us().unwrap() > 0.1);
-        assert!(messages_per_s().unwrap() > 1000.0);
+        assert!(loopback_bytes_per_s(64 << 20).unwrap() > 1e6);
     }
 }

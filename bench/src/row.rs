@@ -59,6 +59,8 @@ pub struct Row {
     #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
     pub checkpoint: Option<Checkpointed>,
     #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
+    pub catch_up: Option<CaughtUp>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
     pub fan_out: Option<FannedOut>,
 }
 
@@ -152,6 +154,23 @@ pub struct Checkpointed {
     pub p99_ratio_limit: Option<f64>,
 }
 
+/// What a row of `catch-up` says besides.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct CaughtUp {
+    /// Bytes of encoded messages that were read.
+    pub bytes: u64,
+    /// How many of them came a second.
+    pub bytes_per_s: f64,
+    /// Bytes of all slots and packs.
+    pub file_bytes: u64,
+    /// How many of them came a second, read around the page cache one after the other.
+    pub disk_bytes_per_s: f64,
+    /// Bytes a second over one bare loopback connection, as many as were read.
+    pub loopback_bytes_per_s: f64,
+    /// `bytes_per_s` for each byte a second of the slower of the two.
+    pub ratio: f64,
+}
+
 /// How far the runs behind a median row lie apart, in its headline figure.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Spread {
@@ -228,15 +247,19 @@ const FAN_OUT_HEADS: [&str; 15] = [
     "RSS MiB",
     "SYNCS",
 ];
+/// The heads of a table of readers that catch up.
+const CATCH_UP_HEADS: [&str; 7] =
+    ["ROW", "DELIVERED/S", "MiB/S", "DISK MiB/S", "LOOPBACK MiB/S", "RATIO", "MISS/DUP/BAD/ERR"];
 
 impl Row {
     /// What stands above the row in a table.
     #[must_use]
     pub fn heads(&self) -> &'static [&'static str] {
-        match (&self.restart, &self.checkpoint, &self.fan_out) {
-            (Some(_), _, _) => &RESTART_HEADS,
-            (_, Some(_), _) => &CHECKPOINT_HEADS,
-            (_, _, Some(_)) => &FAN_OUT_HEADS,
+        match (&self.restart, &self.checkpoint, &self.catch_up, &self.fan_out) {
+            (Some(_), ..) => &RESTART_HEADS,
+            (_, Some(_), ..) => &CHECKPOINT_HEADS,
+            (_, _, Some(_), _) => &CATCH_UP_HEADS,
+            (.., Some(_)) => &FAN_OUT_HEADS,
             _ => &HEADS,
         }
     }
@@ -294,10 +317,11 @@ impl Row {
     /// The cells below [`Self::heads`].
     #[must_use]
     pub fn cells(&self) -> Vec<String> {
-        match (&self.restart, &self.checkpoint, &self.fan_out) {
-            (Some(restart), _, _) => self.restart_cells(restart),
-            (_, Some(checkpoint), _) => self.checkpoint_cells(checkpoint),
-            (_, _, Some(fan_out)) => self.fan_out_cells(fan_out),
+        match (&self.restart, &self.checkpoint, &self.catch_up, &self.fan_out) {
+            (Some(restart), ..) => self.restart_cells(restart),
+            (_, Some(checkpoint), ..) => self.checkpoint_cells(checkpoint),
+            (_, _, Some(caught_up), _) => self.catch_up_cells(caught_up),
+            (.., Some(fan_out)) => self.fan_out_cells(fan_out),
             _ => self.load_cells(),
         }
     }
@@ -355,6 +379,20 @@ impl Row {
             us(checkpoint.quiet_p99_us),
             ratio(checkpoint.p99_ratio),
             format!("{missing}/{duplicates}/{order}/{corrupt}/{errors}"),
+        ]
+    }
+
+    fn catch_up_cells(&self, caught_up: &CaughtUp) -> Vec<String> {
+        let Verdict { missing, duplicates, corrupt, .. } = self.verdict;
+        let mib = |bytes: f64| format!("{:.0}", bytes / f64::from(1 << 20));
+        vec![
+            self.row.clone(),
+            self.delivered_per_s.map_or_else(String::new, |rate| format!("{rate:.0}")),
+            mib(caught_up.bytes_per_s),
+            mib(caught_up.disk_bytes_per_s),
+            mib(caught_up.loopback_bytes_per_s),
+            format!("{:.2}", caught_up.ratio),
+            format!("{missing}/{duplicates}/{corrupt}/{}", self.errors),
         ]
     }
 
@@ -422,11 +460,12 @@ mod tests {
     #[test]
     fn a_row_has_a_cell_below_each_head() {
         let (restart, checkpoint) = (Some(Restarted::default()), Some(Checkpointed::default()));
-        let fan_out = Some(FannedOut::default());
+        let (catch_up, fan_out) = (Some(CaughtUp::default()), Some(FannedOut::default()));
         for row in [
             run(5.0, 0),
             Row { restart, ..run(5.0, 0) },
             Row { checkpoint, ..run(5.0, 0) },
+            Row { catch_up, ..run(5.0, 0) },
             Row { fan_out, ..run(5.0, 0) },
         ] {
             assert_eq!(row.cells().len(), row.heads().len());

@@ -18,9 +18,9 @@ use crate::{
     probe::Probe,
     row::Row,
     workload::{
-        Measurement, burst::Burst, checkpoint::Checkpoint, lifecycle::Lifecycle, publish::Publish,
-        restart::Restart, round_trip::RoundTrip, slow_consumer::SlowConsumer, steady::Steady,
-        stream::Stream, stream_fan_out::StreamFanOut,
+        Measurement, burst::Burst, catch_up::CatchUp, checkpoint::Checkpoint, lifecycle::Lifecycle,
+        publish::Publish, restart::Restart, round_trip::RoundTrip, slow_consumer::SlowConsumer,
+        steady::Steady, stream::Stream, stream_fan_out::StreamFanOut,
     },
 };
 
@@ -49,6 +49,8 @@ pub enum Workload {
     StreamFanOut(StreamFanOut),
     /// What a reader that does not keep up costs the others
     SlowConsumer(SlowConsumer),
+    /// How fast a reader comes through a stream that lies on disk; on a broker of its own
+    CatchUp(CatchUp),
 }
 
 impl Workload {
@@ -64,12 +66,13 @@ impl Workload {
             Self::Stream(_) => "stream",
             Self::StreamFanOut(_) => "stream-fan-out",
             Self::SlowConsumer(_) => "slow-consumer",
+            Self::CatchUp(_) => "catch-up",
         }
     }
 
     /// Whether each row starts the brokers that it measures.
     fn brings_brokers(&self) -> bool {
-        matches!(self, Self::Restart(_) | Self::Checkpoint(_))
+        matches!(self, Self::Restart(_) | Self::Checkpoint(_) | Self::CatchUp(_))
     }
 
     fn rows(&self, partitions: Option<u32>) -> Vec<Measurement> {
@@ -85,6 +88,7 @@ impl Workload {
             Self::Stream(stream) => stream.rows(one),
             Self::StreamFanOut(fan_out) => fan_out.rows(one),
             Self::SlowConsumer(slow) => slow.rows(one),
+            Self::CatchUp(catch_up) => catch_up.rows(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The workloads by name: each turns its options into rows to be measured.
 
 pub mod burst;
+pub mod catch_up;
 pub mod checkpoint;
 pub mod lifecycle;
 pub mod publish;
@@ -16,6 +17,7 @@ use anyhow::Result;
 use crate::{
     amplification::Amplification,
     backlog::Backlog,
+    catch_up::CatchUp,
     fan_out::FanOut,
     load::{Bench, Load},
     many_topics::ManyTopics,
@@ -55,6 +57,8 @@ pub enum How {
     Pauses(Pauses),
     /// By readers that each get everything.
     FanOut(Box<FanOut>),
+    /// By a reader that goes through a stream on disk.
+    CatchUp(CatchUp),
 }
 
 impl Measurement {
@@ -77,6 +81,7 @@ impl Measurement {
             How::Amplification(amplification) => amplification.run(bench, &self.row),
             How::Pauses(pauses) => pauses.run(bench, &self.row),
             How::FanOut(fan_out) => fan_out.run(bench, &self.row),
+            How::CatchUp(catch_up) => catch_up.run(bench, &self.row),
         }
     }
 }

@@ -82,7 +82,8 @@ pub(crate) struct Decision {
 /// Which topics and groups there are.
 #[derive(Debug, Default)]
 pub struct Catalogue {
-    topics: BTreeMap<TopicId, Topic>,
+    /// Each in memory of its own: the nodes of a tree that grows at its end stay half empty.
+    topics: BTreeMap<TopicId, Box<Topic>>,
     by_name: BTreeMap<TopicName, TopicId>,
     next_topic: u32,
     next_group: u32,
@@ -94,25 +95,25 @@ impl Catalogue {
     /// The topic of this number.
     #[must_use]
     pub fn topic(&self, id: TopicId) -> Option<&Topic> {
-        self.topics.get(&id)
+        self.topics.get(&id).map(|topic| &**topic)
     }
 
     /// The topic of this name.
     #[must_use]
     pub fn topic_named(&self, name: &TopicName) -> Option<&Topic> {
-        self.topics.get(self.by_name.get(name)?)
+        self.topic(*self.by_name.get(name)?)
     }
 
     /// All topics, by number: in the order in which they were created.
     pub fn topics(&self) -> impl ExactSizeIterator<Item = &Topic> {
-        self.topics.values()
+        self.topics.values().map(|topic| &**topic)
     }
 
     /// All topics whose name comes after `name`, by name. The next costs little, however many there
     /// are.
     pub fn topics_after_name(&self, name: &str) -> impl Iterator<Item = &Topic> {
         let range = (Bound::Excluded(name), Bound::Unbounded);
-        self.by_name.range::<str, _>(range).filter_map(|(_, id)| self.topics.get(id))
+        self.by_name.range::<str, _>(range).filter_map(|(_, &id)| self.topic(id))
     }
 
     /// Which numbers the next topic and group get.
@@ -157,17 +158,17 @@ impl Catalogue {
     /// The topic after this one, or the first.
     pub(crate) fn topic_after(&self, after: Option<TopicId>) -> Option<&Topic> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.topics.range((from, Bound::Unbounded)).next().map(|(_, topic)| topic)
+        self.topics.range((from, Bound::Unbounded)).next().map(|(_, topic)| &**topic)
     }
 
     /// Has a topic as a checkpoint says it is.
     pub(crate) fn put_back(&mut self, topic: Topic) {
         self.by_name.insert(topic.created.name.clone(), topic.id());
-        self.topics.insert(topic.id(), topic);
+        self.topics.insert(topic.id(), Box::new(topic));
     }
 
     fn existing(&self, id: TopicId) -> Result<&Topic, Refusal> {
-        self.topics.get(&id).ok_or(Refusal::UnknownTopic)
+        self.topic(id).ok_or(Refusal::UnknownTopic)
     }
 
     pub(crate) fn decide(&self, command: CatalogueCommand) -> Result<Decision, Refusal> {
@@ -332,7 +333,7 @@ impl Catalogue {
                 }
                 let groups = Vec::new();
                 let entry = Topic { created: created.clone(), dead_letter: None, groups };
-                self.topics.insert(topic, entry);
+                self.topics.insert(topic, Box::new(entry));
             }
             Record::TopicAltered { topic, config } => {
                 if let Some(topic) = self.topics.get_mut(topic) {
@@ -343,6 +344,8 @@ impl Catalogue {
             Record::GroupCreated { topic, name, setting } => {
                 self.next_group = self.next_group.max(setting.id.0 + 1);
                 if let Some(topic) = self.topics.get_mut(topic) {
+                    // As a rule it is the only one.
+                    topic.groups.reserve_exact(1);
                     topic.groups.push(CatalogueGroup { name: name.clone(), setting: *setting });
                 }
             }

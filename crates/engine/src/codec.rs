@@ -21,6 +21,9 @@ const UNTIL_SETTLED: u8 = 1;
 /// it did before there was another.
 const DURABILITY_SHIFT: u32 = 1;
 
+/// A list that is not longer is made in one piece, just as long as it is.
+const SHORT_LIST: usize = 16;
+
 /// Appends fields.
 pub(crate) struct Writer<'a>(pub(crate) &'a mut Vec<u8>);
 
@@ -135,7 +138,8 @@ impl Reader {
         mut element: impl FnMut(&mut Self) -> Result<T, RecordError>,
     ) -> Result<Vec<T>, RecordError> {
         let count = self.u32()?;
-        let mut list = Vec::new();
+        // Short ones, most of which stay for long, take no more than they need.
+        let mut list = Vec::with_capacity((count as usize).min(SHORT_LIST));
         for _ in 0..count {
             if !self.rest.has_remaining() {
                 return Err(self.length());
@@ -165,8 +169,11 @@ impl Reader {
     }
 
     pub(crate) fn group_name(&mut self) -> Result<GroupName, RecordError> {
-        let kind = self.kind;
-        self.text()?.parse().map_err(|error| RecordError::Name { kind, error })
+        let (kind, text, default) = (self.kind, self.text()?, GroupName::default_group());
+        if text == default.as_str() {
+            return Ok(default);
+        }
+        text.parse().map_err(|error| RecordError::Name { kind, error })
     }
 
     pub(crate) fn partition(&mut self) -> Result<PartitionId, RecordError> {

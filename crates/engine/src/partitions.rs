@@ -1,8 +1,9 @@
 //! The partitions of a shard: found by number in one step, and walked in order a few at a time.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, hash::BuildHasher};
 
-use hashbrown::HashMap;
+use foldhash::fast::FixedState;
+use hashbrown::{HashTable, hash_table::Entry};
 use sennit_model::PartitionId;
 
 use crate::partition::Partition;
@@ -10,24 +11,38 @@ use crate::partition::Partition;
 /// All partitions of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Partitions {
-    by_id: HashMap<PartitionId, Box<Partition>, foldhash::fast::FixedState>,
+    /// By their numbers, which only they hold: the table is half empty as a rule.
+    by_id: HashTable<Box<Partition>>,
+    hasher: FixedState,
     /// In order, because a walk over all of them is made in steps, between which they change.
     ids: BTreeSet<PartitionId>,
 }
 
 impl Partitions {
     pub(crate) fn get(&self, id: &PartitionId) -> Option<&Partition> {
-        self.by_id.get(id).map(|partition| &**partition)
+        let found = self.by_id.find(self.hasher.hash_one(id), |held| held.id == *id);
+        found.map(|partition| &**partition)
     }
 
     pub(crate) fn get_mut(&mut self, id: &PartitionId) -> Option<&mut Partition> {
-        self.by_id.get_mut(id).map(|partition| &mut **partition)
+        let found = self.by_id.find_mut(self.hasher.hash_one(id), |held| held.id == *id);
+        found.map(|partition| &mut **partition)
+    }
+
+    fn entry(&mut self, id: PartitionId) -> Entry<'_, Box<Partition>> {
+        let hasher = &self.hasher;
+        let hash = hasher.hash_one(id);
+        self.by_id.entry(hash, |held| held.id == id, |held| hasher.hash_one(held.id))
     }
 
     /// Adds a partition, or replaces the one of the same number.
     pub(crate) fn insert(&mut self, partition: Partition) {
-        self.ids.insert(partition.id);
-        self.by_id.insert(partition.id, Box::new(partition));
+        let id = partition.id;
+        self.ids.insert(id);
+        match self.entry(id) {
+            Entry::Occupied(mut held) => **held.get_mut() = partition,
+            Entry::Vacant(place) => drop(place.insert(Box::new(partition))),
+        }
     }
 
     /// The partition of this number, made if it is not there.
@@ -36,15 +51,18 @@ impl Partitions {
         id: PartitionId,
         made: impl FnOnce() -> Partition,
     ) -> &mut Partition {
-        self.by_id.entry(id).or_insert_with(|| {
-            self.ids.insert(id);
-            Box::new(made())
-        })
+        if self.get(&id).is_none() {
+            self.insert(made());
+        }
+        self.get_mut(&id).expect("inserted just now")
     }
 
     pub(crate) fn remove(&mut self, id: &PartitionId) -> Option<Box<Partition>> {
         self.ids.remove(id);
-        self.by_id.remove(id)
+        match self.entry(*id) {
+            Entry::Occupied(held) => Some(held.remove().0),
+            Entry::Vacant(_) => None,
+        }
     }
 
     /// The numbers of all partitions, in order.
@@ -65,6 +83,6 @@ impl Partitions {
 
     /// All partitions, in no order.
     pub(crate) fn values(&self) -> impl Iterator<Item = &Partition> {
-        self.by_id.values().map(|partition| &**partition)
+        self.by_id.iter().map(|partition| &**partition)
     }
 }

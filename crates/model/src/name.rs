@@ -1,6 +1,11 @@
 //! Names that users give: checked once at the rim, then trusted.
 
-use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
+use std::{
+    borrow::Borrow,
+    fmt,
+    str::FromStr,
+    sync::{Arc, LazyLock},
+};
 
 use crate::limits::NAME_BYTES_MAX;
 
@@ -130,7 +135,9 @@ impl GroupName {
     /// The group that every queue has: `default`.
     #[must_use]
     pub fn default_group() -> Self {
-        Self("default".into())
+        // As many groups as there are queues have it: they share the text.
+        static DEFAULT: LazyLock<GroupName> = LazyLock::new(|| GroupName("default".into()));
+        DEFAULT.clone()
     }
 }
 

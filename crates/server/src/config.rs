@@ -36,6 +36,9 @@ pub struct Config {
     /// How long it may take to read everything at rest once and hold it against its checksums; `None`
     /// if nobody is to look.
     pub scrub_every: Option<Duration>,
+    /// Gives memory that is free back to the system, where the allocator would keep it for later: called
+    /// when much has come free at once.
+    pub give_back: fn(),
 }
 
 impl Default for Config {
@@ -53,6 +56,7 @@ impl Default for Config {
             insecure_no_auth: false,
             access: Access::Auto,
             scrub_every: Some(Duration::from_secs(7 * 86_400)),
+            give_back: || {},
         }
     }
 }

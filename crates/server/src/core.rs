@@ -26,6 +26,7 @@ use crate::{
     lane_thread::{LaneHandle, LaneMessage},
     metrics::CoreMetrics,
     move_thread::{MoveHandle, MoveMessage},
+    move_turn::MoveTurn,
     outbox::Outbox,
     outgoing::Outgoing,
     read_thread::ReadMessage,
@@ -62,6 +63,7 @@ pub(crate) struct Cores {
     pub(crate) gauges: Vec<IngestGauge>,
     pub(crate) metrics: Vec<Arc<CoreMetrics>>,
     pub(crate) session_grace: Duration,
+    pub(crate) move_turn: Arc<MoveTurn>,
 }
 
 /// The state of a core's thread.

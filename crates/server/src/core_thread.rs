@@ -99,7 +99,9 @@ impl CoreThread {
         let (lane, lane_writer) =
             lane_thread::start(shard, lane, lane_channel, inbox.clone(), wishes, metrics)?;
         let packs: Arc<PackPin> = Arc::default();
-        let (moves, move_thread) = move_thread::start(shard, mover, inbox.clone(), packs.clone())?;
+        let turn = cores.move_turn.clone();
+        let (moves, move_thread) =
+            move_thread::start(shard, mover, inbox.clone(), packs.clone(), turn)?;
         let workers: [JoinHandle<()>; 4] = [
             slot_maker,
             lane_writer,

@@ -31,6 +31,7 @@ mod lane_thread;
 mod listener;
 mod metrics;
 mod move_thread;
+mod move_turn;
 mod outbox;
 mod outgoing;
 mod placement;

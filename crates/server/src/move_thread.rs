@@ -15,7 +15,7 @@ use std::{
 use sennit_journal::{Home, disk::RealDisk};
 use sennit_shard::{Held, MoveError, Moved, Mover};
 
-use crate::{error::ServeError, inbox};
+use crate::{error::ServeError, inbox, move_turn::MoveTurn};
 
 /// Most batches that the core is asked about at once.
 const ASKED_MAX: usize = 4096;
@@ -85,6 +85,7 @@ struct MoveThread {
     in_hurry: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     pin: Arc<PackPin>,
+    turn: Arc<MoveTurn>,
     /// Packs to be removed when nothing else is to be done.
     to_remove: Vec<u32>,
     /// What was said while the thread rested.
@@ -100,8 +101,9 @@ pub(crate) fn start(
     mover: Mover<RealDisk>,
     core: inbox::Sender,
     pin: Arc<PackPin>,
+    turn: Arc<MoveTurn>,
 ) -> Result<(MoveHandle, thread::JoinHandle<()>), ServeError> {
-    let (handle, mut moves) = MoveThread::new(shard, mover, core, pin);
+    let (handle, mut moves) = MoveThread::new(shard, mover, core, pin, turn);
     let thread = thread::Builder::new()
         .name(format!("move-{shard}"))
         .spawn(move || while moves.step().is_ok() {})
@@ -115,6 +117,7 @@ impl MoveThread {
         mut mover: Mover<RealDisk>,
         core: inbox::Sender,
         pin: Arc<PackPin>,
+        turn: Arc<MoveTurn>,
     ) -> (MoveHandle, Self) {
         let in_hurry: Arc<AtomicBool> = Arc::default();
         let stop: Arc<AtomicBool> = Arc::default();
@@ -129,7 +132,8 @@ impl MoveThread {
         let (send, messages) = mpsc::channel();
         let handle = MoveHandle { messages: send, stop: stop.clone() };
         let (to_remove, said) = (Vec::new(), VecDeque::new());
-        let moves = Self { shard, mover, messages, core, in_hurry, stop, pin, to_remove, said };
+        let moves =
+            Self { shard, mover, messages, core, in_hurry, stop, pin, turn, to_remove, said };
         (handle, moves)
     }
 
@@ -149,6 +153,7 @@ impl MoveThread {
                 break;
             }
             if let Some(pack) = self.to_remove.pop() {
+                self.said_to_empty(pack);
                 self.remove(pack)?;
             }
         }
@@ -167,6 +172,16 @@ impl MoveThread {
             Ok(message) => Ok(Some(message)),
             Err(mpsc::RecvTimeoutError::Timeout) => Ok(None),
             Err(mpsc::RecvTimeoutError::Disconnected) => Err(Ended),
+        }
+    }
+
+    /// What was said of emptying `pack` is settled: nothing in it is wanted any more.
+    fn said_to_empty(&mut self, pack: u32) {
+        let is_it = |said: &MoveMessage| matches!(said, MoveMessage::Empty(Home::Pack(home), _) if *home == pack);
+        let before = self.said.len();
+        self.said.retain(|said| !is_it(said));
+        if self.said.len() < before {
+            let _ = self.core.send(inbox::Message::Moved(Moved::default()));
         }
     }
 
@@ -199,7 +214,9 @@ impl MoveThread {
         if wanted.is_empty() {
             return Ok(Ok(Moved::default()));
         }
-        Ok(self.mover.copy(home, &wanted))
+        drop(held);
+        let turn = self.turn.clone();
+        Ok(turn.with(|| self.mover.copy(home, &wanted)))
     }
 
     /// Waits for the answer about what was asked last.
@@ -253,17 +270,17 @@ impl MoveThread {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use sennit_journal::{LaneConfig, disk::Access};
     use sennit_model::Timestamp;
     use sennit_shard::{PackLengths, Settings};
 
     use super::*;
 
-    #[test]
-    fn what_is_to_be_emptied_is_not_forgotten_while_a_pack_is_removed() {
-        let folder = tempfile::tempdir().unwrap();
+    fn thread(folder: &Path) -> (MoveHandle, MoveThread, inbox::Receiver) {
         let lane = LaneConfig {
-            directory: folder.path().join("lane-0"),
+            directory: folder.join("lane-0"),
             lane: 0,
             segment_bytes: 64 << 10,
             incarnation: 1,
@@ -272,8 +289,16 @@ mod tests {
             Settings { cache_bytes: 0, journal_segments: 8, packs: PackLengths::default() };
         let disk = RealDisk::new(Access::Buffered);
         let parts = sennit_shard::recover(&disk, lane, settings, Timestamp(1)).unwrap();
-        let (core, _inbox) = tokio::sync::mpsc::unbounded_channel();
-        let (handle, mut moves) = MoveThread::new(0, parts.mover, core, Arc::default());
+        let (core, inbox) = tokio::sync::mpsc::unbounded_channel();
+        let turn = Arc::new(MoveTurn::new(|| {}));
+        let (handle, moves) = MoveThread::new(0, parts.mover, core, Arc::default(), turn);
+        (handle, moves, inbox)
+    }
+
+    #[test]
+    fn what_is_to_be_emptied_is_not_forgotten_while_a_pack_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (handle, mut moves, _inbox) = thread(folder.path());
         handle.send(MoveMessage::Remove(7));
         handle.send(MoveMessage::Empty(Home::Segment(3), true));
         // A step of a removal is done.
@@ -281,5 +306,19 @@ mod tests {
         assert_eq!(moves.to_remove, [7]);
         let next = moves.next();
         assert!(matches!(next, Ok(Some(MoveMessage::Empty(Home::Segment(3), true)))));
+    }
+
+    #[test]
+    fn a_pack_that_is_to_be_removed_is_not_emptied_before_and_the_core_is_answered() {
+        let folder = tempfile::tempdir().unwrap();
+        let (handle, mut moves, mut inbox) = thread(folder.path());
+        handle.send(MoveMessage::Empty(Home::Pack(7), false));
+        assert!(moves.rest(Instant::now() - Duration::from_millis(5)).is_ok());
+        assert!(inbox.try_recv().is_err());
+        moves.said_to_empty(8);
+        assert_eq!(moves.said.len(), 1);
+        moves.said_to_empty(7);
+        assert!(moves.said.is_empty());
+        assert!(matches!(inbox.try_recv(), Ok(inbox::Message::Moved(_))));
     }
 }

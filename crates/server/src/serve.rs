@@ -33,6 +33,7 @@ use crate::{
     inbox::Message,
     listener,
     metrics::CoreMetrics,
+    move_turn::MoveTurn,
     scrub_thread,
 };
 
@@ -111,6 +112,7 @@ impl Broker<'_> {
             gauges: (0..shards).map(|_| IngestGauge::new(config.ingest_bytes)).collect(),
             metrics: metrics.clone(),
             session_grace: config.session_grace,
+            move_turn: Arc::new(MoveTurn::new(config.give_back)),
         });
         let doors = Arc::new(Doors::closed(shards));
         let backups = Backups::new(settings, doors.clone(), ended.clone());

@@ -23,8 +23,10 @@ mod verify;
 mod watch;
 
 const SHARDS: u64 = 2;
-/// What a shard may hold: published and not committed, newest frames, and what is being moved.
-const SHARD_BYTES: u64 = (64 + 32 + 64) << 20;
+/// What a shard may hold: published and not committed, newest frames, and what was read back.
+const SHARD_BYTES: u64 = (64 + 32 + 8) << 20;
+/// What is being moved, by one shard at a time.
+const MOVED_BYTES: u64 = 64 << 20;
 /// What a topic may take besides its messages, its part of a checkpoint and all its names with it.
 const TOPIC_BYTES: u64 = 1 << 10;
 /// What the program takes for itself: its code, its threads, buffers of connections.
@@ -86,7 +88,7 @@ impl Scale {
     /// Memory that the broker may take.
     fn budget_bytes(&self) -> u64 {
         let topics = u64::from(self.queues + self.streams);
-        BASE_BYTES + SHARDS * SHARD_BYTES + topics * TOPIC_BYTES
+        BASE_BYTES + MOVED_BYTES + SHARDS * SHARD_BYTES + topics * TOPIC_BYTES
     }
 }
 

@@ -1,0 +1,26 @@
+//! Whose turn it is to copy batches into packs. What is copied lies in memory meanwhile, as much as a
+//! segment holds: one shard at a time, so that this is paid for once. It knows nothing of what is moved.
+
+use std::sync::{Mutex, PoisonError};
+
+/// What all move threads share.
+#[derive(Debug)]
+pub(crate) struct MoveTurn {
+    taken: Mutex<()>,
+    give_back: fn(),
+}
+
+impl MoveTurn {
+    /// `give_back` gives free memory back to the system.
+    pub(crate) fn new(give_back: fn()) -> Self {
+        Self { taken: Mutex::new(()), give_back }
+    }
+
+    /// Waits for the turn, does `copy`, and gives back what that had.
+    pub(crate) fn with<T>(&self, copy: impl FnOnce() -> T) -> T {
+        let _held = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let copied = copy();
+        (self.give_back)();
+        copied
+    }
+}
