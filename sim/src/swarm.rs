@@ -168,6 +168,7 @@ impl Swarm {
                 until_settled: random.chance(200),
                 age: random.chance(300).then(|| Duration::from_millis(random.between(1, 600_000))),
                 bytes: random.chance(300).then(|| random.between(1, 2 * self.segment_bytes)),
+                count: None,
             };
         }
         if random.chance(self.timed.1) {

@@ -66,6 +66,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Self {
         let exit = match &error {
             Error::Refused { code, .. } => exit_of(*code),
+            Error::OffsetMismatch { .. } => Exit::Conflict,
             Error::Unreachable { .. } | Error::Closed => Exit::Unreachable,
             _ => Exit::Failed,
         };

@@ -92,8 +92,9 @@ struct Settings {
     /// queue, or what --retain says
     #[arg(long, value_enum)]
     kind: Option<Kind>,
-    /// What is kept: until-settled, forever, an age (7d), bytes per partition (10GiB); may be
-    /// given several times, and the rule that frees more counts
+    /// What is kept: until-settled, forever, an age (7d), bytes (10GiB) or a number of messages
+    /// (1000000messages) per partition; may be given several times, and the rule that frees most
+    /// counts
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     retain: Vec<Rule>,
     /// Age after which a message that nobody has leased expires, unless it names its own; none
@@ -114,6 +115,7 @@ enum Rule {
     Forever,
     Age(Duration),
     Bytes(u64),
+    Count(u64),
 }
 
 impl FromStr for Rule {
@@ -121,15 +123,22 @@ impl FromStr for Rule {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |_| {
-            format!("{text:?} is no retention: until-settled, forever, an age (7d), bytes (10GiB)")
+            format!(
+                "{text:?} is no retention: until-settled, forever, an age (7d), bytes (10GiB), or \
+                 a number of messages (1000000messages)"
+            )
         };
         match text {
             "until-settled" => Ok(Self::UntilSettled),
             "forever" => Ok(Self::Forever),
-            _ => duration(text)
-                .map(Self::Age)
-                .or_else(|_| size(text).map(Self::Bytes))
-                .map_err(wrong),
+            _ => match text.strip_suffix("messages").map(|count| count.trim().parse()) {
+                Some(Ok(count)) => Ok(Self::Count(count)),
+                Some(Err(_)) => Err(wrong(String::new())),
+                None => duration(text)
+                    .map(Self::Age)
+                    .or_else(|_| size(text).map(Self::Bytes))
+                    .map_err(wrong),
+            },
         }
     }
 }
@@ -161,6 +170,7 @@ impl Settings {
                 Rule::UntilSettled => retention.until_settled = true,
                 Rule::Age(age) => retention.age = Some(*age),
                 Rule::Bytes(bytes) => retention.bytes = Some(*bytes),
+                Rule::Count(count) => retention.count = Some(*count),
             }
         }
         match self.kind {
@@ -349,6 +359,7 @@ fn show_retention(retention: &Retention) -> String {
         retention.until_settled.then(|| "until-settled".to_owned()),
         retention.age.map(show_duration),
         retention.bytes.map(show_size),
+        retention.count.map(|count| format!("{count}messages")),
     ];
     let rules: Vec<_> = rules.into_iter().flatten().collect();
     if rules.is_empty() { "forever".into() } else { rules.join(",") }
@@ -365,6 +376,7 @@ fn topic_json(name: &str, id: u32, config: &TopicConfig) -> Value {
             "until_settled": config.retention.until_settled,
             "age_ms": config.retention.age.map(ms),
             "bytes": config.retention.bytes,
+            "count": config.retention.count,
         },
         "time_to_live_ms": config.time_to_live.map(ms),
         "durability": config.durability.name(),
@@ -383,11 +395,12 @@ mod tests {
     #[test]
     fn rules_add_up_and_a_queue_stays_one() {
         let week = Some(Duration::from_secs(7 * 24 * 3600));
-        let bounded = Retention { until_settled: false, age: week, bytes: Some(10 << 30) };
+        let bounded =
+            Retention { until_settled: false, age: week, bytes: Some(10 << 30), count: None };
         assert_eq!(retention(None, &["7d", "10GiB"]).unwrap(), Some(bounded));
         assert_eq!(
             retention(Some(Kind::Queue), &["7d"]).unwrap(),
-            Some(Retention { until_settled: true, age: week, bytes: None })
+            Some(Retention { until_settled: true, age: week, ..Retention::FOREVER })
         );
         assert_eq!(retention(None, &["forever"]).unwrap(), Some(Retention::FOREVER));
         assert_eq!(retention(Some(Kind::Stream), &[]).unwrap(), Some(Retention::FOREVER));

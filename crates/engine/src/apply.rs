@@ -46,7 +46,7 @@ impl Engine {
                     Durability::Memory => self.memory.holds(*id, partition.log.bytes()),
                     _ => self.memory.forget(*id),
                 }
-                partition.retain_bytes(&mut self.freed, wheel);
+                partition.retain_newest(&mut self.freed, wheel);
                 partition.free_settled(0, partition.log.end(), &mut self.freed);
                 partition.watch_age(wheel);
                 stir(&mut self.stirred, partition);
@@ -69,7 +69,7 @@ impl Engine {
                 let Some(partition) = self.partitions.get_mut(id) else { return };
                 let place = place_of(batch.bytes(), position);
                 partition.append(batch, *appended_at, *producer, place, wheel);
-                partition.retain_bytes(&mut self.freed, wheel);
+                partition.retain_newest(&mut self.freed, wheel);
                 let end = partition.log.end();
                 let durability = partition.config.durability;
                 if durability != Durability::Memory {
@@ -103,7 +103,7 @@ impl Engine {
                 let place = place_of(batch.bytes(), position);
                 let nobody = sennit_model::ProducerStamp::default();
                 partition.append(batch, *appended_at, nobody, place, wheel);
-                partition.retain_bytes(&mut self.freed, wheel);
+                partition.retain_newest(&mut self.freed, wheel);
                 self.uncommitted.push_back((position, *target, partition.log.end()));
             }
             Record::Trimmed { partition: id, start } => {

@@ -20,6 +20,8 @@ const UNTIL_SETTLED: u8 = 1;
 /// Of the same byte: above this bit the durability's number, less one, so that a durable topic reads as
 /// it did before there was another.
 const DURABILITY_SHIFT: u32 = 1;
+/// Set where a number of messages to keep follows.
+const COUNT: u8 = 1 << 3;
 
 /// A list that is not longer is made in one piece, just as long as it is.
 const SHORT_LIST: usize = 16;
@@ -72,10 +74,16 @@ impl Writer<'_> {
     }
 
     pub(crate) fn topic_config(&mut self, config: &TopicConfig) -> &mut Self {
-        let Retention { until_settled, age, bytes } = config.retention;
-        let flags = u8::from(until_settled) | (config.durability.number() - 1) << DURABILITY_SHIFT;
+        let Retention { until_settled, age, bytes, count } = config.retention;
+        let mut flags = u8::from(until_settled);
+        flags |= (config.durability.number() - 1) << DURABILITY_SHIFT;
+        flags |= if count.is_some() { COUNT } else { 0 };
         self.u32(config.partitions).u8(flags).optional_duration(age);
-        self.u64(bytes.unwrap_or(0)).optional_duration(config.time_to_live)
+        self.u64(bytes.unwrap_or(0)).optional_duration(config.time_to_live);
+        match count {
+            Some(count) => self.u64(count),
+            None => self,
+        }
     }
 
     pub(crate) fn group_setting(&mut self, setting: &GroupSetting) -> &mut Self {
@@ -207,12 +215,14 @@ impl Reader {
         let partitions = self.u32()?;
         let flags = self.u8()?;
         let until_settled = flags & UNTIL_SETTLED != 0;
-        let durability = Durability::of_number((flags >> DURABILITY_SHIFT).wrapping_add(1))
+        let durability = (flags & !(UNTIL_SETTLED | COUNT)) >> DURABILITY_SHIFT;
+        let durability = Durability::of_number(durability + 1)
             .ok_or_else(|| self.field("flags of a topic", flags))?;
         let age = self.optional_duration()?;
         let bytes = Some(self.u64()?).filter(|&bytes| bytes != 0);
         let time_to_live = self.optional_duration()?;
-        let retention = Retention { until_settled, age, bytes };
+        let count = if flags & COUNT != 0 { Some(self.u64()?) } else { None };
+        let retention = Retention { until_settled, age, bytes, count };
         let config = TopicConfig { partitions, retention, time_to_live, durability };
         config.check().map_err(|error| RecordError::Config { kind: self.kind, error })?;
         Ok(config)

@@ -231,18 +231,25 @@ impl Partition {
         }
     }
 
-    /// Frees the oldest batches beyond the bytes that are kept. Runs after every record that may
-    /// matter to it, so replay frees the same.
-    pub(crate) fn retain_bytes(&mut self, freed: &mut Vec<Place>, wheel: &mut Wheel<Timer>) {
-        let Some(limit) = self.config.bytes_max() else { return };
+    /// Frees the oldest batches beyond the bytes and the count that are kept. Runs after every record
+    /// that may matter to it, so replay frees the same.
+    pub(crate) fn retain_newest(&mut self, freed: &mut Vec<Place>, wheel: &mut Wheel<Timer>) {
+        let bytes_max = self.config.bytes_max().unwrap_or(u64::MAX);
+        let count = self.config.retention.count.unwrap_or(u64::MAX);
+        let start = self.log.end().saturating_sub(count);
         // What is not put back yet cannot be weighed; its slice says what it came to.
-        if self.log.bytes() <= limit || self.is_loading {
+        if self.is_loading {
             return;
         }
-        while self.log.bytes() > limit
-            && let Some(oldest) = self.log.oldest()
+        let mut has_freed = false;
+        while let Some(oldest) = self.log.oldest()
+            && (self.log.bytes() > bytes_max || oldest.end() <= start)
         {
             self.free(oldest.first, freed);
+            has_freed = true;
+        }
+        if !has_freed {
+            return;
         }
         self.log.start_with_oldest();
         self.settle_up_to_start(wheel);

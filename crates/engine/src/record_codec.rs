@@ -298,6 +298,7 @@ mod tests {
                 until_settled: true,
                 age: Some(Duration::from_secs(60)),
                 bytes: Some(1 << 30),
+                count: Some(1000),
             },
             time_to_live: Some(Duration::from_millis(1500)),
             durability: Durability::Speculative,

@@ -280,3 +280,18 @@ fn a_trim_frees_the_batches_that_lie_before_it_as_a_whole() {
     world.subscribe(ALICE, 9);
     assert_eq!(world.delivered(), [(6, 1, "g".to_owned())]);
 }
+
+#[test]
+fn a_stream_keeps_the_last_messages_that_its_count_allows_and_their_batches() {
+    let retention = Retention { count: Some(3), ..Retention::FOREVER };
+    let config = TopicConfig { retention, ..TopicConfig::of_kind(TopicKind::Stream) };
+    let mut world = World::with(config, GroupConfig::default());
+    for (texts, start) in [(["a", "b"], 0), (["c", "d"], 0), (["e", "f"], 2), (["g", "h"], 4)] {
+        world.publish_texts(&texts);
+        assert_eq!(world.describe(ORDERS).start, Offset(start), "{texts:?}");
+        world.engine = world.replayed();
+        assert_eq!(world.describe(ORDERS).start, Offset(start), "{texts:?}, again");
+    }
+    world.subscribe(ALICE, 9);
+    assert_eq!(world.delivered().len(), 4);
+}

@@ -139,6 +139,7 @@ fn take(world: &mut World, step: Step) {
             let retention = match retention {
                 0 | 1 => Retention::UNTIL_SETTLED,
                 2 => Retention { bytes: Some(300), ..Retention::UNTIL_SETTLED },
+                3 => Retention { count: Some(7), ..Retention::FOREVER },
                 _ => Retention { age: Some(millis(2_000)), ..Retention::FOREVER },
             };
             let config = TopicConfig { retention, ..queue() };
@@ -296,6 +297,7 @@ fn settings() -> impl Strategy<Value = (TopicConfig, GroupConfig)> {
     let retention = prop_oneof![
         Just(Retention::UNTIL_SETTLED),
         Just(Retention { bytes: Some(400), ..Retention::UNTIL_SETTLED }),
+        Just(Retention { count: Some(5), ..Retention::FOREVER }),
         Just(Retention { age: Some(Duration::from_secs(4)), ..Retention::FOREVER }),
         Just(Retention::FOREVER),
     ];

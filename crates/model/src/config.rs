@@ -32,7 +32,7 @@ pub enum TopicKind {
     Stream,
 }
 
-/// The rule that frees old messages. Of age and bytes, the one that frees more counts.
+/// The rule that frees old messages. Of age, bytes and count, the one that frees most counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
     /// A message is freed once every group has settled it. Never freed while there is no group.
@@ -41,13 +41,16 @@ pub struct Retention {
     pub age: Option<Duration>,
     /// The oldest messages beyond this many bytes per partition are freed, settled or not.
     pub bytes: Option<u64>,
+    /// Messages so many offsets before a partition's end are freed, settled or not: batch by batch,
+    /// so that a few more may be kept.
+    pub count: Option<u64>,
 }
 
 impl Retention {
     /// Keep each message until every group has settled it.
-    pub const UNTIL_SETTLED: Self = Self { until_settled: true, age: None, bytes: None };
+    pub const UNTIL_SETTLED: Self = Self { until_settled: true, ..Self::FOREVER };
     /// Keep everything.
-    pub const FOREVER: Self = Self { until_settled: false, age: None, bytes: None };
+    pub const FOREVER: Self = Self { until_settled: false, age: None, bytes: None, count: None };
 }
 
 /// What a topic is told.
@@ -100,12 +103,12 @@ impl TopicConfig {
                 allowed: format!("1 to {PARTITIONS_MAX}"),
             });
         }
-        if self.retention.bytes == Some(0) {
-            return Err(ConfigError {
-                field: "retention.bytes",
-                value: "0".into(),
-                allowed: "1 or more, or none at all".into(),
-            });
+        let Retention { bytes, count, .. } = self.retention;
+        for (field, limit) in [("retention.bytes", bytes), ("retention.count", count)] {
+            if limit == Some(0) {
+                let (value, allowed) = ("0".into(), "1 or more, or none at all".into());
+                return Err(ConfigError { field, value, allowed });
+            }
         }
         check_duration("retention.age", self.retention.age, Duration::from_millis(1))?;
         check_duration("time_to_live", self.time_to_live, Duration::from_millis(1))

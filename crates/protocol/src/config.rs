@@ -55,6 +55,7 @@ impl TryFrom<&control::TopicConfig> for TopicConfig {
                 until_settled: given.until_settled,
                 age: given.age_ms.map(Duration::from_millis),
                 bytes: given.bytes,
+                count: given.count,
             });
         let config = Self {
             partitions: given.partitions.unwrap_or(1),
@@ -75,6 +76,7 @@ impl From<&TopicConfig> for control::TopicConfig {
                 until_settled: config.retention.until_settled,
                 age_ms: config.retention.age.map(ms),
                 bytes: config.retention.bytes,
+                count: config.retention.count,
             }),
             time_to_live_ms: config.time_to_live.map(ms),
             durability: config.durability.number().into(),

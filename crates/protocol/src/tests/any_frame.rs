@@ -218,8 +218,9 @@ fn gap() -> impl Strategy<Value = Gap> {
 }
 
 fn topic_config() -> impl Strategy<Value = TopicConfig> {
-    let retention = any::<(bool, Option<u64>, Option<u64>)>()
-        .prop_map(|(until_settled, age_ms, bytes)| Retention { until_settled, age_ms, bytes });
+    let retention = any::<(bool, Option<u64>, Option<u64>, Option<u64>)>().prop_map(
+        |(until_settled, age_ms, bytes, count)| Retention { until_settled, age_ms, bytes, count },
+    );
     (any::<Option<u32>>(), option::of(retention), any::<Option<u64>>(), any::<i32>()).prop_map(
         |(partitions, retention, time_to_live_ms, durability)| TopicConfig {
             partitions,

@@ -69,12 +69,18 @@ proptest! {
         until_settled: bool,
         age in option::of(1..1u64 << 40),
         bytes in option::of(1..u64::MAX),
+        count in option::of(1..u64::MAX),
         time_to_live in option::of(1..1u64 << 40),
         durability in proptest::sample::select(&Durability::ALL[..]),
     ) {
         let config = TopicConfig {
             partitions,
-            retention: Retention { until_settled, age: age.map(Duration::from_millis), bytes },
+            retention: Retention {
+                until_settled,
+                age: age.map(Duration::from_millis),
+                bytes,
+                count,
+            },
             time_to_live: time_to_live.map(Duration::from_millis),
             durability,
         };

@@ -1,6 +1,6 @@
 //! Publishing: what is confirmed, what is refused, and what is not appended twice.
 
-use sennit_model::{Offset, TopicId};
+use sennit_model::{Offset, ProducerStamp, TopicId};
 use sennit_protocol::{ErrorCode, PublishAt, Reply, Request, Verdict, control};
 
 use crate::{
@@ -212,7 +212,8 @@ fn of_two_that_expect_the_same_offset_one_is_refused_and_learns_the_next() {
     let mut second = broker.greeted();
     let topic = first.create_topic("ledger", 1);
     let at = |expected| {
-        let publish = publish(topic, 0, 0, &["debit", "credit"]);
+        let mut publish = publish(topic, 0, 0, &["debit", "credit"]);
+        publish.head.producer = ProducerStamp::default();
         Request::PublishAt(PublishAt { expected: Offset(expected), publish })
     };
     for (peer, expected) in [(&mut first, 0), (&mut second, 2)] {
