@@ -256,7 +256,7 @@ pub async fn read_all(
     };
     phase.send_replace(Phase::CatchUp);
     let all_came = || counts.iter().all(|count| count.get() >= expect);
-    let finished = || tasks.iter().any(tokio::task::JoinHandle::is_finished);
+    let finished = || tasks.iter().any(JoinHandle::is_finished);
     while !all_came() && now_ns() < deadline_ns && !finished() {
         tokio::time::sleep(LOOK_EVERY).await;
     }
