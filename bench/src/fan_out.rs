@@ -108,6 +108,7 @@ impl FanOut {
             figures.of_bare_checked = Some(delivered / bare.checked_per_s);
         }
         bench.name(&mut made, row);
+        made.durability = load.durability.to_string();
         made.config = json!({
             "load": load,
             "readers": self.readers,

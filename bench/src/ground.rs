@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use sennit_client::{Client, GroupConfig, Retention, StartAt, TopicConfig, TopicKind};
-use sennit_model::{GroupName, TopicName};
+use sennit_model::{Durability, GroupName, TopicName};
 
 use crate::{
     clock::now_ns,
@@ -30,6 +30,8 @@ pub struct Wanted<'a> {
     pub partitions: u32,
     /// Bytes that each of them keeps of a stream without groups; `None` for a queue.
     pub retain_bytes: Option<u64>,
+    /// What its confirms promise.
+    pub durability: Durability,
 }
 
 /// A topic for one run, and its group if it is a queue.
@@ -48,7 +50,7 @@ impl Ground {
     /// # Errors
     /// The broker cannot be reached, or has a topic of that name with other settings.
     pub fn prepare(wanted: Wanted<'_>) -> Result<Self> {
-        let Wanted { server, name, workload, partitions, retain_bytes } = wanted;
+        let Wanted { server, name, workload, partitions, retain_bytes, durability } = wanted;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let fresh = name.is_none();
         let name = name.map_or_else(
@@ -62,12 +64,14 @@ impl Ground {
                 Some(_) => {
                     let retention = Retention { bytes: retain_bytes, ..Retention::FOREVER };
                     let stream = TopicConfig::of_kind(TopicKind::Stream);
-                    let config = TopicConfig { partitions, retention, ..stream };
+                    let config = TopicConfig { partitions, retention, durability, ..stream };
                     client.create_topic(&topic, config).await?;
                 }
                 None => {
                     let queue = TopicConfig::of_kind(TopicKind::Queue);
-                    client.create_topic(&topic, TopicConfig { partitions, ..queue }).await?;
+                    client
+                        .create_topic(&topic, TopicConfig { partitions, durability, ..queue })
+                        .await?;
                     let (group, default) = (GroupName::default_group(), GroupConfig::default());
                     client.create_group(&topic, &group, default, StartAt::Earliest).await?;
                 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use sennit_model::limits::CREDIT_BYTES_MAX;
+use sennit_model::{Durability, limits::CREDIT_BYTES_MAX};
 use serde::Serialize;
 
 use crate::{
@@ -63,6 +63,9 @@ pub struct Load {
     /// Bytes that each partition keeps of a stream without groups; `None` for a queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retain_bytes: Option<u64>,
+    /// That of the topic; a row says it.
+    #[serde(skip)]
+    pub durability: Durability,
 }
 
 impl Load {
@@ -86,6 +89,7 @@ impl Load {
             preload: None,
             partitions: 1,
             retain_bytes: None,
+            durability: Durability::Durable,
         }
     }
 }
@@ -125,6 +129,7 @@ impl Bench<'_> {
             workload: self.workload,
             partitions: load.partitions,
             retain_bytes: load.retain_bytes,
+            durability: load.durability,
         })
     }
 

@@ -3,6 +3,7 @@
 
 use std::{
     cell::Cell,
+    collections::BTreeMap,
     rc::Rc,
     sync::{
         Arc,
@@ -12,8 +13,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use sennit_client::{Client, CursorName, ReadFrom, ReadRun, Reader, Received, TopicName};
-use tokio::sync::watch;
+use sennit_client::{
+    Client, CursorName, Offset, PartitionIndex, ReadFrom, ReadRun, Reader, Received, TopicName,
+};
+use tokio::{sync::watch, task::JoinHandle};
 
 use crate::{
     clock::{Alarm, now_ns},
@@ -93,7 +96,49 @@ struct Reading {
     reader: Reader,
     /// Messages per second that it takes, if it is a slow one.
     rate: Option<f64>,
-    commit_every: Option<u64>,
+    commits: Option<Commits>,
+}
+
+/// Commits of a reader's cursor: one at a time, while it reads on.
+struct Commits {
+    client: Client,
+    topic: TopicName,
+    cursor: CursorName,
+    every: u64,
+    /// Behind what was read, by partition.
+    positions: BTreeMap<u32, u64>,
+    uncommitted: u64,
+    under_way: Option<JoinHandle<Result<(), sennit_client::Error>>>,
+}
+
+impl Commits {
+    /// `run` was read; commits that, if it is time and the commit before has been answered.
+    async fn read(&mut self, run: &ReadRun) -> Result<()> {
+        let end = run.first_offset().0 + u64::from(run.count());
+        self.positions.insert(run.partition().0, end);
+        self.uncommitted += u64::from(run.count());
+        let is_free = self.under_way.as_ref().is_none_or(JoinHandle::is_finished);
+        if self.uncommitted < self.every || !is_free {
+            return Ok(());
+        }
+        self.finish().await?;
+        self.uncommitted = 0;
+        let (client, topic, cursor) =
+            (self.client.clone(), self.topic.clone(), self.cursor.clone());
+        let at = self.positions.iter().map(|(&index, &at)| (PartitionIndex(index), Offset(at)));
+        let positions: Vec<_> = at.collect();
+        let commit = async move { client.set_cursor(&topic, &cursor, &positions).await };
+        self.under_way = Some(tokio::task::spawn_local(commit));
+        Ok(())
+    }
+
+    /// Waits for the commit that is under way.
+    async fn finish(&mut self) -> Result<()> {
+        match self.under_way.take() {
+            Some(commit) => Ok(commit.await??),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Reading {
@@ -105,14 +150,24 @@ impl Reading {
             .from(ReadFrom::Latest)
             .credit_messages(read.credit_messages)
             .credit_bytes(read.credit_bytes);
-        if read.commit_every.is_some() {
-            let name: CursorName = format!("reader-{number}").parse()?;
-            builder = builder.cursor(&name);
+        let mut commits = None;
+        if let Some(every) = read.commit_every {
+            let cursor: CursorName = format!("reader-{number}").parse()?;
+            builder = builder.cursor(&cursor);
+            commits = Some(Commits {
+                client: client.clone(),
+                topic: topic.clone(),
+                cursor,
+                every,
+                positions: BTreeMap::new(),
+                uncommitted: 0,
+                under_way: None,
+            });
         }
         let reader = builder.start().await?;
         let slow = read.slow.filter(|slow| slow.reader == number);
         let rate = slow.map(|slow| slow.rate);
-        Ok(Self { client, reader, rate, commit_every: read.commit_every })
+        Ok(Self { client, reader, rate, commits })
     }
 
     /// Reads until it is told to stop.
@@ -122,7 +177,6 @@ impl Reading {
         progress: Arc<AtomicU64>,
         mut phase: watch::Receiver<Phase>,
     ) -> Result<ReaderReport> {
-        let mut uncommitted = 0;
         loop {
             if let Some(rate) = self.rate {
                 self.hold_back(rate, &sight, &mut phase).await;
@@ -135,19 +189,16 @@ impl Reading {
             match received.context("the subscription has ended")?? {
                 Received::Delivered(run) => {
                     sight.saw(&run);
-                    let count = u64::from(run.count());
-                    progress.fetch_add(count, Ordering::Relaxed);
-                    uncommitted += count;
+                    progress.fetch_add(u64::from(run.count()), Ordering::Relaxed);
+                    if let Some(commits) = &mut self.commits {
+                        commits.read(&run).await?;
+                    }
                 }
                 Received::Gap(gap) => bail!("{gap}"),
             }
-            if self.commit_every.is_some_and(|every| uncommitted >= every) {
-                self.reader.commit().await?;
-                uncommitted = 0;
-            }
         }
-        if self.commit_every.is_some() {
-            self.reader.commit().await?;
+        if let Some(commits) = &mut self.commits {
+            commits.finish().await?;
         }
         self.reader.close().await?;
         self.client.close().await;
@@ -205,7 +256,7 @@ pub async fn read_all(
     };
     phase.send_replace(Phase::CatchUp);
     let all_came = || counts.iter().all(|count| count.get() >= expect);
-    let finished = || tasks.iter().any(tokio::task::JoinHandle::is_finished);
+    let finished = || tasks.iter().any(JoinHandle::is_finished);
     while !all_came() && now_ns() < deadline_ns && !finished() {
         tokio::time::sleep(LOOK_EVERY).await;
     }

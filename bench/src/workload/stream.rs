@@ -1,5 +1,7 @@
 //! `stream`: a few readers of a stream at a rate: latency of confirms and deliveries.
 
+use sennit_model::Durability;
+
 use super::{How, Measurement, show_rate};
 use crate::{
     fan_out::{FanOut, RETAIN_BYTES},
@@ -22,6 +24,9 @@ pub struct Streaming {
     /// Messages that a reader may have on the way or untaken
     #[arg(long, value_name = "N", default_value_t = 65_536)]
     credit: u32,
+    /// What the topic's confirms promise: durable, speculative, ephemeral or memory
+    #[arg(long, value_name = "WHICH", default_value = "durable")]
+    durability: Durability,
     /// Seconds before what happens counts
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     warmup: f64,
@@ -50,6 +55,7 @@ impl Streaming {
             drain_s: self.drain,
             partitions,
             retain_bytes: Some(RETAIN_BYTES),
+            durability: self.durability,
             ..Load::new()
         };
         FanOut {
