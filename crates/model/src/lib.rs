@@ -8,6 +8,7 @@
 mod batch;
 mod config;
 mod durability;
+mod filter;
 mod header;
 mod id;
 pub mod limits;
@@ -21,6 +22,7 @@ mod when_slow;
 pub use batch::{Batch, BatchBuilder, BatchError, Messages};
 pub use config::{ConfigError, GroupConfig, Retention, StartAt, TopicConfig, TopicKind};
 pub use durability::{Durability, DurabilityError};
+pub use filter::{Filter, FilterError};
 pub use header::{Header, HeaderError, HeaderKind, Headers, encode_headers};
 pub use id::{
     Generation, GroupId, Incarnation, PartitionId, PartitionIndex, ProducerId, ProducerStamp,
