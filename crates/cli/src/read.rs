@@ -10,7 +10,9 @@ use std::{
 };
 
 use sennit_client::{ReadFrom, ReadRun, Reader, Received};
-use sennit_model::{CursorName, Offset, PartitionIndex, Timestamp, TopicName, WhenSlow};
+use sennit_model::{
+    CursorName, Filter, FilterError, Offset, PartitionIndex, Timestamp, TopicName, WhenSlow,
+};
 
 use crate::{
     exit::Failure,
@@ -27,6 +29,7 @@ Examples:
   sennit read orders --from -10              the last ten of each partition
   sennit read orders --from 15m --json       what was appended in the last 15 minutes
   sennit read orders --cursor audit          what came since the last time under this name
+  sennit read orders --filter 'header.region = \"eu\" and not exists header.test'
   sennit read orders --from 2026-11-21T17:00:00Z --count 1";
 
 /// How many messages may be on their way.
@@ -52,6 +55,10 @@ pub struct Args {
     /// fresh one begins
     #[arg(long, value_name = "NAME")]
     cursor: Option<CursorName>,
+    /// Only messages that this lets through, by key and headers (docs/reference/filters.md); the broker
+    /// passes over the others
+    #[arg(long, value_name = "EXPR", value_parser = filter)]
+    filter: Option<Filter>,
     /// With --cursor: end whoever reads under its name now
     #[arg(long, requires = "cursor")]
     take_over: bool,
@@ -91,6 +98,11 @@ impl From<Pace> for WhenSlow {
     }
 }
 
+/// `text` as a filter, or what is wrong with it, pointed out.
+fn filter(text: &str) -> Result<Filter, String> {
+    text.parse().map_err(|error: FilterError| format!("\n{}", error.pointed_out_in(text)))
+}
+
 /// `text` as a place to begin.
 fn read_from(text: &str) -> Result<ReadFrom, String> {
     let number = |text: &str| text.parse::<u64>().ok();
@@ -126,17 +138,24 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let builder = client.reader(&args.topic).from(args.from);
         let builder = builder.credit_messages(CREDIT_MESSAGES).credit_bytes(CREDIT_BYTES);
         let builder = builder.when_slow(args.when_slow.into());
+        let builder = builder.until_end(!args.follow);
+        let builder = match &args.filter {
+            Some(filter) => builder.filter(filter),
+            None => builder,
+        };
         let builder = match &args.cursor {
             Some(cursor) => builder.cursor(cursor).take_over(args.take_over),
             None => builder,
         };
         let started = builder.start().await;
         let mut reader = started.map_err(|error| Failure::from(error).about(&args.topic))?;
-        let mut printed = BTreeMap::new();
-        let read = read(&args, &mut reader, &mut printed).await;
+        let mut unprinted = None;
+        let read = read(&args, &mut reader, &mut unprinted).await;
         let read = match &args.cursor {
             Some(cursor) => {
-                let positions: Vec<_> = printed.into_iter().collect();
+                let mut positions: BTreeMap<_, _> = reader.uncommitted().collect();
+                positions.extend(unprinted);
+                let positions: Vec<_> = positions.into_iter().collect();
                 client.set_cursor(&args.topic, cursor, &positions).await?;
                 read
             }
@@ -148,49 +167,43 @@ pub fn run(args: Args) -> Result<(), Failure> {
     })
 }
 
-/// Prints what comes. Notes in `printed` behind which offsets everything is printed.
+/// Prints what comes. Notes in `unprinted` where it has left off inside of what came.
 async fn read(
     args: &Args,
     reader: &mut Reader,
-    printed: &mut BTreeMap<PartitionIndex, Offset>,
+    unprinted: &mut Option<(PartitionIndex, Offset)>,
 ) -> Result<(), Failure> {
     let mut out = BufWriter::with_capacity(256 << 10, io::stdout().lock());
     let mut interrupted = pin!(tokio::signal::ctrl_c());
     let mut left = args.count.map_or(u64::MAX, NonZeroU64::get);
-    // What is missing of each partition until where it ended when this began.
-    let mut missing: Vec<u64> =
-        reader.ranges().iter().map(|range| range.end.0.saturating_sub(range.first.0)).collect();
-    while left > 0 && (args.follow || missing.iter().any(|&count| count > 0)) {
+    while left > 0 {
         let next = tokio::select! {
             next = reader.receive_run() => next,
             _ = &mut interrupted => break,
         };
-        // Behind what came lies `next`: a gap may go further back than what is printed.
-        let (partition, next, end, written) = match next {
+        let written = match next {
             None => break,
             Some(received) => match received? {
                 Received::Delivered(run) => {
-                    let partition = run.partition().0 as usize;
-                    let wanted = if args.follow { u64::MAX } else { missing[partition] };
-                    let count = u64::from(run.count()).min(left).min(wanted);
+                    let count = u64::from(run.count()).min(left);
                     left -= count;
+                    *unprinted = Some((run.partition(), run.first_offset()));
                     let written = print(args, &run, count as usize, &mut out);
                     let end = run.first_offset().plus(count);
-                    (run.partition(), run.first_offset().plus(run.count().into()), end, written)
+                    let is_cut = count < u64::from(run.count());
+                    written.and_then(|()| out.flush()).map(|()| {
+                        *unprinted = is_cut.then_some((run.partition(), end));
+                    })
                 }
                 Received::Gap(gap) => {
                     let written = say_gap(args.json, &args.topic, &gap, &mut out);
-                    (gap.partition, gap.offsets.end, gap.offsets.end, written)
+                    written.and_then(|()| out.flush())
                 }
             },
         };
-        let index = partition.0 as usize;
-        missing[index] = reader.ranges()[index].end.0.saturating_sub(next.0);
-        let written = written.and_then(|()| out.flush());
         if written.is_err() {
             return unless_reader_left(written);
         }
-        printed.insert(partition, end);
     }
     Ok(())
 }
@@ -235,5 +248,13 @@ mod tests {
         for text in ["", "yesterday", "-", "--1", "1.5", "18446744073709551616", "-1h"] {
             assert!(read_from(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_filter_is_pointed_out() {
+        assert!(filter("header.n >= 2").is_ok());
+        let said = "\nheader.region = eu\n                ^ found `eu`\n\
+            wanted: a text in quotes, a number, true or false";
+        assert_eq!(filter("header.region = eu").unwrap_err(), said);
     }
 }

@@ -11,7 +11,7 @@ use std::{
 use bytes::Bytes;
 use sennit_model::ProducerId;
 use sennit_protocol::{
-    Confirm, DecodeError, ErrorCode, FrameHeader, Reply, Request, SetCredit, control,
+    Confirm, DecodeError, ErrorCode, Features, FrameHeader, Reply, Request, SetCredit, control,
 };
 use tokio::time::Instant;
 
@@ -94,8 +94,9 @@ impl Conversation {
     }
 
     /// A connection is there: everything that a broker has to know is said on it.
-    pub(crate) fn connected(&mut self, frame_bytes_max: usize) {
+    pub(crate) fn connected(&mut self, frame_bytes_max: usize, features: Features) {
         self.connected = true;
+        self.readings.connected(features);
         self.frame_bytes_max = frame_bytes_max;
         for (&number, asked) in &self.asked {
             if let Asked::Question { request, .. } = asked {
@@ -277,9 +278,6 @@ impl Conversation {
 
     fn read(&mut self, reader: u32) {
         let Some(body) = self.readings.request(reader) else { return };
-        if !self.connected {
-            return;
-        }
         let number = self.number();
         self.outgoing.request(&Request::Read(body), number);
         self.asked.insert(number, Asked::Read(reader));

@@ -52,10 +52,10 @@ pub use settle_queue::Settled;
 
 // What the signatures above are made of, so that a program needs this crate only.
 pub use sennit_model::{
-    Batch, BatchBuilder, BatchError, CursorName, Generation, GroupConfig, GroupId, GroupName,
-    Header, HeaderKind, Headers, Message, MessageView, Messages, Offset, OffsetRange,
-    PartitionIndex, ProducerId, ReadFrom, Retention, StartAt, Timestamp, TopicConfig, TopicId,
-    TopicKind, TopicName, WhenSlow,
+    Batch, BatchBuilder, BatchError, CursorName, Filter, FilterError, Generation, GroupConfig,
+    GroupId, GroupName, Header, HeaderKind, Headers, Message, MessageView, Messages, Offset,
+    OffsetRange, PartitionIndex, ProducerId, ReadFrom, Retention, StartAt, Timestamp, TopicConfig,
+    TopicId, TopicKind, TopicName, WhenSlow,
 };
 pub use sennit_protocol::{DEFAULT_PORT, Durability, ErrorCode, GapReason};
 

@@ -4,10 +4,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use sennit_model::{
-    CursorName, Offset, PartitionIndex, ReadFrom, TopicName, WhenSlow,
+    CursorName, Filter, Offset, PartitionIndex, ReadFrom, TopicName, WhenSlow,
     limits::{CREDIT_BYTES_MAX, CREDIT_MESSAGES_MAX},
 };
-use sennit_protocol::{Reply, Request, Taken, control};
+use sennit_protocol::{GapReason, Reply, Request, Taken, control};
 
 use crate::{
     error::Error,
@@ -27,6 +27,7 @@ pub struct ReaderBuilder {
     link: Arc<Link>,
     topic: TopicName,
     read: control::Read,
+    until_end: bool,
 }
 
 impl ReaderBuilder {
@@ -37,7 +38,7 @@ impl ReaderBuilder {
             credit_bytes: 8 << 20,
             ..control::Read::default()
         };
-        Self { link, topic: topic.clone(), read }
+        Self { link, topic: topic.clone(), read, until_end: false }
     }
 
     /// Where to begin in each partition; at the earliest message unless told.
@@ -78,6 +79,19 @@ impl ReaderBuilder {
         self
     }
 
+    /// Which messages come; all unless told. The broker passes over the others, which costs neither the
+    /// network nor the window.
+    pub fn filter(mut self, filter: &Filter) -> Self {
+        self.read.filter = Some(filter.to_string());
+        self
+    }
+
+    /// Whether it ends where the topic ended when it began, instead of waiting for more.
+    pub fn until_end(mut self, until_end: bool) -> Self {
+        self.until_end = until_end;
+        self
+    }
+
     /// How many messages may be on their way or untaken here, 1 to 1,000,000; 65,536 unless told.
     /// With several partitions each gets its share, and at least one.
     pub fn credit_messages(mut self, messages: u32) -> Self {
@@ -95,8 +109,8 @@ impl ReaderBuilder {
     /// Begins to read.
     ///
     /// # Errors
-    /// [`Error::Refused`] with `unknown-topic`, `unknown-kind` by a broker without readers and
-    /// others, [`Error::Closed`], or [`Error::Unreachable`] when the client has given up.
+    /// [`Error::Refused`] with `unknown-topic`, `unknown-kind` by a broker without readers or filters
+    /// and others, [`Error::Closed`], or [`Error::Unreachable`] when the client has given up.
     pub async fn start(mut self) -> Result<Reader, Error> {
         // Subscription numbers wrap after four thousand million; none lives that long.
         let subscription = self.link.number() as u32;
@@ -114,6 +128,8 @@ impl ReaderBuilder {
             current: None,
             epoch: 0,
             taken: Vec::new(),
+            at: Vec::new(),
+            until_end: self.until_end,
             cursor: self.read.cursor.clone(),
             done: BTreeMap::new(),
             closed: false,
@@ -124,6 +140,7 @@ impl ReaderBuilder {
         let partitions = (reader.ranges.len() as u64).max(1);
         reader.window = ((window.0 / partitions).max(1), (window.1 / partitions).max(1));
         reader.taken = vec![(0, 0); reader.ranges.len()];
+        reader.at = reader.ranges.iter().map(|range| range.first.0).collect();
         Ok(reader)
     }
 }
@@ -158,6 +175,10 @@ pub struct Reader {
     epoch: u64,
     /// Taken and not told, by partition: messages and bytes.
     taken: Vec<(u64, u64)>,
+    /// Behind what came of each partition, whatever it was.
+    at: Vec<u64>,
+    /// Whether it ends at the end of its ranges.
+    until_end: bool,
     cursor: Option<String>,
     /// Given to the program and not committed: behind which offset, by partition.
     done: BTreeMap<u32, u64>,
@@ -256,14 +277,46 @@ impl Reader {
     }
 
     async fn take(&mut self) -> Option<Result<Received<ReadRun>, Error>> {
-        let (epoch, received) = match self.queue.next().await? {
-            Ok(item) => item,
-            Err(error) => return Some(Err(error)),
-        };
-        if let Received::Delivered(run) = &received {
-            self.has_taken(epoch, run);
+        loop {
+            if self.has_reached_end() {
+                return None;
+            }
+            let (epoch, received) = match self.queue.next().await? {
+                Ok(item) => item,
+                Err(error) => return Some(Err(error)),
+            };
+            if let Some(received) = self.sort(epoch, received) {
+                return Some(Ok(received));
+            }
         }
-        Some(Ok(received))
+    }
+
+    /// Whether it has come to where it is to end.
+    fn has_reached_end(&self) -> bool {
+        let reached = |(range, &at): (&ReadRange, &u64)| at >= range.end.0;
+        self.until_end && self.ranges.iter().zip(&self.at).all(reached)
+    }
+
+    /// Notes what has come; `None` where it is nothing for the program.
+    fn sort(&mut self, epoch: u64, received: Received<ReadRun>) -> Option<Received<ReadRun>> {
+        match received {
+            Received::Delivered(mut run) => {
+                self.has_taken(epoch, &run);
+                let index = run.partition().0 as usize;
+                self.at[index] = run.first_offset().0 + u64::from(run.count());
+                let is_wanted = !self.until_end || run.keep_before(self.ranges[index].end);
+                is_wanted.then_some(Received::Delivered(run))
+            }
+            Received::Gap(gap) => {
+                self.at[gap.partition.0 as usize] = gap.offsets.end.0;
+                if gap.reason == GapReason::Filtered {
+                    // Nothing came before it that is not done.
+                    self.done.insert(gap.partition.0, gap.offsets.end.0);
+                    return None;
+                }
+                Some(Received::Gap(gap))
+            }
+        }
     }
 
     /// Makes room in the window, once there is enough of it to be worth a frame.
@@ -314,6 +367,12 @@ impl Reader {
             }
             other => Err(Error::Unexpected(format!("{} is not the answer", other.kind()))),
         }
+    }
+
+    /// What [`Self::commit`] would commit: by partition, the first offset that was neither given nor passed
+    /// over.
+    pub fn uncommitted(&self) -> impl Iterator<Item = (PartitionIndex, Offset)> {
+        self.done.iter().map(|(&partition, &offset)| (PartitionIndex(partition), Offset(offset)))
     }
 
     /// Ends the subscription, and waits until the broker has heard of it.

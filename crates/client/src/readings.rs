@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use sennit_model::{Offset, OffsetRange, TopicName};
-use sennit_protocol::{Deliver, ErrorCode, GapReason, Taken, control};
+use sennit_protocol::{Deliver, ErrorCode, Features, GapReason, Taken, control};
 use tokio::time::Instant;
 
 use crate::{
@@ -50,6 +50,9 @@ pub(crate) struct Readings {
     known: BTreeMap<u32, Reading>,
     /// How many connections were lost so far: what was taken of another is not told on this one.
     epoch: u64,
+    is_connected: bool,
+    /// What the broker of this connection has granted.
+    features: Features,
 }
 
 impl Readings {
@@ -84,8 +87,18 @@ impl Readings {
 
     /// What is to be asked to have it begin, or go on.
     pub(crate) fn request(&mut self, number: u32) -> Option<control::Read> {
+        if !self.is_connected {
+            return None;
+        }
         let known = self.known.get_mut(&number)?;
         known.again_at = None;
+        if known.read.filter.is_some() && !self.features.filters {
+            // It would be passed over, and everything would come.
+            let (code, said) = (ErrorCode::UnknownKind, "this broker has no filters");
+            let known = self.known.remove(&number)?;
+            known.end(&Error::from(control::Error::new(code, said)), true);
+            return None;
+        }
         let mut read = known.read.clone();
         if !known.positions.is_empty() {
             let positions = (0..).zip(&known.positions);
@@ -187,9 +200,15 @@ impl Readings {
         epoch == self.epoch && known.is_some_and(|known| known.is_begun)
     }
 
+    /// A broker is there, and has granted these.
+    pub(crate) fn connected(&mut self, features: Features) {
+        (self.is_connected, self.features) = (true, features);
+    }
+
     /// The connection is gone: none begins on the next before it is asked for.
     pub(crate) fn connection_lost(&mut self) {
         self.epoch += 1;
+        self.is_connected = false;
         self.known.values_mut().for_each(|known| known.is_begun = false);
     }
 
@@ -210,12 +229,14 @@ impl Reading {
         self.advance(partition, expected, offsets.end.0 - expected)
     }
 
-    /// `count` offsets from `first` have come, or do not come.
+    /// `count` offsets from `first` have come, or do not come. What a filter has passed over lies
+    /// between them and what came before.
     fn advance(&mut self, partition: u32, first: u64, count: u64) -> Result<(), Error> {
+        let is_filtered = self.read.filter.is_some();
         let expected = self.positions.get_mut(partition as usize).filter(|_| self.is_begun);
         match expected {
-            Some(expected) if *expected == first => {
-                *expected += count;
+            Some(expected) if *expected == first || is_filtered && *expected < first => {
+                *expected = first + count;
                 Ok(())
             }
             expected => Err(Error::Unexpected(format!(

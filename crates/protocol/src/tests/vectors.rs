@@ -297,18 +297,20 @@ fn taken(fields: &Value) -> Taken {
 
 fn gap(fields: &Value) -> Gap {
     let number = short(fields, "reason") as u8;
+    let reason = match number {
+        1 => GapReason::Damaged,
+        2 => GapReason::Lost,
+        3 => GapReason::Retention,
+        4 => GapReason::RolledBack,
+        5 => GapReason::Filtered,
+        6 => GapReason::Skipped,
+        other => GapReason::Unknown(other),
+    };
     Gap {
         subscription: short(fields, "subscription"),
         partition: PartitionIndex(short(fields, "partition")),
         offsets: OffsetRange::new(Offset(long(fields, "first_offset")), long(fields, "count")),
-        reason: match number {
-            1 => GapReason::Damaged,
-            2 => GapReason::Lost,
-            3 => GapReason::Retention,
-            4 => GapReason::RolledBack,
-            6 => GapReason::Skipped,
-            other => GapReason::Unknown(other),
-        },
+        reason,
     }
 }
 

@@ -5,6 +5,7 @@ mod admission;
 mod archives;
 mod consuming;
 mod control;
+mod filtering;
 mod http;
 mod moving;
 mod publishing;
