@@ -1,15 +1,14 @@
-//! `sennit read`: prints the messages of a topic in the order of their offsets, from wherever one
+//! `sennit read`: prints the messages of a topic, or of all that a pattern means, in the order of their offsets, from wherever one
 //! likes. Nothing is settled, and others lose nothing by it. Messages that do not come are said.
 
 use std::{
-    collections::BTreeMap,
     io::{self, BufWriter, Write},
     num::NonZeroU64,
     pin::pin,
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use sennit_client::{ReadFrom, ReadRun, Reader, Received};
+use sennit_client::{ReadFrom, ReadRun, Received};
 use sennit_model::{
     CursorName, Filter, FilterError, Offset, PartitionIndex, Timestamp, TopicName, WhenSlow,
 };
@@ -20,23 +19,19 @@ use crate::{
     quantity,
     reach::{Reach, block_on},
     shown::{message_json, say_gap},
+    source::{Manner, Source, Wanted},
 };
 
 const EXAMPLES: &str = "\
 Examples:
   sennit read orders                         all that is kept, then end
   sennit read orders --from latest --follow  what is published from now on
+  sennit read 'orders.>' --follow            of all topics below orders, those made later too
   sennit read orders --from -10              the last ten of each partition
   sennit read orders --from 15m --json       what was appended in the last 15 minutes
   sennit read orders --cursor audit          what came since the last time under this name
   sennit read orders --filter 'header.region = \"eu\" and not exists header.test'
   sennit read orders --from 2026-11-21T17:00:00Z --count 1";
-
-/// How many messages may be on their way.
-const CREDIT_MESSAGES: u32 = 65_536;
-
-/// How many bytes of messages may be on their way.
-const CREDIT_BYTES: u64 = 32 << 20;
 
 /// The arguments of `sennit read`.
 #[derive(Debug, clap::Args)]
@@ -44,8 +39,9 @@ const CREDIT_BYTES: u64 = 32 << 20;
 pub struct Args {
     #[command(flatten)]
     reach: Reach,
-    /// The topic's name
-    topic: TopicName,
+    /// The topic's name, or a pattern: `orders.*` for one part more, `orders.>` for one or more
+    #[arg(value_parser = Wanted::parse)]
+    topic: Wanted,
     /// Where to begin in each partition: `earliest`, `latest`, an offset, -N for N offsets before
     /// the end, a time (2026-11-21T17:00:00Z), or how long ago (15m)
     #[arg(long, value_name = "WHERE", default_value = "earliest", allow_hyphen_values = true)]
@@ -135,33 +131,28 @@ fn read_from(text: &str) -> Result<ReadFrom, String> {
 pub fn run(args: Args) -> Result<(), Failure> {
     block_on(async {
         let client = args.reach.client().await?;
-        let builder = client.reader(&args.topic).from(args.from);
-        let builder = builder.credit_messages(CREDIT_MESSAGES).credit_bytes(CREDIT_BYTES);
-        let builder = builder.when_slow(args.when_slow.into());
-        let builder = builder.until_end(!args.follow);
-        let builder = match &args.filter {
-            Some(filter) => builder.filter(filter),
-            None => builder,
+        let manner = Manner {
+            from: args.from,
+            filter: args.filter.as_ref(),
+            cursor: args.cursor.as_ref().map(|cursor| (cursor, args.take_over)),
+            when_slow: args.when_slow.into(),
+            until_end: !args.follow,
         };
-        let builder = match &args.cursor {
-            Some(cursor) => builder.cursor(cursor).take_over(args.take_over),
-            None => builder,
-        };
-        let started = builder.start().await;
-        let mut reader = started.map_err(|error| Failure::from(error).about(&args.topic))?;
+        let begun = Source::begin(&client, &args.topic, manner).await;
+        let mut source = begun.map_err(|error| Failure::from(error).about(args.topic.as_str()))?;
         let mut unprinted = None;
-        let read = read(&args, &mut reader, &mut unprinted).await;
-        let read = match &args.cursor {
-            Some(cursor) => {
-                let mut positions: BTreeMap<_, _> = reader.uncommitted().collect();
-                positions.extend(unprinted);
-                let positions: Vec<_> = positions.into_iter().collect();
-                client.set_cursor(&args.topic, cursor, &positions).await?;
-                read
+        let read = read(&args, &mut source, &mut unprinted).await;
+        if let Some(cursor) = &args.cursor {
+            let mut positions = source.positions();
+            if let Some((topic, partition, offset)) = unprinted {
+                positions.entry(topic).or_default().insert(partition, offset);
             }
-            None => read,
-        };
-        reader.close().await?;
+            for (topic, positions) in positions {
+                let positions: Vec<_> = positions.into_iter().collect();
+                client.set_cursor(&topic, cursor, &positions).await?;
+            }
+        }
+        drop(source);
         client.close().await;
         read
     })
@@ -170,33 +161,33 @@ pub fn run(args: Args) -> Result<(), Failure> {
 /// Prints what comes. Notes in `unprinted` where it has left off inside of what came.
 async fn read(
     args: &Args,
-    reader: &mut Reader,
-    unprinted: &mut Option<(PartitionIndex, Offset)>,
+    source: &mut Source,
+    unprinted: &mut Option<(TopicName, PartitionIndex, Offset)>,
 ) -> Result<(), Failure> {
     let mut out = BufWriter::with_capacity(256 << 10, io::stdout().lock());
     let mut interrupted = pin!(tokio::signal::ctrl_c());
     let mut left = args.count.map_or(u64::MAX, NonZeroU64::get);
     while left > 0 {
         let next = tokio::select! {
-            next = reader.receive_run() => next,
+            next = source.next() => next,
             _ = &mut interrupted => break,
         };
         let written = match next {
             None => break,
             Some(received) => match received? {
-                Received::Delivered(run) => {
+                (topic, Received::Delivered(run)) => {
                     let count = u64::from(run.count()).min(left);
                     left -= count;
-                    *unprinted = Some((run.partition(), run.first_offset()));
+                    *unprinted = Some((topic.clone(), run.partition(), run.first_offset()));
                     let written = print(args, &run, count as usize, &mut out);
                     let end = run.first_offset().plus(count);
                     let is_cut = count < u64::from(run.count());
                     written.and_then(|()| out.flush()).map(|()| {
-                        *unprinted = is_cut.then_some((run.partition(), end));
+                        *unprinted = is_cut.then_some((topic, run.partition(), end));
                     })
                 }
-                Received::Gap(gap) => {
-                    let written = say_gap(args.json, &args.topic, &gap, &mut out);
+                (topic, Received::Gap(gap)) => {
+                    let written = say_gap(args.json, &topic, &gap, &mut out);
                     written.and_then(|()| out.flush())
                 }
             },
@@ -212,7 +203,7 @@ fn print(args: &Args, run: &ReadRun, count: usize, out: &mut impl Write) -> io::
     for (offset, message) in (run.first_offset().0..).zip(run.messages()).take(count) {
         if args.json {
             let mut value = message_json(&message);
-            value["topic"] = args.topic.as_str().into();
+            value["topic"] = run.topic().as_str().into();
             value["partition"] = run.partition().0.into();
             value["offset"] = offset.into();
             value["appended_at_ms"] = run.appended_at().0.into();

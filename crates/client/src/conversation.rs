@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use crate::{
     error::Error,
-    link::{Answer, Command},
+    link::{Answer, Command, tell},
     outbox::Outbox,
     outgoing::Outgoing,
     partition_buffer::BatchRefusal,
@@ -220,6 +220,11 @@ impl Conversation {
                 self.readings.add(read, queue, answer);
                 self.read(number);
             }
+            Command::Watch { watch, heard, answer } => {
+                let number = watch.subscription;
+                self.readings.watches.add(watch, heard, answer);
+                self.read(number);
+            }
             Command::Taken { epoch, taken } => {
                 if self.connected && self.readings.is_to_be_told(epoch, &taken) {
                     self.outgoing.request(&Request::Taken(taken), 0);
@@ -279,7 +284,7 @@ impl Conversation {
     fn read(&mut self, reader: u32) {
         let Some(body) = self.readings.request(reader) else { return };
         let number = self.number();
-        self.outgoing.request(&Request::Read(body), number);
+        self.outgoing.request(&body, number);
         self.asked.insert(number, Asked::Read(reader));
     }
 
@@ -418,8 +423,15 @@ impl Conversation {
             }
             Reply::SubscriptionEnded(ended) => {
                 self.subscriptions.ended(&ended);
-                self.readings.ended(&ended);
+                let at = self.readings.ended(&ended, now);
+                at.into_iter().for_each(|at| self.wake_by(at));
             }
+            Reply::Watching(page) => {
+                self.asked.remove(&number);
+                self.readings.watches.listed(page);
+            }
+            Reply::TopicAppeared(body) => self.readings.watches.appeared(body),
+            Reply::TopicGone(body) => self.readings.watches.gone(body),
             Reply::HelloOk(_) => {
                 return Err(Error::Unexpected("a second answer to the greeting".into()));
             }
@@ -581,12 +593,5 @@ impl Conversation {
         self.by_producer.remove(&publishing.core.producer);
         publishing.core.fail(&error, &error);
         tell(publishing.answer, Err(error));
-    }
-}
-
-/// Answers whoever asked, who may have stopped waiting.
-fn tell<T>(answer: Option<Answer<T>>, result: Result<T, Error>) {
-    if let Some(answer) = answer {
-        let _ = answer.send(result);
     }
 }

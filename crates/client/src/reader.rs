@@ -10,6 +10,7 @@ use sennit_model::{
 use sennit_protocol::{GapReason, Reply, Request, Taken, control};
 
 use crate::{
+    bell::Bell,
     error::Error,
     gap::{Gap, Received},
     link::{Command, Link},
@@ -22,23 +23,47 @@ use crate::{
 const TOLD_PART: u64 = 4;
 
 /// How a reader is to be. Made by [`crate::Client::reader`].
+#[derive(Clone)]
 #[must_use = "nothing is read before `start` is called"]
 pub struct ReaderBuilder {
     link: Arc<Link>,
-    topic: TopicName,
     read: control::Read,
     until_end: bool,
+    /// Rung when something comes, for one who takes from many.
+    bell: Option<Arc<Bell>>,
 }
 
 impl ReaderBuilder {
     pub(crate) fn new(link: Arc<Link>, topic: &TopicName) -> Self {
+        let template = Self::template(link);
+        Self { read: control::Read { topic: topic.to_string(), ..template.read }, ..template }
+    }
+
+    /// One that has to be told its topic, with [`Self::of_topic`].
+    pub(crate) fn template(link: Arc<Link>) -> Self {
         let read = control::Read {
-            topic: topic.to_string(),
             credit_messages: 65_536,
             credit_bytes: 8 << 20,
             ..control::Read::default()
         };
-        Self { link, topic: topic.clone(), read, until_end: false }
+        Self { link, read, until_end: false, bell: None }
+    }
+
+    /// The same for a topic, as long as it has this number.
+    pub(crate) fn of_topic(&self, topic: &TopicName, id: u32) -> Self {
+        let Self { link, read, until_end, bell } = self.clone();
+        let read = control::Read { topic: topic.to_string(), topic_id: Some(id), ..read };
+        Self { link, read, until_end, bell }
+    }
+
+    /// Whether it ends at its end.
+    pub(crate) fn ends(&self) -> bool {
+        self.until_end
+    }
+
+    /// Has it ring whenever something comes.
+    pub(crate) fn ringing(self, bell: Arc<Bell>) -> Self {
+        Self { bell: Some(bell), ..self }
     }
 
     /// Where to begin in each partition; at the earliest message unless told.
@@ -116,11 +141,15 @@ impl ReaderBuilder {
         let subscription = self.link.number() as u32;
         self.read.subscription = subscription;
         let window = (u64::from(self.read.credit_messages), self.read.credit_bytes);
-        let queue = Arc::new(ReaderQueue::default());
+        let queue = match self.bell {
+            Some(bell) => ReaderQueue::ringing(bell, subscription),
+            None => ReaderQueue::default(),
+        };
+        let queue = Arc::new(queue);
         // Made first: if this call is cancelled, dropping it ends the subscription.
         let mut reader = Reader {
             link: self.link,
-            topic: self.topic,
+            topic: self.read.topic.parse().expect("it was a name when it was given"),
             subscription,
             queue,
             ranges: Vec::new(),
@@ -186,6 +215,45 @@ pub struct Reader {
 }
 
 impl Reader {
+    /// Its topic.
+    #[must_use]
+    pub fn topic(&self) -> &TopicName {
+        &self.topic
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.subscription
+    }
+
+    /// As [`Self::receive_run`] without waiting: `None` where nothing is here yet.
+    pub(crate) fn receive_now(&mut self) -> Option<Option<Result<Received<ReadRun>, Error>>> {
+        loop {
+            if self.has_reached_end() {
+                return Some(None);
+            }
+            let (epoch, received) = match self.queue.next_now()? {
+                Some(Ok(item)) => item,
+                Some(Err(error)) => return Some(Some(Err(error))),
+                None => return Some(None),
+            };
+            if let Some(received) = self.sort(epoch, received) {
+                self.given(&received);
+                return Some(Some(Ok(received)));
+            }
+        }
+    }
+
+    /// Notes what the program is given, for the cursor.
+    fn given(&mut self, received: &Received<ReadRun>) {
+        let (partition, end) = match received {
+            Received::Delivered(run) => {
+                (run.partition(), run.first_offset().0 + u64::from(run.count()))
+            }
+            Received::Gap(gap) => (gap.partition, gap.offsets.end.0),
+        };
+        self.done.insert(partition.0, end);
+    }
+
     /// Where it began in each partition, by index, and how far that reached then.
     #[must_use]
     pub fn ranges(&self) -> &[ReadRange] {
@@ -227,15 +295,8 @@ impl Reader {
             Some(rest) if rest.count() > 0 => Ok(Received::Delivered(rest)),
             _ => self.take().await?,
         };
-        match &received {
-            Ok(Received::Delivered(run)) => {
-                let end = run.first_offset().0 + u64::from(run.count());
-                self.done.insert(run.partition().0, end);
-            }
-            Ok(Received::Gap(gap)) => {
-                self.done.insert(gap.partition.0, gap.offsets.end.0);
-            }
-            Err(_) => {}
+        if let Ok(received) = &received {
+            self.given(received);
         }
         Some(received)
     }

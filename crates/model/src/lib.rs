@@ -15,6 +15,7 @@ pub mod limits;
 mod message;
 mod name;
 mod offset;
+mod pattern;
 mod read_from;
 mod time;
 mod when_slow;
@@ -31,6 +32,7 @@ pub use id::{
 pub use message::{Message, MessageView};
 pub use name::{CursorName, DEAD_LETTER_SUFFIX, GroupName, NameError, TopicName};
 pub use offset::{Offset, OffsetRange};
+pub use pattern::{PatternError, TopicPattern};
 pub use read_from::ReadFrom;
 pub use time::Timestamp;
 pub use when_slow::WhenSlow;

@@ -105,6 +105,12 @@ pub const FILTER_DEPTH_MAX: usize = 32;
 /// Longest glob pattern in a filter, in bytes: what a byte of a value may cost grows with it.
 pub const FILTER_GLOB_BYTES_MAX: usize = 256;
 
+/// Most topics that a pattern may mean for one who watches: each is read with a subscription of its own.
+pub const WATCH_TOPICS_MAX: usize = SUBSCRIPTIONS_PER_CONNECTION_MAX;
+
+/// Most watches of one connection.
+pub const WATCHES_PER_CONNECTION_MAX: usize = 16;
+
 /// Longest delay, time to live, lease or retention age: a hundred years of milliseconds fit every field.
 pub const DURATION_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 

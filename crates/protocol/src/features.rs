@@ -12,11 +12,14 @@ pub struct Features {
     pub cursors: bool,
     /// `filters`: the client says which messages its readers want.
     pub filters: bool,
+    /// `watches`: the client watches for topics by pattern, with Watch.
+    pub watches: bool,
 }
 
 impl Features {
     /// All that this version knows.
-    pub const ALL: Self = Self { gaps: true, readers: true, cursors: true, filters: true };
+    pub const ALL: Self =
+        Self { gaps: true, readers: true, cursors: true, filters: true, watches: true };
 
     /// Those of these names that this version knows; the others are nothing to it.
     #[must_use]
@@ -27,6 +30,7 @@ impl Features {
             readers: has("readers"),
             cursors: has("cursors"),
             filters: has("filters"),
+            watches: has("watches"),
         }
     }
 
@@ -38,6 +42,7 @@ impl Features {
             (self.readers, "readers"),
             (self.cursors, "cursors"),
             (self.filters, "filters"),
+            (self.watches, "watches"),
         ];
         held.into_iter().filter(|(held, _)| *held).map(|(_, name)| name.to_owned()).collect()
     }

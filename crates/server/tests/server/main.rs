@@ -13,4 +13,5 @@ mod reading;
 mod scrubbing;
 mod starting;
 mod stopping;
+mod watching;
 mod world;
