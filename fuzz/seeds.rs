@@ -34,6 +34,7 @@ fn write(target: &str, name: &str, seed: &[u8]) {
 
 fn main() {
     message_batch();
+    filters();
     let (records, snapshots) = engine_life();
     for (kind, (name, body)) in records {
         write("record", &name, &[&[kind], &body[..]].concat());
@@ -72,6 +73,20 @@ fn messages() -> Vec<Message> {
             ..Message::new("p")
         },
     ]
+}
+
+/// A filter, a zero byte, and the batch that it looks at.
+fn filters() {
+    let batch = batch(&messages());
+    for (name, text) in [
+        ("comparisons", r#"header.n >= 1.20e1 and header.n != 13 or header.type = "a/b""#),
+        ("exists", "exists header.raw and not (exists header.none or header.yes = false)"),
+        ("patterns", r#"key prefix "k" or header.type glob "?/*" or header.'type' ~ '\\*\x2f'"#),
+        ("deep", "not (not (not (key < 'z')))"),
+        ("wrong", "header.n = and"),
+    ] {
+        write("filter", name, &[text.as_bytes(), b"\0", batch.bytes()].concat());
+    }
 }
 
 fn batch(messages: &[Message]) -> Batch {

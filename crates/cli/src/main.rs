@@ -16,6 +16,7 @@ mod read;
 mod restore;
 mod serve;
 mod shown;
+mod source;
 mod storage;
 mod topic;
 mod verbs;

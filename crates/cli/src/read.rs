@@ -1,16 +1,17 @@
-//! `sennit read`: prints the messages of a topic in the order of their offsets, from wherever one
+//! `sennit read`: prints the messages of a topic, or of all that a pattern means, in the order of their offsets, from wherever one
 //! likes. Nothing is settled, and others lose nothing by it. Messages that do not come are said.
 
 use std::{
-    collections::BTreeMap,
     io::{self, BufWriter, Write},
     num::NonZeroU64,
     pin::pin,
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use sennit_client::{ReadFrom, ReadRun, Reader, Received};
-use sennit_model::{CursorName, Offset, PartitionIndex, Timestamp, TopicName, WhenSlow};
+use sennit_client::{ReadFrom, ReadRun, Received};
+use sennit_model::{
+    CursorName, Filter, FilterError, Offset, PartitionIndex, Timestamp, TopicName, WhenSlow,
+};
 
 use crate::{
     exit::Failure,
@@ -18,22 +19,19 @@ use crate::{
     quantity,
     reach::{Reach, block_on},
     shown::{message_json, say_gap},
+    source::{Manner, Source, Wanted},
 };
 
 const EXAMPLES: &str = "\
 Examples:
   sennit read orders                         all that is kept, then end
   sennit read orders --from latest --follow  what is published from now on
+  sennit read 'orders.>' --follow            of all topics below orders, those made later too
   sennit read orders --from -10              the last ten of each partition
   sennit read orders --from 15m --json       what was appended in the last 15 minutes
   sennit read orders --cursor audit          what came since the last time under this name
+  sennit read orders --filter 'header.region = \"eu\" and not exists header.test'
   sennit read orders --from 2026-11-21T17:00:00Z --count 1";
-
-/// How many messages may be on their way.
-const CREDIT_MESSAGES: u32 = 65_536;
-
-/// How many bytes of messages may be on their way.
-const CREDIT_BYTES: u64 = 32 << 20;
 
 /// The arguments of `sennit read`.
 #[derive(Debug, clap::Args)]
@@ -41,8 +39,9 @@ const CREDIT_BYTES: u64 = 32 << 20;
 pub struct Args {
     #[command(flatten)]
     reach: Reach,
-    /// The topic's name
-    topic: TopicName,
+    /// The topic's name, or a pattern: `orders.*` for one part more, `orders.>` for one or more
+    #[arg(value_parser = Wanted::parse)]
+    topic: Wanted,
     /// Where to begin in each partition: `earliest`, `latest`, an offset, -N for N offsets before
     /// the end, a time (2026-11-21T17:00:00Z), or how long ago (15m)
     #[arg(long, value_name = "WHERE", default_value = "earliest", allow_hyphen_values = true)]
@@ -52,6 +51,10 @@ pub struct Args {
     /// fresh one begins
     #[arg(long, value_name = "NAME")]
     cursor: Option<CursorName>,
+    /// Only messages that this lets through, by key and headers (docs/reference/filters.md); the broker
+    /// passes over the others
+    #[arg(long, value_name = "EXPR", value_parser = filter)]
+    filter: Option<Filter>,
     /// With --cursor: end whoever reads under its name now
     #[arg(long, requires = "cursor")]
     take_over: bool,
@@ -91,6 +94,11 @@ impl From<Pace> for WhenSlow {
     }
 }
 
+/// `text` as a filter, or what is wrong with it, pointed out.
+fn filter(text: &str) -> Result<Filter, String> {
+    text.parse().map_err(|error: FilterError| format!("\n{}", error.pointed_out_in(text)))
+}
+
 /// `text` as a place to begin.
 fn read_from(text: &str) -> Result<ReadFrom, String> {
     let number = |text: &str| text.parse::<u64>().ok();
@@ -123,74 +131,70 @@ fn read_from(text: &str) -> Result<ReadFrom, String> {
 pub fn run(args: Args) -> Result<(), Failure> {
     block_on(async {
         let client = args.reach.client().await?;
-        let builder = client.reader(&args.topic).from(args.from);
-        let builder = builder.credit_messages(CREDIT_MESSAGES).credit_bytes(CREDIT_BYTES);
-        let builder = builder.when_slow(args.when_slow.into());
-        let builder = match &args.cursor {
-            Some(cursor) => builder.cursor(cursor).take_over(args.take_over),
-            None => builder,
+        let manner = Manner {
+            from: args.from,
+            filter: args.filter.as_ref(),
+            cursor: args.cursor.as_ref().map(|cursor| (cursor, args.take_over)),
+            when_slow: args.when_slow.into(),
+            until_end: !args.follow,
         };
-        let started = builder.start().await;
-        let mut reader = started.map_err(|error| Failure::from(error).about(&args.topic))?;
-        let mut printed = BTreeMap::new();
-        let read = read(&args, &mut reader, &mut printed).await;
-        let read = match &args.cursor {
-            Some(cursor) => {
-                let positions: Vec<_> = printed.into_iter().collect();
-                client.set_cursor(&args.topic, cursor, &positions).await?;
-                read
+        let begun = Source::begin(&client, &args.topic, manner).await;
+        let mut source = begun.map_err(|error| Failure::from(error).about(args.topic.as_str()))?;
+        let mut unprinted = None;
+        let read = read(&args, &mut source, &mut unprinted).await;
+        if let Some(cursor) = &args.cursor {
+            let mut positions = source.positions();
+            if let Some((topic, partition, offset)) = unprinted {
+                positions.entry(topic).or_default().insert(partition, offset);
             }
-            None => read,
-        };
-        reader.close().await?;
+            for (topic, positions) in positions {
+                let positions: Vec<_> = positions.into_iter().collect();
+                client.set_cursor(&topic, cursor, &positions).await?;
+            }
+        }
+        drop(source);
         client.close().await;
         read
     })
 }
 
-/// Prints what comes. Notes in `printed` behind which offsets everything is printed.
+/// Prints what comes. Notes in `unprinted` where it has left off inside of what came.
 async fn read(
     args: &Args,
-    reader: &mut Reader,
-    printed: &mut BTreeMap<PartitionIndex, Offset>,
+    source: &mut Source,
+    unprinted: &mut Option<(TopicName, PartitionIndex, Offset)>,
 ) -> Result<(), Failure> {
     let mut out = BufWriter::with_capacity(256 << 10, io::stdout().lock());
     let mut interrupted = pin!(tokio::signal::ctrl_c());
     let mut left = args.count.map_or(u64::MAX, NonZeroU64::get);
-    // What is missing of each partition until where it ended when this began.
-    let mut missing: Vec<u64> =
-        reader.ranges().iter().map(|range| range.end.0.saturating_sub(range.first.0)).collect();
-    while left > 0 && (args.follow || missing.iter().any(|&count| count > 0)) {
+    while left > 0 {
         let next = tokio::select! {
-            next = reader.receive_run() => next,
+            next = source.next() => next,
             _ = &mut interrupted => break,
         };
-        // Behind what came lies `next`: a gap may go further back than what is printed.
-        let (partition, next, end, written) = match next {
+        let written = match next {
             None => break,
             Some(received) => match received? {
-                Received::Delivered(run) => {
-                    let partition = run.partition().0 as usize;
-                    let wanted = if args.follow { u64::MAX } else { missing[partition] };
-                    let count = u64::from(run.count()).min(left).min(wanted);
+                (topic, Received::Delivered(run)) => {
+                    let count = u64::from(run.count()).min(left);
                     left -= count;
+                    *unprinted = Some((topic.clone(), run.partition(), run.first_offset()));
                     let written = print(args, &run, count as usize, &mut out);
                     let end = run.first_offset().plus(count);
-                    (run.partition(), run.first_offset().plus(run.count().into()), end, written)
+                    let is_cut = count < u64::from(run.count());
+                    written.and_then(|()| out.flush()).map(|()| {
+                        *unprinted = is_cut.then_some((topic, run.partition(), end));
+                    })
                 }
-                Received::Gap(gap) => {
-                    let written = say_gap(args.json, &args.topic, &gap, &mut out);
-                    (gap.partition, gap.offsets.end, gap.offsets.end, written)
+                (topic, Received::Gap(gap)) => {
+                    let written = say_gap(args.json, &topic, &gap, &mut out);
+                    written.and_then(|()| out.flush())
                 }
             },
         };
-        let index = partition.0 as usize;
-        missing[index] = reader.ranges()[index].end.0.saturating_sub(next.0);
-        let written = written.and_then(|()| out.flush());
         if written.is_err() {
             return unless_reader_left(written);
         }
-        printed.insert(partition, end);
     }
     Ok(())
 }
@@ -199,7 +203,7 @@ fn print(args: &Args, run: &ReadRun, count: usize, out: &mut impl Write) -> io::
     for (offset, message) in (run.first_offset().0..).zip(run.messages()).take(count) {
         if args.json {
             let mut value = message_json(&message);
-            value["topic"] = args.topic.as_str().into();
+            value["topic"] = run.topic().as_str().into();
             value["partition"] = run.partition().0.into();
             value["offset"] = offset.into();
             value["appended_at_ms"] = run.appended_at().0.into();
@@ -235,5 +239,13 @@ mod tests {
         for text in ["", "yesterday", "-", "--1", "1.5", "18446744073709551616", "-1h"] {
             assert!(read_from(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_filter_is_pointed_out() {
+        assert!(filter("header.n >= 2").is_ok());
+        let said = "\nheader.region = eu\n                ^ found `eu`\n\
+            wanted: a text in quotes, a number, true or false";
+        assert_eq!(filter("header.region = eu").unwrap_err(), said);
     }
 }

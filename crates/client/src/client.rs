@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
-use sennit_model::{GroupName, TopicName, limits::FRAME_BYTES_MAX};
+use sennit_model::{GroupName, TopicName, TopicPattern, limits::FRAME_BYTES_MAX};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
@@ -14,6 +14,7 @@ use crate::{
     error::Error,
     link::{Command, Link},
     outbox::Outbox,
+    pattern_reader::PatternReaderBuilder,
     publisher::PublisherBuilder,
     reader::ReaderBuilder,
     reconnect::Reconnect,
@@ -133,6 +134,11 @@ impl Client {
     /// A reader of `topic` by offset, still to be told more.
     pub fn reader(&self, topic: &TopicName) -> ReaderBuilder {
         ReaderBuilder::new(Arc::clone(&self.link), topic)
+    }
+
+    /// A reader of all topics that `pattern` means, now and later, still to be told more.
+    pub fn pattern_reader(&self, pattern: &TopicPattern) -> PatternReaderBuilder {
+        PatternReaderBuilder::new(Arc::clone(&self.link), pattern)
     }
 
     /// Closes the connection for all clones: sends what was said of deliveries, waits up to 5 s for

@@ -87,7 +87,7 @@ impl Connection {
     pub(crate) async fn run(mut self, mut session: Session) {
         let cause = loop {
             let began = Instant::now();
-            self.conversation.connected(session.frame_bytes_max);
+            self.conversation.connected(session.frame_bytes_max, session.features);
             self.greeting.replaces = session.token;
             let error = match self.serve(session).await {
                 End::Left => break Error::Closed,

@@ -11,13 +11,13 @@ use std::{
 use bytes::Bytes;
 use sennit_model::ProducerId;
 use sennit_protocol::{
-    Confirm, DecodeError, ErrorCode, FrameHeader, Reply, Request, SetCredit, control,
+    Confirm, DecodeError, ErrorCode, Features, FrameHeader, Reply, Request, SetCredit, control,
 };
 use tokio::time::Instant;
 
 use crate::{
     error::Error,
-    link::{Answer, Command},
+    link::{Answer, Command, tell},
     outbox::Outbox,
     outgoing::Outgoing,
     partition_buffer::BatchRefusal,
@@ -94,8 +94,9 @@ impl Conversation {
     }
 
     /// A connection is there: everything that a broker has to know is said on it.
-    pub(crate) fn connected(&mut self, frame_bytes_max: usize) {
+    pub(crate) fn connected(&mut self, frame_bytes_max: usize, features: Features) {
         self.connected = true;
+        self.readings.connected(features);
         self.frame_bytes_max = frame_bytes_max;
         for (&number, asked) in &self.asked {
             if let Asked::Question { request, .. } = asked {
@@ -219,6 +220,11 @@ impl Conversation {
                 self.readings.add(read, queue, answer);
                 self.read(number);
             }
+            Command::Watch { watch, heard, answer } => {
+                let number = watch.subscription;
+                self.readings.watches.add(watch, heard, answer);
+                self.read(number);
+            }
             Command::Taken { epoch, taken } => {
                 if self.connected && self.readings.is_to_be_told(epoch, &taken) {
                     self.outgoing.request(&Request::Taken(taken), 0);
@@ -277,11 +283,8 @@ impl Conversation {
 
     fn read(&mut self, reader: u32) {
         let Some(body) = self.readings.request(reader) else { return };
-        if !self.connected {
-            return;
-        }
         let number = self.number();
-        self.outgoing.request(&Request::Read(body), number);
+        self.outgoing.request(&body, number);
         self.asked.insert(number, Asked::Read(reader));
     }
 
@@ -420,8 +423,15 @@ impl Conversation {
             }
             Reply::SubscriptionEnded(ended) => {
                 self.subscriptions.ended(&ended);
-                self.readings.ended(&ended);
+                let at = self.readings.ended(&ended, now);
+                at.into_iter().for_each(|at| self.wake_by(at));
             }
+            Reply::Watching(page) => {
+                self.asked.remove(&number);
+                self.readings.watches.listed(page);
+            }
+            Reply::TopicAppeared(body) => self.readings.watches.appeared(body),
+            Reply::TopicGone(body) => self.readings.watches.gone(body),
             Reply::HelloOk(_) => {
                 return Err(Error::Unexpected("a second answer to the greeting".into()));
             }
@@ -583,12 +593,5 @@ impl Conversation {
         self.by_producer.remove(&publishing.core.producer);
         publishing.core.fail(&error, &error);
         tell(publishing.answer, Err(error));
-    }
-}
-
-/// Answers whoever asked, who may have stopped waiting.
-fn tell<T>(answer: Option<Answer<T>>, result: Result<T, Error>) {
-    if let Some(answer) = answer {
-        let _ = answer.send(result);
     }
 }

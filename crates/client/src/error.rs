@@ -104,6 +104,11 @@ impl Error {
         }
     }
 
+    /// Whether the broker knows no such topic, or no more.
+    pub(crate) fn is_unknown_topic(&self) -> bool {
+        self.code() == Some(ErrorCode::UnknownTopic)
+    }
+
     pub(crate) fn unreachable(address: &str, source: io::Error) -> Self {
         Self::Unreachable { address: address.into(), source: Arc::new(source) }
     }

@@ -31,6 +31,7 @@ impl fmt::Display for Gap {
             GapReason::Skipped => {
                 f.write_str("are spared a reader that has fallen behind (skipped)")
             }
+            GapReason::Filtered => f.write_str("are passed over by the filter (filtered)"),
             other => write!(f, "are passed over (reason {})", other.number()),
         }
     }

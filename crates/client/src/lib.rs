@@ -10,6 +10,7 @@
 //! This crate knows the protocol and the model, and nothing of the broker's inside.
 
 mod admin;
+mod bell;
 mod client;
 mod connection;
 mod consumer;
@@ -18,10 +19,12 @@ mod delivery;
 mod delivery_queue;
 mod error;
 mod gap;
+mod joining;
 mod link;
 mod outbox;
 mod outgoing;
 mod partition_buffer;
+mod pattern_reader;
 mod pending;
 mod publisher;
 mod publisher_core;
@@ -35,6 +38,7 @@ mod session;
 mod settle_ledger;
 mod settle_queue;
 mod subscriptions;
+mod watchings;
 
 pub use admin::{Cursor, GroupDescription, PartitionDescription, TopicDescription, TopicSummary};
 pub use client::{Client, ClientBuilder};
@@ -42,6 +46,7 @@ pub use consumer::{Consumer, ConsumerBuilder};
 pub use delivery::{Delivery, DeliveryRun};
 pub use error::Error;
 pub use gap::{Gap, Received};
+pub use pattern_reader::{PatternReader, PatternReaderBuilder};
 pub use pending::{Confirm, ConfirmedRun, Pending, PendingBatch};
 pub use publisher::{Publisher, PublisherBuilder};
 pub use read_range::ReadRange;
@@ -52,10 +57,10 @@ pub use settle_queue::Settled;
 
 // What the signatures above are made of, so that a program needs this crate only.
 pub use sennit_model::{
-    Batch, BatchBuilder, BatchError, CursorName, Generation, GroupConfig, GroupId, GroupName,
-    Header, HeaderKind, Headers, Message, MessageView, Messages, Offset, OffsetRange,
-    PartitionIndex, ProducerId, ReadFrom, Retention, StartAt, Timestamp, TopicConfig, TopicId,
-    TopicKind, TopicName, WhenSlow,
+    Batch, BatchBuilder, BatchError, CursorName, Filter, FilterError, Generation, GroupConfig,
+    GroupId, GroupName, Header, HeaderKind, Headers, Message, MessageView, Messages, Offset,
+    OffsetRange, PartitionIndex, ProducerId, ReadFrom, Retention, StartAt, Timestamp, TopicConfig,
+    TopicId, TopicKind, TopicName, TopicPattern, WhenSlow,
 };
 pub use sennit_protocol::{DEFAULT_PORT, Durability, ErrorCode, GapReason};
 

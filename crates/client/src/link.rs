@@ -11,11 +11,18 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     delivery_queue::DeliveryQueue, error::Error, outbox::Outbox, publisher_core::SharedPublisher,
-    read_range::ReadRange, reader_queue::ReaderQueue,
+    read_range::ReadRange, reader_queue::ReaderQueue, watchings::Heard,
 };
 
 /// Told the answer to a request.
 pub(crate) type Answer<T> = oneshot::Sender<Result<T, Error>>;
+
+/// Answers whoever asked, who may have stopped waiting.
+pub(crate) fn tell<T>(answer: Option<Answer<T>>, result: Result<T, Error>) {
+    if let Some(answer) = answer {
+        let _ = answer.send(result);
+    }
+}
 
 /// What the connection task is asked to do.
 pub(crate) enum Command {
@@ -29,6 +36,8 @@ pub(crate) enum Command {
     Subscribe { subscribe: control::Subscribe, queue: Arc<DeliveryQueue>, answer: Answer<()> },
     /// Read, now and on every later connection.
     Read { read: control::Read, queue: Arc<ReaderQueue>, answer: Answer<Vec<ReadRange>> },
+    /// Watch for topics, now and on every later connection.
+    Watch { watch: control::Watch, heard: mpsc::UnboundedSender<Heard>, answer: Answer<()> },
     /// A reader has taken messages that came on the connection of this number.
     Taken { epoch: u64, taken: Taken },
     /// Replace a subscription's window.

@@ -108,13 +108,17 @@ pub struct ReadRun {
     batch: Arc<ReadBatch>,
     from: u32,
     from_byte: usize,
+    /// Behind the last.
+    to: u32,
+    to_byte: usize,
 }
 
 describe!(ReadRun);
 
 impl ReadRun {
     pub(crate) fn new(batch: ReadBatch) -> Self {
-        Self { batch: Arc::new(batch), from: 0, from_byte: 0 }
+        let (to, to_byte) = (batch.head.count, batch.batch.bytes().len());
+        Self { batch: Arc::new(batch), from: 0, from_byte: 0, to, to_byte }
     }
 
     /// The first message's offset; the others follow.
@@ -126,19 +130,30 @@ impl ReadRun {
     /// How many messages, at least 1.
     #[must_use]
     pub fn count(&self) -> u32 {
-        self.batch.head.count - self.from
+        self.to - self.from
     }
 
     /// How many bytes they take, encoded.
     #[must_use]
     pub fn byte_count(&self) -> usize {
-        self.batch.batch.bytes().len() - self.from_byte
+        self.to_byte - self.from_byte
     }
 
     /// A walk over the messages, without copying.
     #[must_use]
     pub fn messages(&self) -> Messages<'_> {
-        Messages::of_checked(&self.batch.batch.bytes()[self.from_byte..])
+        Messages::of_checked(&self.batch.batch.bytes()[self.from_byte..self.to_byte])
+    }
+
+    /// Leaves out what is at `end` or behind it; whether anything is left.
+    pub(crate) fn keep_before(&mut self, end: Offset) -> bool {
+        let kept = end.0.saturating_sub(self.first_offset().0);
+        if kept < u64::from(self.count()) {
+            let kept = u32::try_from(kept).expect("less than the run has");
+            self.to_byte = self.from_byte + self.messages().skip_bytes(kept);
+            self.to = self.from + kept;
+        }
+        self.count() > 0
     }
 
     /// Takes the first message off; `None` when there is none left.

@@ -4,12 +4,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use sennit_model::{
-    CursorName, Offset, PartitionIndex, ReadFrom, TopicName, WhenSlow,
+    CursorName, Filter, Offset, PartitionIndex, ReadFrom, TopicName, WhenSlow,
     limits::{CREDIT_BYTES_MAX, CREDIT_MESSAGES_MAX},
 };
-use sennit_protocol::{Reply, Request, Taken, control};
+use sennit_protocol::{GapReason, Reply, Request, Taken, control};
 
 use crate::{
+    bell::Bell,
     error::Error,
     gap::{Gap, Received},
     link::{Command, Link},
@@ -22,22 +23,47 @@ use crate::{
 const TOLD_PART: u64 = 4;
 
 /// How a reader is to be. Made by [`crate::Client::reader`].
+#[derive(Clone)]
 #[must_use = "nothing is read before `start` is called"]
 pub struct ReaderBuilder {
     link: Arc<Link>,
-    topic: TopicName,
     read: control::Read,
+    until_end: bool,
+    /// Rung when something comes, for one who takes from many.
+    bell: Option<Arc<Bell>>,
 }
 
 impl ReaderBuilder {
     pub(crate) fn new(link: Arc<Link>, topic: &TopicName) -> Self {
+        let template = Self::template(link);
+        Self { read: control::Read { topic: topic.to_string(), ..template.read }, ..template }
+    }
+
+    /// One that has to be told its topic, with [`Self::of_topic`].
+    pub(crate) fn template(link: Arc<Link>) -> Self {
         let read = control::Read {
-            topic: topic.to_string(),
             credit_messages: 65_536,
             credit_bytes: 8 << 20,
             ..control::Read::default()
         };
-        Self { link, topic: topic.clone(), read }
+        Self { link, read, until_end: false, bell: None }
+    }
+
+    /// The same for a topic, as long as it has this number.
+    pub(crate) fn of_topic(&self, topic: &TopicName, id: u32) -> Self {
+        let Self { link, read, until_end, bell } = self.clone();
+        let read = control::Read { topic: topic.to_string(), topic_id: Some(id), ..read };
+        Self { link, read, until_end, bell }
+    }
+
+    /// Whether it ends at its end.
+    pub(crate) fn ends(&self) -> bool {
+        self.until_end
+    }
+
+    /// Has it ring whenever something comes.
+    pub(crate) fn ringing(self, bell: Arc<Bell>) -> Self {
+        Self { bell: Some(bell), ..self }
     }
 
     /// Where to begin in each partition; at the earliest message unless told.
@@ -78,6 +104,19 @@ impl ReaderBuilder {
         self
     }
 
+    /// Which messages come; all unless told. The broker passes over the others, which costs neither the
+    /// network nor the window.
+    pub fn filter(mut self, filter: &Filter) -> Self {
+        self.read.filter = Some(filter.to_string());
+        self
+    }
+
+    /// Whether it ends where the topic ended when it began, instead of waiting for more.
+    pub fn until_end(mut self, until_end: bool) -> Self {
+        self.until_end = until_end;
+        self
+    }
+
     /// How many messages may be on their way or untaken here, 1 to 1,000,000; 65,536 unless told.
     /// With several partitions each gets its share, and at least one.
     pub fn credit_messages(mut self, messages: u32) -> Self {
@@ -95,18 +134,22 @@ impl ReaderBuilder {
     /// Begins to read.
     ///
     /// # Errors
-    /// [`Error::Refused`] with `unknown-topic`, `unknown-kind` by a broker without readers and
-    /// others, [`Error::Closed`], or [`Error::Unreachable`] when the client has given up.
+    /// [`Error::Refused`] with `unknown-topic`, `unknown-kind` by a broker without readers or filters
+    /// and others, [`Error::Closed`], or [`Error::Unreachable`] when the client has given up.
     pub async fn start(mut self) -> Result<Reader, Error> {
         // Subscription numbers wrap after four thousand million; none lives that long.
         let subscription = self.link.number() as u32;
         self.read.subscription = subscription;
         let window = (u64::from(self.read.credit_messages), self.read.credit_bytes);
-        let queue = Arc::new(ReaderQueue::default());
+        let queue = match self.bell {
+            Some(bell) => ReaderQueue::ringing(bell, subscription),
+            None => ReaderQueue::default(),
+        };
+        let queue = Arc::new(queue);
         // Made first: if this call is cancelled, dropping it ends the subscription.
         let mut reader = Reader {
             link: self.link,
-            topic: self.topic,
+            topic: self.read.topic.parse().expect("it was a name when it was given"),
             subscription,
             queue,
             ranges: Vec::new(),
@@ -114,6 +157,8 @@ impl ReaderBuilder {
             current: None,
             epoch: 0,
             taken: Vec::new(),
+            at: Vec::new(),
+            until_end: self.until_end,
             cursor: self.read.cursor.clone(),
             done: BTreeMap::new(),
             closed: false,
@@ -124,6 +169,7 @@ impl ReaderBuilder {
         let partitions = (reader.ranges.len() as u64).max(1);
         reader.window = ((window.0 / partitions).max(1), (window.1 / partitions).max(1));
         reader.taken = vec![(0, 0); reader.ranges.len()];
+        reader.at = reader.ranges.iter().map(|range| range.first.0).collect();
         Ok(reader)
     }
 }
@@ -158,6 +204,10 @@ pub struct Reader {
     epoch: u64,
     /// Taken and not told, by partition: messages and bytes.
     taken: Vec<(u64, u64)>,
+    /// Behind what came of each partition, whatever it was.
+    at: Vec<u64>,
+    /// Whether it ends at the end of its ranges.
+    until_end: bool,
     cursor: Option<String>,
     /// Given to the program and not committed: behind which offset, by partition.
     done: BTreeMap<u32, u64>,
@@ -165,6 +215,45 @@ pub struct Reader {
 }
 
 impl Reader {
+    /// Its topic.
+    #[must_use]
+    pub fn topic(&self) -> &TopicName {
+        &self.topic
+    }
+
+    pub(crate) fn number(&self) -> u32 {
+        self.subscription
+    }
+
+    /// As [`Self::receive_run`] without waiting: `None` where nothing is here yet.
+    pub(crate) fn receive_now(&mut self) -> Option<Option<Result<Received<ReadRun>, Error>>> {
+        loop {
+            if self.has_reached_end() {
+                return Some(None);
+            }
+            let (epoch, received) = match self.queue.next_now()? {
+                Some(Ok(item)) => item,
+                Some(Err(error)) => return Some(Some(Err(error))),
+                None => return Some(None),
+            };
+            if let Some(received) = self.sort(epoch, received) {
+                self.given(&received);
+                return Some(Some(Ok(received)));
+            }
+        }
+    }
+
+    /// Notes what the program is given, for the cursor.
+    fn given(&mut self, received: &Received<ReadRun>) {
+        let (partition, end) = match received {
+            Received::Delivered(run) => {
+                (run.partition(), run.first_offset().0 + u64::from(run.count()))
+            }
+            Received::Gap(gap) => (gap.partition, gap.offsets.end.0),
+        };
+        self.done.insert(partition.0, end);
+    }
+
     /// Where it began in each partition, by index, and how far that reached then.
     #[must_use]
     pub fn ranges(&self) -> &[ReadRange] {
@@ -206,15 +295,8 @@ impl Reader {
             Some(rest) if rest.count() > 0 => Ok(Received::Delivered(rest)),
             _ => self.take().await?,
         };
-        match &received {
-            Ok(Received::Delivered(run)) => {
-                let end = run.first_offset().0 + u64::from(run.count());
-                self.done.insert(run.partition().0, end);
-            }
-            Ok(Received::Gap(gap)) => {
-                self.done.insert(gap.partition.0, gap.offsets.end.0);
-            }
-            Err(_) => {}
+        if let Ok(received) = &received {
+            self.given(received);
         }
         Some(received)
     }
@@ -256,14 +338,46 @@ impl Reader {
     }
 
     async fn take(&mut self) -> Option<Result<Received<ReadRun>, Error>> {
-        let (epoch, received) = match self.queue.next().await? {
-            Ok(item) => item,
-            Err(error) => return Some(Err(error)),
-        };
-        if let Received::Delivered(run) = &received {
-            self.has_taken(epoch, run);
+        loop {
+            if self.has_reached_end() {
+                return None;
+            }
+            let (epoch, received) = match self.queue.next().await? {
+                Ok(item) => item,
+                Err(error) => return Some(Err(error)),
+            };
+            if let Some(received) = self.sort(epoch, received) {
+                return Some(Ok(received));
+            }
         }
-        Some(Ok(received))
+    }
+
+    /// Whether it has come to where it is to end.
+    fn has_reached_end(&self) -> bool {
+        let reached = |(range, &at): (&ReadRange, &u64)| at >= range.end.0;
+        self.until_end && self.ranges.iter().zip(&self.at).all(reached)
+    }
+
+    /// Notes what has come; `None` where it is nothing for the program.
+    fn sort(&mut self, epoch: u64, received: Received<ReadRun>) -> Option<Received<ReadRun>> {
+        match received {
+            Received::Delivered(mut run) => {
+                self.has_taken(epoch, &run);
+                let index = run.partition().0 as usize;
+                self.at[index] = run.first_offset().0 + u64::from(run.count());
+                let is_wanted = !self.until_end || run.keep_before(self.ranges[index].end);
+                is_wanted.then_some(Received::Delivered(run))
+            }
+            Received::Gap(gap) => {
+                self.at[gap.partition.0 as usize] = gap.offsets.end.0;
+                if gap.reason == GapReason::Filtered {
+                    // Nothing came before it that is not done.
+                    self.done.insert(gap.partition.0, gap.offsets.end.0);
+                    return None;
+                }
+                Some(Received::Gap(gap))
+            }
+        }
     }
 
     /// Makes room in the window, once there is enough of it to be worth a frame.
@@ -314,6 +428,12 @@ impl Reader {
             }
             other => Err(Error::Unexpected(format!("{} is not the answer", other.kind()))),
         }
+    }
+
+    /// What [`Self::commit`] would commit: by partition, the first offset that was neither given nor passed
+    /// over.
+    pub fn uncommitted(&self) -> impl Iterator<Item = (PartitionIndex, Offset)> {
+        self.done.iter().map(|(&partition, &offset)| (PartitionIndex(partition), Offset(offset)))
     }
 
     /// Ends the subscription, and waits until the broker has heard of it.

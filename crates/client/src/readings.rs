@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use sennit_model::{Offset, OffsetRange, TopicName};
-use sennit_protocol::{Deliver, ErrorCode, GapReason, Taken, control};
+use sennit_protocol::{Deliver, ErrorCode, Features, GapReason, Request, Taken, control};
 use tokio::time::Instant;
 
 use crate::{
@@ -15,6 +15,7 @@ use crate::{
     read_run::{ReadBatch, ReadRun},
     reader_queue::ReaderQueue,
     subscriptions::check,
+    watchings::Watchings,
 };
 
 /// How long to wait before beginning again where the broker had no room, unless it says.
@@ -50,6 +51,11 @@ pub(crate) struct Readings {
     known: BTreeMap<u32, Reading>,
     /// How many connections were lost so far: what was taken of another is not told on this one.
     epoch: u64,
+    is_connected: bool,
+    /// What the broker of this connection has granted.
+    features: Features,
+    /// Numbered among the readers.
+    pub(crate) watches: Watchings,
 }
 
 impl Readings {
@@ -75,24 +81,37 @@ impl Readings {
 
     /// Forgets one that its program has left; whether it was there.
     pub(crate) fn remove(&mut self, number: u32) -> bool {
-        self.known.remove(&number).is_some()
+        self.known.remove(&number).is_some() || self.watches.remove(number)
     }
 
     pub(crate) fn numbers(&self) -> Vec<u32> {
-        self.known.keys().copied().collect()
+        self.known.keys().copied().chain(self.watches.numbers()).collect()
     }
 
     /// What is to be asked to have it begin, or go on.
-    pub(crate) fn request(&mut self, number: u32) -> Option<control::Read> {
+    pub(crate) fn request(&mut self, number: u32) -> Option<Request> {
+        if !self.is_connected {
+            return None;
+        }
+        if let Some(watch) = self.watches.request(number) {
+            return Some(watch);
+        }
         let known = self.known.get_mut(&number)?;
         known.again_at = None;
+        if known.read.filter.is_some() && !self.features.filters {
+            // It would be passed over, and everything would come.
+            let (code, said) = (ErrorCode::UnknownKind, "this broker has no filters");
+            let known = self.known.remove(&number)?;
+            known.end(&Error::from(control::Error::new(code, said)), true);
+            return None;
+        }
         let mut read = known.read.clone();
         if !known.positions.is_empty() {
             let positions = (0..).zip(&known.positions);
             let position = |(partition, &offset)| control::ReadPosition { partition, offset };
             read.positions = positions.map(position).collect();
         }
-        Some(read)
+        Some(Request::Read(read))
     }
 
     /// It has begun on this connection.
@@ -126,7 +145,9 @@ impl Readings {
     /// It did not begin. If it had before, and may later, it is asked for again at the time
     /// returned.
     pub(crate) fn refused(&mut self, number: u32, error: &Error, now: Instant) -> Option<Instant> {
-        let known = self.known.get_mut(&number)?;
+        let Some(known) = self.known.get_mut(&number) else {
+            return self.watches.refused(number, error, now);
+        };
         if known.answer.is_none() && error.is_retryable() {
             known.again_at = Some(now + AGAIN_DELAY.max(error.retry_after().unwrap_or_default()));
             return known.again_at;
@@ -138,15 +159,22 @@ impl Readings {
     /// Those that are to be asked for again, with the time.
     pub(crate) fn due(&self) -> Vec<(u32, Instant)> {
         let due = self.known.iter().filter_map(|(&number, known)| Some((number, known.again_at?)));
-        due.collect()
+        due.chain(self.watches.due()).collect()
     }
 
-    /// The broker has ended it.
-    pub(crate) fn ended(&mut self, ended: &control::SubscriptionEnded) {
+    /// The broker has ended it; the time at which it is to be asked for again, if it is.
+    pub(crate) fn ended(
+        &mut self,
+        ended: &control::SubscriptionEnded,
+        now: Instant,
+    ) -> Option<Instant> {
         if let Some(known) = self.known.remove(&ended.subscription) {
             let code = ErrorCode::of_number(ended.code).unwrap_or(ErrorCode::Internal);
             known.end(&Error::from(control::Error::new(code, ended.reason.clone())), true);
+            return None;
         }
+        let error = control::Error::new(ErrorCode::Busy, ended.reason.clone());
+        self.watches.refused(ended.subscription, &Error::from(error), now)
     }
 
     /// Hands messages to their reader.
@@ -187,9 +215,15 @@ impl Readings {
         epoch == self.epoch && known.is_some_and(|known| known.is_begun)
     }
 
+    /// A broker is there, and has granted these.
+    pub(crate) fn connected(&mut self, features: Features) {
+        (self.is_connected, self.features) = (true, features);
+    }
+
     /// The connection is gone: none begins on the next before it is asked for.
     pub(crate) fn connection_lost(&mut self) {
         self.epoch += 1;
+        self.is_connected = false;
         self.known.values_mut().for_each(|known| known.is_begun = false);
     }
 
@@ -197,6 +231,7 @@ impl Readings {
     pub(crate) fn fail(&mut self, error: &Error) {
         let tell_why = !matches!(error, Error::Closed);
         std::mem::take(&mut self.known).into_values().for_each(|known| known.end(error, tell_why));
+        self.watches.fail(error);
     }
 }
 
@@ -210,12 +245,14 @@ impl Reading {
         self.advance(partition, expected, offsets.end.0 - expected)
     }
 
-    /// `count` offsets from `first` have come, or do not come.
+    /// `count` offsets from `first` have come, or do not come. What a filter has passed over lies
+    /// between them and what came before.
     fn advance(&mut self, partition: u32, first: u64, count: u64) -> Result<(), Error> {
+        let is_filtered = self.read.filter.is_some();
         let expected = self.positions.get_mut(partition as usize).filter(|_| self.is_begun);
         match expected {
-            Some(expected) if *expected == first => {
-                *expected += count;
+            Some(expected) if *expected == first || is_filtered && *expected < first => {
+                *expected = first + count;
                 Ok(())
             }
             expected => Err(Error::Unexpected(format!(

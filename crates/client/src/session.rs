@@ -35,6 +35,8 @@ pub(crate) struct Session {
     pub(crate) server: String,
     /// The largest frame body, in bytes, both ways.
     pub(crate) frame_bytes_max: usize,
+    /// What the broker has granted.
+    pub(crate) features: Features,
     /// What to say to replace it, if it can be.
     pub(crate) token: Option<u64>,
 }
@@ -86,7 +88,16 @@ impl Session {
                 frames.set_limit(frame_bytes_max.min(FRAME_BYTES_MAX));
                 let server = format!("{} {}", ok.server_name, ok.server_version);
                 let token = Some(ok.session_token).filter(|&token| token != 0);
-                return Ok(Self { stream, frames, input, server, frame_bytes_max, token });
+                let features = Features::of_names(&ok.features);
+                return Ok(Self {
+                    stream,
+                    frames,
+                    input,
+                    server,
+                    frame_bytes_max,
+                    features,
+                    token,
+                });
             }
         }
     }

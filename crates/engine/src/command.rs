@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use sennit_model::{
-    Batch, CursorName, Generation, GroupConfig, GroupId, GroupName, Incarnation, Offset,
+    Batch, CursorName, Filter, Generation, GroupConfig, GroupId, GroupName, Incarnation, Offset,
     PartitionId, ProducerStamp, ReadFrom, StartAt, TopicConfig, TopicId, TopicName, WhenSlow,
 };
 
@@ -195,6 +195,8 @@ pub struct Read {
     pub cursor: Option<CursorClaim>,
     /// What becomes of it if it falls behind.
     pub when_slow: WhenSlow,
+    /// Which messages it wants; all without one.
+    pub filter: Option<Filter>,
 }
 
 /// What happens to a reader of one partition.

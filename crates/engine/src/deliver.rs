@@ -11,6 +11,7 @@ use crate::{
     log::{Entry, Log, Place},
     reserved::Reach,
     runs::Runs,
+    sieve::TURN_WORK,
     timer::Timer,
     wheel::Wheel,
 };
@@ -30,6 +31,7 @@ impl Engine {
     ) {
         // Moving a dead letter stirs its target; that one is looked at in the next round.
         let mut stirred = std::mem::take(&mut self.stirred);
+        let mut work_left = TURN_WORK;
         for id in stirred.drain(..) {
             let Some(partition) = self.partitions.get_mut(&id) else { continue };
             partition.stirred = false;
@@ -59,7 +61,7 @@ impl Engine {
             if any_dying {
                 self.bury(id, now, journal, payloads, out);
             }
-            self.serve_readers(id, payloads, out);
+            self.serve_readers(id, &mut work_left, payloads, out);
             self.judge_slow_readers(id, out);
         }
         if self.stirred.is_empty() {

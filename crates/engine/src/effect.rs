@@ -141,6 +141,8 @@ pub enum GapReason {
     RolledBack,
     /// The reader has fallen behind and wants to go on with the newest.
     Skipped,
+    /// The reader's filter has passed over them.
+    Filtered,
 }
 
 /// A batch is committed.

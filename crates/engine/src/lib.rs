@@ -35,6 +35,7 @@ mod refusal;
 mod replay;
 mod reserved;
 mod runs;
+mod sieve;
 mod slow_reader;
 mod snapshot;
 mod tiers;

@@ -25,7 +25,8 @@ const AT_HAND_MAX: usize = 64;
 
 impl Engine {
     pub(crate) fn read(&mut self, read: Read, out: &mut Outbox) {
-        let Read { origin, subscription, partition: id, at, credit, cursor, when_slow } = read;
+        let Read { origin, subscription, partition: id, at, credit, cursor, when_slow, filter } =
+            read;
         let Some(partition) = self.partitions.get_mut(&id) else {
             // It was there when the reader was told where it begins.
             let session = origin.session;
@@ -52,7 +53,8 @@ impl Engine {
             out.now.push(Effect::Gap { session, subscription, partition: id, range, reason });
         }
         let at = rolled_back.map_or(at, |range| range.end.0);
-        self.readers.join(id, holder, (at, credit), cursor.map(|claim| claim.name));
+        let cursor = cursor.map(|claim| claim.name);
+        self.readers.join(id, holder, (at, credit), (cursor, filter));
         self.set_when_slow(id, holder, when_slow);
     }
 
@@ -92,28 +94,48 @@ impl Engine {
         (held.is_some() && !take_over).then(|| name.clone())
     }
 
-    /// Gives the readers of a partition what they have room for.
+    /// Gives the readers of a partition what they have room for. Filters may do `work_left` more in
+    /// this turn.
     pub(crate) fn serve_readers(
         &mut self,
         id: PartitionId,
+        work_left: &mut u64,
         payloads: &mut impl Payloads,
         out: &mut Outbox,
     ) {
         let Some(held) = self.readers.of(id) else { return };
-        let Some(partition) = self.partitions.get(&id) else { return };
+        let Some(partition) = self.partitions.get_mut(&id) else { return };
         if held.served_to == partition.visible && !held.is_awake {
             return;
         }
         let PartitionReaders { readers, served_to, is_awake } = held;
         *served_to = partition.visible;
         let generation = self.generation;
-        let reach = self.reserved.reach(id, partition.config.durability);
-        let (lost, at_hand) = (&self.lost, Vec::new());
-        let mut pass = Pass { id, partition, lost, generation, reach, at_hand, waits: false };
+        let mut pass = Pass {
+            id,
+            partition,
+            lost: &self.lost,
+            generation,
+            reach: self.reserved.reach(id, partition.config.durability),
+            at_hand: Vec::new(),
+            waits: false,
+            work_left,
+            has_more: false,
+        };
         for reader in readers.iter_mut() {
-            pass.serve(reader, payloads, out);
+            match reader.sieve.take() {
+                None => pass.serve(reader, payloads, out),
+                Some(mut sieve) => {
+                    pass.sieve(reader, &mut sieve, payloads, out);
+                    reader.sieve = Some(sieve);
+                }
+            }
         }
-        *is_awake = pass.waits;
+        let Pass { waits, has_more, .. } = pass;
+        *is_awake = waits || has_more;
+        if has_more {
+            stir(&mut self.stirred, partition);
+        }
     }
 
     /// A batch cannot be read: the readers that stand before its end are told, and go on behind it.
@@ -144,21 +166,28 @@ impl Engine {
 pub(crate) fn gap(reader: &mut Reader, id: PartitionId, end: u64, reason: GapReason) -> Effect {
     let start = std::mem::replace(&mut reader.at, end);
     reader.place_hint = None;
+    if let Some(sieve) = &mut reader.sieve {
+        sieve.told = end;
+    }
     let Holder { session, subscription } = reader.holder;
     Effect::Gap { session, subscription, partition: id, range: range(start, end), reason }
 }
 
 /// One round over the readers of a partition.
-struct Pass<'a> {
-    id: PartitionId,
-    partition: &'a Partition,
+pub(crate) struct Pass<'a> {
+    pub(crate) id: PartitionId,
+    pub(crate) partition: &'a Partition,
     lost: &'a Lost,
-    generation: sennit_model::Generation,
-    reach: Reach,
+    pub(crate) generation: sennit_model::Generation,
+    pub(crate) reach: Reach,
     /// Batches that were looked up in this pass, in order.
     at_hand: Vec<(Entry, Bytes)>,
     /// Whether somebody waits for a batch that has to be fetched.
     waits: bool,
+    /// What filters may do in this turn.
+    pub(crate) work_left: &'a mut u64,
+    /// Whether a filter has more to look at.
+    pub(crate) has_more: bool,
 }
 
 impl Pass<'_> {
@@ -197,7 +226,7 @@ impl Pass<'_> {
 
     /// The batch that `reader` wants next; it is told of what is missing before. `None` where there
     /// is none yet.
-    fn batch(
+    pub(crate) fn batch(
         &mut self,
         reader: &mut Reader,
         payloads: &mut impl Payloads,

@@ -5,13 +5,14 @@
 
 use hashbrown::HashMap;
 use sennit_model::{
-    CursorName, PartitionId, WhenSlow,
+    CursorName, Filter, PartitionId, WhenSlow,
     limits::{CREDIT_BYTES_MAX, CREDIT_MESSAGES_MAX},
 };
 
 use crate::{
     command::{Credit, SessionId},
     group::Holder,
+    sieve::Sieve,
 };
 
 /// A reader of one partition.
@@ -30,6 +31,8 @@ pub(crate) struct Reader {
     pub(crate) when_slow: WhenSlow,
     /// Whether it has come to the newest message.
     pub(crate) was_live: bool,
+    /// What it wants, if not all.
+    pub(crate) sieve: Option<Box<Sieve>>,
     /// `(offset, byte)`: the message at `offset` begins at `byte` of its batch.
     pub(crate) place_hint: Option<(u64, usize)>,
 }
@@ -92,10 +95,11 @@ impl Readers {
         partition: PartitionId,
         holder: Holder,
         (at, credit): (u64, Credit),
-        cursor: Option<CursorName>,
+        (cursor, filter): (Option<CursorName>, Option<Filter>),
     ) {
         let (held_messages, held_bytes, place_hint) = (0, 0, None);
         let credit = bounded(credit);
+        let sieve = filter.map(|filter| Box::new(Sieve::new(filter, at)));
         let (when_slow, was_live) = (WhenSlow::Wait, false);
         let reader = Reader {
             holder,
@@ -106,6 +110,7 @@ impl Readers {
             cursor,
             when_slow,
             was_live,
+            sieve,
             place_hint,
         };
         let held = self.by_partition.entry(partition).or_default();

@@ -65,6 +65,7 @@ fn read(world: &mut World, session: SessionId, at: u64) -> Command {
         credit: WIDE,
         cursor,
         when_slow,
+        filter: None,
     })
 }
 

@@ -56,8 +56,8 @@ impl Reading for World {
         let origin = self.origin(session);
         let at = Offset(at);
         let (subscription, partition, cursor) = (3, ORDERS, None);
-        let read =
-            Read { origin, subscription, partition, at, credit, cursor, when_slow: WhenSlow::Wait };
+        let (when_slow, filter) = (WhenSlow::Wait, None);
+        let read = Read { origin, subscription, partition, at, credit, cursor, when_slow, filter };
         self.do_now(Command::Read(read));
     }
 
@@ -201,8 +201,8 @@ fn a_batch_that_cannot_be_read_is_passed_over_by_each_reader_once() {
     for (session, at) in [(ALICE, 1), (BOB, 2)] {
         let (origin, at) = (Origin { session, ..origin }, Offset(at));
         let (subscription, partition, credit, cursor) = (3, ORDERS, WIDE, None);
-        let read =
-            Read { origin, subscription, partition, at, credit, cursor, when_slow: WhenSlow::Wait };
+        let (when_slow, filter) = (WhenSlow::Wait, None);
+        let read = Read { origin, subscription, partition, at, credit, cursor, when_slow, filter };
         world.engine.handle(Command::Read(read), world.now, &mut world.journal, &mut out);
     }
     assert!(world.engine.damaged(ORDERS, place, &mut out));
@@ -517,8 +517,8 @@ fn a_cursor_has_one_reader_at_a_time() {
         let origin = world.origin(session);
         let (subscription, partition, at, credit) = (3, ORDERS, Offset(0), WIDE);
         let cursor = Some(claim(&name, take_over));
-        let read =
-            Read { origin, subscription, partition, at, credit, cursor, when_slow: WhenSlow::Wait };
+        let (when_slow, filter) = (WhenSlow::Wait, None);
+        let read = Read { origin, subscription, partition, at, credit, cursor, when_slow, filter };
         world.do_now(Command::Read(read));
     };
     let taken = |world: &mut World| {

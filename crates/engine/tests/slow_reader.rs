@@ -32,7 +32,8 @@ fn streaming() -> World {
 fn read(world: &mut World, session: SessionId, at: u64, when_slow: WhenSlow) {
     let (subscription, partition, cursor) = (SUBSCRIPTION, ORDERS, None);
     let (origin, at, credit) = (world.origin(session), Offset(at), NARROW);
-    let read = Read { origin, subscription, partition, at, credit, cursor, when_slow };
+    let read =
+        Read { origin, subscription, partition, at, credit, cursor, when_slow, filter: None };
     world.do_now(Command::Read(read));
 }
 

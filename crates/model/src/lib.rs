@@ -8,12 +8,14 @@
 mod batch;
 mod config;
 mod durability;
+mod filter;
 mod header;
 mod id;
 pub mod limits;
 mod message;
 mod name;
 mod offset;
+mod pattern;
 mod read_from;
 mod time;
 mod when_slow;
@@ -21,6 +23,7 @@ mod when_slow;
 pub use batch::{Batch, BatchBuilder, BatchError, Messages};
 pub use config::{ConfigError, GroupConfig, Retention, StartAt, TopicConfig, TopicKind};
 pub use durability::{Durability, DurabilityError};
+pub use filter::{Filter, FilterError};
 pub use header::{Header, HeaderError, HeaderKind, Headers, encode_headers};
 pub use id::{
     Generation, GroupId, Incarnation, PartitionId, PartitionIndex, ProducerId, ProducerStamp,
@@ -29,6 +32,7 @@ pub use id::{
 pub use message::{Message, MessageView};
 pub use name::{CursorName, DEAD_LETTER_SUFFIX, GroupName, NameError, TopicName};
 pub use offset::{Offset, OffsetRange};
+pub use pattern::{PatternError, TopicPattern};
 pub use read_from::ReadFrom;
 pub use time::Timestamp;
 pub use when_slow::WhenSlow;

@@ -93,6 +93,24 @@ pub const READER_BEHIND_BYTES_MAX: u64 = 16 << 20;
 /// Most subscriptions of one connection.
 pub const SUBSCRIPTIONS_PER_CONNECTION_MAX: usize = 1024;
 
+/// Longest filter, as text in bytes.
+pub const FILTER_BYTES_MAX: usize = 4096;
+
+/// Most tests in a filter: each walks a message's headers.
+pub const FILTER_TESTS_MAX: usize = 64;
+
+/// Most parentheses and `not` within each other in a filter.
+pub const FILTER_DEPTH_MAX: usize = 32;
+
+/// Longest glob pattern in a filter, in bytes: what a byte of a value may cost grows with it.
+pub const FILTER_GLOB_BYTES_MAX: usize = 256;
+
+/// Most topics that a pattern may mean for one who watches: each is read with a subscription of its own.
+pub const WATCH_TOPICS_MAX: usize = SUBSCRIPTIONS_PER_CONNECTION_MAX;
+
+/// Most watches of one connection.
+pub const WATCHES_PER_CONNECTION_MAX: usize = 16;
+
 /// Longest delay, time to live, lease or retention age: a hundred years of milliseconds fit every field.
 pub const DURATION_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 

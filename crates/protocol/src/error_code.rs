@@ -130,6 +130,12 @@ error_codes! {
     UnknownCursor = 26, "unknown-cursor", final, stay,
         "The topic has no such cursor",
         "set it, or read under its name and commit";
+    InvalidFilter = 27, "invalid-filter", final, stay,
+        "A filter is not one",
+        "write it as the page on filters says; the message names the byte";
+    InvalidPattern = 28, "invalid-pattern", final, stay,
+        "A pattern of topics is not one",
+        "use parts of names with dots between, * for any one and > as the last for all that follow";
     BatchInvalid = 30, "batch-invalid", final, stay,
         "A published batch is damaged or beyond a limit; nothing of it was appended",
         "encode messages as the protocol page says, within the limits of HelloOk";

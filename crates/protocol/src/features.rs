@@ -10,23 +10,40 @@ pub struct Features {
     pub readers: bool,
     /// `cursors`: the client sets named cursors, and reads under their names.
     pub cursors: bool,
+    /// `filters`: the client says which messages its readers want.
+    pub filters: bool,
+    /// `watches`: the client watches for topics by pattern, with Watch.
+    pub watches: bool,
 }
 
 impl Features {
     /// All that this version knows.
-    pub const ALL: Self = Self { gaps: true, readers: true, cursors: true };
+    pub const ALL: Self =
+        Self { gaps: true, readers: true, cursors: true, filters: true, watches: true };
 
     /// Those of these names that this version knows; the others are nothing to it.
     #[must_use]
     pub fn of_names(names: &[String]) -> Self {
         let has = |wanted: &str| names.iter().any(|name| name == wanted);
-        Self { gaps: has("gaps"), readers: has("readers"), cursors: has("cursors") }
+        Self {
+            gaps: has("gaps"),
+            readers: has("readers"),
+            cursors: has("cursors"),
+            filters: has("filters"),
+            watches: has("watches"),
+        }
     }
 
     /// Their names, as Hello and HelloOk carry them.
     #[must_use]
     pub fn names(self) -> Vec<String> {
-        let held = [(self.gaps, "gaps"), (self.readers, "readers"), (self.cursors, "cursors")];
+        let held = [
+            (self.gaps, "gaps"),
+            (self.readers, "readers"),
+            (self.cursors, "cursors"),
+            (self.filters, "filters"),
+            (self.watches, "watches"),
+        ];
         held.into_iter().filter(|(held, _)| *held).map(|(_, name)| name.to_owned()).collect()
     }
 }

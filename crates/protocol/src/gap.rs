@@ -22,6 +22,8 @@ pub enum GapReason {
     /// They were delivered before they were durable, and are not there any more. The range may begin
     /// before what the subscription gets next.
     RolledBack,
+    /// The reader's filter has passed over them. A reader moves its position, and tells nobody.
+    Filtered,
     /// The reader has fallen behind, and wants to go on with the newest.
     Skipped,
     /// A newer server's reason, by its number, which is none of the above. It is a gap all the same.
@@ -38,6 +40,7 @@ impl GapReason {
             2 => Some(Self::Lost),
             3 => Some(Self::Retention),
             4 => Some(Self::RolledBack),
+            5 => Some(Self::Filtered),
             6 => Some(Self::Skipped),
             other => Some(Self::Unknown(other)),
         }
@@ -51,6 +54,7 @@ impl GapReason {
             Self::Lost => 2,
             Self::Retention => 3,
             Self::RolledBack => 4,
+            Self::Filtered => 5,
             Self::Skipped => 6,
             Self::Unknown(number) => number,
         }
@@ -64,6 +68,7 @@ impl GapReason {
             Self::Lost => "lost",
             Self::Retention => "retention",
             Self::RolledBack => "rolled-back",
+            Self::Filtered => "filtered",
             Self::Skipped => "skipped",
             Self::Unknown(_) => "unknown",
         }

@@ -115,6 +115,14 @@ kinds! {
     SubscriptionEnded = 53, false, true;
     /// Read a topic by offset, without a group.
     Read = 54, true, false;
+    /// Which topics does a pattern mean, now and from now on?
+    Watch = 55, true, false;
+    /// Topics that there are.
+    Watching = 56, false, true;
+    /// A topic is there, and may be read.
+    TopicAppeared = 57, false, true;
+    /// A topic was deleted.
+    TopicGone = 58, false, true;
     /// Append a batch.
     Publish = 64, true, false;
     /// Batches are committed.

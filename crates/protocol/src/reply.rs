@@ -24,6 +24,9 @@ pub enum Reply {
     CursorList(control::CursorList),
     TopicOpened(control::TopicOpened),
     Subscribed(control::Subscribed),
+    Watching(control::Watching),
+    TopicAppeared(control::TopicAppeared),
+    TopicGone(control::TopicGone),
     SubscriptionEnded(control::SubscriptionEnded),
     Confirm(Confirm),
     Deliver(Deliver),
@@ -50,6 +53,9 @@ impl Reply {
             Self::CursorList(_) => Kind::CursorList,
             Self::TopicOpened(_) => Kind::TopicOpened,
             Self::Subscribed(_) => Kind::Subscribed,
+            Self::Watching(_) => Kind::Watching,
+            Self::TopicAppeared(_) => Kind::TopicAppeared,
+            Self::TopicGone(_) => Kind::TopicGone,
             Self::SubscriptionEnded(_) => Kind::SubscriptionEnded,
             Self::Confirm(_) => Kind::Confirm,
             Self::Deliver(_) => Kind::Deliver,
@@ -76,6 +82,9 @@ impl Reply {
             Self::CursorList(body) => control::encode(kind, body, request, out),
             Self::TopicOpened(body) => control::encode(kind, body, request, out),
             Self::Subscribed(body) => control::encode(kind, body, request, out),
+            Self::Watching(body) => control::encode(kind, body, request, out),
+            Self::TopicAppeared(body) => control::encode(kind, body, request, out),
+            Self::TopicGone(body) => control::encode(kind, body, request, out),
             Self::SubscriptionEnded(body) => control::encode(kind, body, request, out),
             Self::Confirm(body) => body.encode(request, out),
             Self::Deliver(body) => body.encode(request, out),
@@ -106,6 +115,9 @@ impl Reply {
             Kind::CursorList => Self::CursorList(control::decode(kind, body)?),
             Kind::TopicOpened => Self::TopicOpened(control::decode(kind, body)?),
             Kind::Subscribed => Self::Subscribed(control::decode(kind, body)?),
+            Kind::Watching => Self::Watching(control::decode(kind, body)?),
+            Kind::TopicAppeared => Self::TopicAppeared(control::decode(kind, body)?),
+            Kind::TopicGone => Self::TopicGone(control::decode(kind, body)?),
             Kind::SubscriptionEnded => Self::SubscriptionEnded(control::decode(kind, body)?),
             Kind::Confirm => Self::Confirm(Confirm::decode(body)?),
             Kind::Deliver => Self::Deliver(Deliver::decode(body)?),
@@ -130,6 +142,7 @@ impl Reply {
             | Kind::OpenTopic
             | Kind::Subscribe
             | Kind::Read
+            | Kind::Watch
             | Kind::Unsubscribe
             | Kind::Publish
             | Kind::Settle

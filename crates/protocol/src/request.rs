@@ -35,6 +35,7 @@ pub enum Request {
     OpenTopic(control::OpenTopic),
     Subscribe(control::Subscribe),
     Read(control::Read),
+    Watch(control::Watch),
     Unsubscribe(control::Unsubscribe),
     Publish(Publish),
     Settle(Settle),
@@ -68,6 +69,7 @@ impl Request {
             Self::OpenTopic(_) => Kind::OpenTopic,
             Self::Subscribe(_) => Kind::Subscribe,
             Self::Read(_) => Kind::Read,
+            Self::Watch(_) => Kind::Watch,
             Self::Unsubscribe(_) => Kind::Unsubscribe,
             Self::Publish(_) => Kind::Publish,
             Self::Settle(_) => Kind::Settle,
@@ -102,6 +104,7 @@ impl Request {
             Self::OpenTopic(body) => control::encode(kind, body, request, out),
             Self::Subscribe(body) => control::encode(kind, body, request, out),
             Self::Read(body) => control::encode(kind, body, request, out),
+            Self::Watch(body) => control::encode(kind, body, request, out),
             Self::Unsubscribe(body) => control::encode(kind, body, request, out),
             Self::Publish(body) => body.encode(request, out),
             Self::Settle(body) => body.encode(request, out),
@@ -147,6 +150,7 @@ impl Request {
             Kind::OpenTopic => Self::OpenTopic(control::decode(kind, body)?),
             Kind::Subscribe => Self::Subscribe(control::decode(kind, body)?),
             Kind::Read => Self::Read(control::decode(kind, body)?),
+            Kind::Watch => Self::Watch(control::decode(kind, body)?),
             Kind::Unsubscribe => Self::Unsubscribe(control::decode(kind, body)?),
             Kind::Publish => Self::Publish(Publish::decode(body)?),
             Kind::Settle => Self::Settle(Settle::decode(body)?),
@@ -164,6 +168,9 @@ impl Request {
             | Kind::CursorList
             | Kind::TopicOpened
             | Kind::Subscribed
+            | Kind::Watching
+            | Kind::TopicAppeared
+            | Kind::TopicGone
             | Kind::SubscriptionEnded
             | Kind::Confirm
             | Kind::Deliver

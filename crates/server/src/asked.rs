@@ -4,7 +4,7 @@
 use std::{cell::RefCell, rc::Rc};
 
 use sennit_engine::{Command, Credit, CursorClaim, Origin, Read, SessionId};
-use sennit_model::{GroupId, Offset, TopicId, WhenSlow};
+use sennit_model::{Filter, FilterError, GroupId, Offset, TopicId, WhenSlow};
 use sennit_protocol::{ErrorCode, Reply, Request, control};
 use tokio::sync::{Semaphore, oneshot};
 
@@ -26,24 +26,54 @@ pub(crate) struct Asked {
     pub(crate) controls: Rc<Semaphore>,
 }
 
-impl Asked {
-    /// Asks the first core, and tells the client what it says.
-    pub(crate) async fn answer(self, request: Request) {
-        let when_slow = match &request {
-            Request::Read(body) => body.when_it_is_slow(),
-            _ => WhenSlow::Wait,
-        };
-        let window = match &request {
-            Request::Subscribe(body) => {
-                Some((body.subscription, body.credit_messages, body.credit_bytes, None))
-            }
+/// What a subscription that is asked for will tell its shards.
+struct Wanted {
+    number: u32,
+    credit: Credit,
+    cursor: Option<CursorClaim>,
+    when_slow: WhenSlow,
+    /// Parsed once for all partitions.
+    filter: Option<Filter>,
+}
+
+impl Wanted {
+    /// `None` for a request that begins no subscription.
+    fn of(request: &Request) -> Result<Option<Self>, FilterError> {
+        let credit = |messages, bytes| Credit { messages, bytes };
+        Ok(match request {
+            Request::Subscribe(body) => Some(Self {
+                number: body.subscription,
+                credit: credit(body.credit_messages, body.credit_bytes),
+                cursor: None,
+                when_slow: WhenSlow::Wait,
+                filter: None,
+            }),
             Request::Read(body) => {
                 let name = body.cursor.as_deref().and_then(|name| name.parse().ok());
                 let take_over = body.take_over;
-                let claim = name.map(|name| CursorClaim { name, take_over });
-                Some((body.subscription, body.credit_messages, body.credit_bytes, claim))
+                Some(Self {
+                    number: body.subscription,
+                    credit: credit(body.credit_messages, body.credit_bytes),
+                    cursor: name.map(|name| CursorClaim { name, take_over }),
+                    when_slow: body.when_it_is_slow(),
+                    filter: body.filter.as_deref().map(str::parse).transpose()?,
+                })
             }
             _ => None,
+        })
+    }
+}
+
+impl Asked {
+    /// Asks the first core, and tells the client what it says.
+    pub(crate) async fn answer(self, request: Request) {
+        let wanted = match Wanted::of(&request) {
+            Ok(wanted) => wanted,
+            Err(error) => {
+                self.controls.add_permits(1);
+                let error = control::Error::new(ErrorCode::InvalidFilter, error.to_string());
+                return self.outbox.refused(self.number, error);
+            }
         };
         let (sender, answer) = oneshot::channel();
         let _ = self.core.cores.inboxes[0].send(inbox::Message::Control(request, sender));
@@ -54,15 +84,13 @@ impl Asked {
             self.outbox.refused(self.number, error);
             return;
         };
-        match (&reply, window) {
+        match (&reply, wanted) {
             (Reply::TopicOpened(opened), _) => {
                 self.learn(TopicId(opened.topic_id), home, opened.partitions);
             }
-            (Reply::Subscribed(subscribed), Some((number, messages, bytes, claim))) => {
+            (Reply::Subscribed(subscribed), Some(wanted)) => {
                 self.learn(TopicId(subscribed.topic_id), home, subscribed.partitions);
-                let credit = Credit { messages, bytes };
-                let read_as = (claim, when_slow);
-                return self.subscribed(&reply, subscribed, (number, credit, read_as), home);
+                return self.subscribed(&reply, subscribed, wanted, home);
             }
             _ => {}
         }
@@ -83,7 +111,7 @@ impl Asked {
         &self,
         reply: &Reply,
         subscribed: &control::Subscribed,
-        (number, credit, (cursor, when_slow)): (u32, Credit, (Option<CursorClaim>, WhenSlow)),
+        Wanted { number, credit, cursor, when_slow, filter }: Wanted,
         home: TopicId,
     ) {
         let subscription = Subscription {
@@ -116,15 +144,15 @@ impl Asked {
                 let command = if subscription.is_reader() {
                     let range = subscribed.ranges.get(partition.index.0 as usize);
                     let at = Offset(range.map_or(0, |range| range.first));
-                    let (subscription, cursor) = (number, cursor.clone());
                     Command::Read(Read {
                         origin,
-                        subscription,
+                        subscription: number,
                         partition,
                         at,
                         credit,
-                        cursor,
+                        cursor: cursor.clone(),
                         when_slow,
+                        filter: filter.clone(),
                     })
                 } else {
                     Command::Subscribe(sennit_engine::Subscribe {

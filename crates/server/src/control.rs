@@ -3,7 +3,7 @@
 //! the next start.
 #![expect(clippy::result_large_err, reason = "a failure is rare, and leaves at once as a reply")]
 
-use std::collections::BTreeMap;
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use sennit_engine::{
     CatalogueCommand, Command, PartitionCommand, PartitionDescription, Refusal, Topic,
@@ -19,10 +19,11 @@ use crate::{
     answers::Answer,
     changes::Changes,
     core::CoreHandle,
-    descriptions::{group_description, partition_descriptions},
+    descriptions::{group_description, partition_descriptions, watched_topic},
     inbox::ControlReply,
     placement::shard_of,
     refusal_reply,
+    watches::Watches,
 };
 
 /// Most topics in a page of a listing.
@@ -34,8 +35,9 @@ const OPENED_MAX: usize = 4096;
 /// The control of names and settings, on the first core.
 #[derive(Clone, Debug)]
 pub(crate) struct Control {
-    core: CoreHandle,
+    pub(crate) core: CoreHandle,
     changes: Changes,
+    pub(crate) watches: Rc<RefCell<Watches>>,
     frame_bytes_max: usize,
 }
 
@@ -52,7 +54,7 @@ fn failure(refusal: Refusal) -> Failure {
 impl Control {
     pub(crate) fn new(core: CoreHandle) -> Self {
         let frame_bytes_max = sennit_model::limits::FRAME_BYTES_MAX;
-        Self { core, changes: Changes::default(), frame_bytes_max }
+        Self { core, changes: Changes::default(), watches: Rc::default(), frame_bytes_max }
     }
 
     /// Brings the shards in line with the catalogue: `owned` are the partitions they were
@@ -138,6 +140,7 @@ impl Control {
         let (topic, _, _) = self.change_catalogue(command).await?;
         // The letters' partitions first: the source's send there as soon as they know them.
         self.open_partitions(topic).await?;
+        self.announce(topic);
         self.open_partitions(source).await
     }
 
@@ -305,8 +308,20 @@ impl Control {
         let (topic, _, created) = self.change_catalogue(command).await?;
         if created {
             self.open_partitions(topic).await?;
+            self.announce(topic);
         }
         Ok((topic, created))
+    }
+
+    /// Tells those who watch that a topic is there and may be read.
+    fn announce(&self, topic: TopicId) {
+        self.core.look(|core| {
+            // It may be deleted again by now.
+            if let Some(topic) = core.shard().catalogue().topic(topic) {
+                let name = &topic.created.name;
+                self.watches.borrow_mut().appeared(name, &watched_topic(topic));
+            }
+        });
     }
 
     async fn alter_topic(&self, body: control::AlterTopic) -> Result<ControlReply, Failure> {
@@ -322,6 +337,7 @@ impl Control {
         let _changes = self.changes.of(&body.name).await;
         let topic = self.topic_named(&body.name)?;
         self.change_catalogue(CatalogueCommand::DeleteTopic { topic: topic.id() }).await?;
+        self.watches.borrow_mut().gone(&topic.created.name, &watched_topic(&topic));
         self.tell_partitions(&topic, &PartitionCommand::Drop).await?;
         if topic.created.home != topic.id() {
             // Its source has nowhere to send its dead letters now.

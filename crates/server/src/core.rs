@@ -561,6 +561,7 @@ impl Core {
                     sennit_engine::GapReason::Retention => GapReason::Retention,
                     sennit_engine::GapReason::RolledBack => GapReason::RolledBack,
                     sennit_engine::GapReason::Skipped => GapReason::Skipped,
+                    sennit_engine::GapReason::Filtered => GapReason::Filtered,
                 },
             }),
             Effect::Subscribed { .. }

@@ -160,6 +160,9 @@ async fn take_messages(
                         let _ = answer.send(control.answer(request).await);
                     });
                 }
+                Message::Watch(pattern, changes, answer) => {
+                    let _ = answer.send(control.watch(pattern, changes));
+                }
                 Message::Reconcile(owned, done) => {
                     spawn_local(reconcile(control.clone(), owned, done));
                 }

@@ -48,3 +48,12 @@ pub(crate) fn group_description(
     }
     description
 }
+
+/// What a watch is told of a topic.
+pub(crate) fn watched_topic(topic: &Topic) -> control::WatchedTopic {
+    control::WatchedTopic {
+        name: topic.created.name.to_string(),
+        id: topic.id().0,
+        partitions: topic.config().partitions,
+    }
+}

@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use sennit_engine::{Command, Effect};
 use sennit_journal::{Fault, Home, Position};
-use sennit_model::{PartitionId, TopicId};
-use sennit_protocol::{Reply, Request};
+use sennit_model::{PartitionId, TopicId, TopicPattern};
+use sennit_protocol::{
+    Reply, Request,
+    control::{self, WatchedTopic},
+};
 use sennit_shard::{Fetch, Held, Moved};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{arrival::Arrival, successor::SessionToken};
+use crate::{arrival::Arrival, successor::SessionToken, watches::Change};
 
 /// What was written and synced.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +37,12 @@ pub(crate) enum Message {
     Effects(Vec<Effect>),
     /// A request about names and settings; only the first core is asked.
     Control(Request, oneshot::Sender<ControlReply>),
+    /// Watch for topics; only the first core is asked. Answered with those that there are.
+    Watch(
+        TopicPattern,
+        mpsc::Sender<Change>,
+        oneshot::Sender<Result<Vec<WatchedTopic>, control::Error>>,
+    ),
     /// The lane's thread has written and synced a batch.
     Committed(Committed),
     /// The lane has failed.

@@ -47,6 +47,8 @@ mod session;
 mod slot_thread;
 mod storage;
 mod successor;
+mod watches;
+mod watching;
 
 pub use archive::{ArchiveError, ArchiveSummary, check_archive};
 pub use config::Config;

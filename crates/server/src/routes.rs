@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use sennit_engine::Credit;
 use sennit_model::{GroupId, PartitionId, PartitionIndex, TopicId};
+use tokio::sync::oneshot;
 
 use crate::placement::shard_of;
 
@@ -54,6 +55,8 @@ pub(crate) struct Routes {
     /// Topics of several partitions, which have no core of their own.
     pub(crate) spread: HashSet<TopicId>,
     pub(crate) subscriptions: HashMap<u32, Subscription>,
+    /// Its watches; each ends when this is dropped.
+    pub(crate) watches: HashMap<u32, oneshot::Sender<()>>,
     /// Whether the session has ended: nothing begins any more.
     pub(crate) closed: bool,
 }

@@ -440,6 +440,10 @@ impl Session {
     }
 
     fn unsubscribe(&mut self, number: u32, request: u64) -> Flow {
+        if self.routes.borrow_mut().watches.remove(&number).is_some() {
+            self.outbox.reply(&Reply::Done(control::Done::default()), request);
+            return Flow::GoOn;
+        }
         let Some(subscription) = self.routes.borrow_mut().subscriptions.remove(&number) else {
             return self.unknown_subscription(number, request);
         };
@@ -471,13 +475,16 @@ impl Session {
         let subscription = match &request {
             Request::Subscribe(body) => Some(body.subscription),
             Request::Read(body) => Some(body.subscription),
+            Request::Watch(body) => Some(body.subscription),
             _ => None,
         };
         if let Some(subscription) = subscription {
             let mut routes = self.routes.borrow_mut();
             // Numbers of subscriptions that have ended are free again.
             routes.subscriptions.retain(|number, _| !self.outbox.has_ended(*number));
-            let refused = if routes.subscriptions.contains_key(&subscription) {
+            let is_used = routes.subscriptions.contains_key(&subscription)
+                || routes.watches.contains_key(&subscription);
+            let refused = if is_used {
                 let message = format!("subscription {subscription} is in use");
                 Some((ErrorCode::SubscriptionExists, message))
             } else if routes.subscriptions.len() >= SUBSCRIPTIONS_PER_CONNECTION_MAX {
@@ -506,7 +513,14 @@ impl Session {
             routes: self.routes.clone(),
             controls: self.controls.clone(),
         };
-        tokio::task::spawn_local(asked.answer(request));
+        match request {
+            Request::Watch(watch) => {
+                // What it hears comes to this session: the connection stays.
+                self.is_settled = true;
+                tokio::task::spawn_local(asked.watch(watch));
+            }
+            request => drop(tokio::task::spawn_local(asked.answer(request))),
+        }
     }
 
     /// The connection is gone: its subscriptions end, after a grace unless it left on purpose.
@@ -514,6 +528,7 @@ impl Session {
         let grace = if left { Duration::ZERO } else { self.core.cores.session_grace };
         let mut routes = self.routes.borrow_mut();
         routes.closed = true;
+        routes.watches.clear();
         let shards = self.core.cores.inboxes.len();
         let mut concerned: Vec<usize> = routes
             .subscriptions

@@ -206,7 +206,9 @@ impl Shard {
             return None;
         }
         let mark = self.needs_mark().then(|| self.committed_at.plus(MARK_AFTER));
-        self.engine.next_timer().into_iter().chain(mark).min()
+        // Filters that have more to look at than a turn allows go on at once.
+        let more = (self.engine.is_stirred() && self.has_begun).then_some(Timestamp(0));
+        self.engine.next_timer().into_iter().chain(mark).chain(more).min()
     }
 
     /// Delivers, and sorts effects into those that may go and those that wait for the commit.

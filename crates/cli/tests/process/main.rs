@@ -15,6 +15,7 @@ mod files;
 mod gaps;
 mod golden;
 mod ledger;
+mod patterns;
 mod reading;
 mod refusals;
 mod soak;

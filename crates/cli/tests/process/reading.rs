@@ -267,3 +267,65 @@ fn a_stream_is_appended_to_at_the_expected_offset_only_and_trimmed_by_whole_batc
     let nowhere = broker.run(&["topic", "trim", "ledger", "--before", "3", "-p", "7"], b"");
     assert_eq!(nowhere.status.code(), Some(3), "{}", said(&nowhere));
 }
+
+#[test]
+fn a_filter_is_the_brokers_work_and_a_cursor_moves_past_what_it_leaves_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start(folder.path());
+    broker.ok(&["topic", "create", "orders", "--kind", "stream"], b"");
+    for (region, texts) in [("eu", "a\nb\n"), ("us", "c\nd\n"), ("eu", "e\n"), ("us", "f\n")] {
+        let header = format!("region={region}");
+        broker.ok(&["publish", "orders", "--header", &header], texts.as_bytes());
+    }
+    let read = ["read", "orders", "--filter", "header.region = 'eu'"];
+    assert_eq!(lines(&broker.ok(&read, b"")), ["a", "b", "e"]);
+    let none = ["read", "orders", "--filter", "header.region = 'asia'"];
+    assert_eq!(broker.ok(&none, b""), b"");
+    let audit = [&read[..], &["--cursor", "audit"]].concat();
+    assert_eq!(lines(&broker.ok(&audit, b"")), ["a", "b", "e"]);
+    assert_eq!(broker.ok(&["cursor", "list", "orders"], b""), b"audit\t0\t6\n");
+    let wrong = broker.run(&["read", "orders", "--filter", "header.region = eu"], b"");
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(said(&wrong).contains("\n                ^ found `eu`\n"), "{}", said(&wrong));
+}
+
+#[test]
+fn messages_of_a_key_come_in_order_from_eight_partitions_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start_with(folder.path(), &["--shards", "2"]);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = client(&broker.listen).await;
+        let topic: TopicName = "lines".parse().unwrap();
+        let config = TopicConfig { partitions: 8, ..TopicConfig::of_kind(TopicKind::Stream) };
+        client.create_topic(&topic, config).await.unwrap();
+        let mut reader = client.reader(&topic).credit_messages(64).start().await.unwrap();
+        let publisher = client.publisher(&topic).open().await.unwrap();
+        let (keys, rounds) = (40, 250);
+        let mut pending = Vec::new();
+        for round in 0..rounds {
+            for key in 0..keys {
+                let key = format!("customer-{key}").into();
+                let message = Message { key, ..Message::new(round.to_string()) };
+                pending.push(publisher.publish(message).await.unwrap());
+            }
+        }
+        let mut came: BTreeMap<Vec<u8>, (u32, u64)> = BTreeMap::new();
+        let mut partitions = std::collections::BTreeSet::new();
+        for _ in 0..keys * rounds {
+            let next = tokio::time::timeout(Duration::from_secs(30), reader.next()).await;
+            let message = next.expect("it goes on").unwrap().unwrap();
+            partitions.insert(message.partition().0);
+            let at = came.entry(message.key().to_vec()).or_insert((message.partition().0, 0));
+            let expected = (message.partition().0, at.1.to_string().into_bytes());
+            assert_eq!((at.0, message.payload().to_vec()), expected, "{message:?}");
+            at.1 += 1;
+        }
+        assert!(came.values().all(|&(_, count)| count == rounds));
+        assert!(partitions.len() > 4, "{partitions:?}");
+        for pending in pending {
+            pending.await.unwrap();
+        }
+        client.close().await;
+    });
+}

@@ -187,8 +187,9 @@ fn read() -> impl Strategy<Value = Read> {
     ];
     let from = option::of(option::of(from).prop_map(|at| ReadFrom { at }));
     let numbers = any::<(u32, u32, u64, Option<u32>, i32)>();
-    (text(), from, positions(), (numbers, option::of(text()), any::<bool>())).prop_map(
-        |(topic, from, positions, (numbers, cursor, take_over))| {
+    let names = (option::of(text()), option::of(text()), any::<bool>());
+    (text(), from, positions(), (numbers, names)).prop_map(
+        |(topic, from, positions, (numbers, (cursor, filter, take_over)))| {
             let (subscription, credit_messages, credit_bytes, topic_id, when_slow) = numbers;
             Read {
                 subscription,
@@ -201,6 +202,7 @@ fn read() -> impl Strategy<Value = Read> {
                 cursor,
                 take_over,
                 when_slow,
+                filter,
             }
         },
     )

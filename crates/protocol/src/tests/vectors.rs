@@ -81,6 +81,10 @@ impl Frame {
             Kind::OpenTopic => body!(Request::OpenTopic),
             Kind::Subscribe => body!(Request::Subscribe),
             Kind::Read => body!(Request::Read),
+            Kind::Watch => body!(Request::Watch),
+            Kind::Watching => body!(Reply::Watching),
+            Kind::TopicAppeared => body!(Reply::TopicAppeared),
+            Kind::TopicGone => body!(Reply::TopicGone),
             Kind::Unsubscribe => body!(Request::Unsubscribe),
             Kind::HelloOk => body!(Reply::HelloOk),
             Kind::Error => body!(Reply::Error),
@@ -297,18 +301,20 @@ fn taken(fields: &Value) -> Taken {
 
 fn gap(fields: &Value) -> Gap {
     let number = short(fields, "reason") as u8;
+    let reason = match number {
+        1 => GapReason::Damaged,
+        2 => GapReason::Lost,
+        3 => GapReason::Retention,
+        4 => GapReason::RolledBack,
+        5 => GapReason::Filtered,
+        6 => GapReason::Skipped,
+        other => GapReason::Unknown(other),
+    };
     Gap {
         subscription: short(fields, "subscription"),
         partition: PartitionIndex(short(fields, "partition")),
         offsets: OffsetRange::new(Offset(long(fields, "first_offset")), long(fields, "count")),
-        reason: match number {
-            1 => GapReason::Damaged,
-            2 => GapReason::Lost,
-            3 => GapReason::Retention,
-            4 => GapReason::RolledBack,
-            6 => GapReason::Skipped,
-            other => GapReason::Unknown(other),
-        },
+        reason,
     }
 }
 

@@ -166,6 +166,7 @@ impl<D: Disk> Life<D> {
                 credit,
                 cursor,
                 when_slow: WhenSlow::default(),
+                filter: None,
             };
             self.tell(Command::Read(read));
         }

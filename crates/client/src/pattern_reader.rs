@@ -1,0 +1,267 @@
+//! The reader of many topics as programs hold it: those that a pattern means, each with a reader of its
+//! own, and those that appear while it reads. It knows no socket.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use sennit_model::{
+    CursorName, Filter, Offset, PartitionIndex, ReadFrom, TopicName, TopicPattern, WhenSlow,
+};
+use tokio::sync::mpsc;
+
+use crate::{
+    bell::Bell,
+    error::Error,
+    gap::Received,
+    joining::{Joined, Joining},
+    link::Link,
+    read_run::{ReadMessage, ReadRun},
+    reader::{Reader, ReaderBuilder},
+};
+
+/// Messages on their way from one topic, unless told.
+const CREDIT_MESSAGES: u32 = 8192;
+
+/// Bytes on their way from one topic, unless told.
+const CREDIT_BYTES: u64 = 1 << 20;
+
+/// How the reader of a pattern is to be. Made by [`crate::Client::pattern_reader`].
+#[must_use = "nothing is read before `start` is called"]
+pub struct PatternReaderBuilder {
+    link: Arc<Link>,
+    pattern: TopicPattern,
+    each: ReaderBuilder,
+}
+
+impl PatternReaderBuilder {
+    pub(crate) fn new(link: Arc<Link>, pattern: &TopicPattern) -> Self {
+        let each = ReaderBuilder::template(Arc::clone(&link));
+        let each = each.credit_messages(CREDIT_MESSAGES).credit_bytes(CREDIT_BYTES);
+        Self { link, pattern: pattern.clone(), each }
+    }
+
+    /// Where to begin in the topics that are there now; at the earliest message unless told. Those that
+    /// appear later are read from their first message.
+    pub fn from(mut self, from: ReadFrom) -> Self {
+        self.each = self.each.from(from);
+        self
+    }
+
+    /// As [`ReaderBuilder::cursor`], in each topic.
+    pub fn cursor(mut self, name: &CursorName) -> Self {
+        self.each = self.each.cursor(name);
+        self
+    }
+
+    /// As [`ReaderBuilder::take_over`].
+    pub fn take_over(mut self, take_over: bool) -> Self {
+        self.each = self.each.take_over(take_over);
+        self
+    }
+
+    /// As [`ReaderBuilder::filter`].
+    pub fn filter(mut self, filter: &Filter) -> Self {
+        self.each = self.each.filter(filter);
+        self
+    }
+
+    /// As [`ReaderBuilder::when_slow`], in each topic.
+    pub fn when_slow(mut self, when_slow: WhenSlow) -> Self {
+        self.each = self.each.when_slow(when_slow);
+        self
+    }
+
+    /// As [`ReaderBuilder::until_end`]: it ends once each topic that was there has been read to where it
+    /// ended then, and no topic joins.
+    pub fn until_end(mut self, until_end: bool) -> Self {
+        self.each = self.each.until_end(until_end);
+        self
+    }
+
+    /// As [`ReaderBuilder::credit_messages`], for each topic; 8192 unless told.
+    pub fn credit_messages(mut self, messages: u32) -> Self {
+        self.each = self.each.credit_messages(messages);
+        self
+    }
+
+    /// As [`ReaderBuilder::credit_bytes`], for each topic; 1 MiB unless told.
+    pub fn credit_bytes(mut self, bytes: u64) -> Self {
+        self.each = self.each.credit_bytes(bytes);
+        self
+    }
+
+    /// Begins to read, in every topic that is there: what is published to them from then on comes.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with `limit-reached` where the pattern means more than 1024 topics,
+    /// `cursor-held`, `unknown-kind` by a broker without watches and others, [`Error::Closed`], or
+    /// [`Error::Unreachable`] when the client has given up.
+    pub async fn start(self) -> Result<PatternReader, Error> {
+        let until_end = self.each.ends();
+        let bell = Arc::new(Bell::default());
+        let each = self.each.ringing(Arc::clone(&bell));
+        let (mut joining, joined) = Joining::begin(self.link, &self.pattern, each).await?;
+        let mut reader = PatternReader {
+            pattern: self.pattern,
+            bell,
+            joined,
+            readers: BTreeMap::new(),
+            left: BTreeSet::new(),
+            current: None,
+            until_end,
+            has_failed: false,
+        };
+        for begun in joining.begin_all().await? {
+            reader.add(begun);
+        }
+        if !until_end {
+            tokio::spawn(joining.run());
+        }
+        Ok(reader)
+    }
+}
+
+/// One who reads all topics that a pattern means, as one reader for each would: in order within a
+/// partition, fairly between topics. Topics that appear while it reads join from their first message;
+/// deleted ones leave. Dropping it ends it.
+///
+/// ```no_run
+/// # async fn example(client: sennit_client::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// let mut reader = client.pattern_reader(&"orders.>".parse()?).start().await?;
+/// while let Some(message) = reader.next().await {
+///     let message = message?;
+///     println!("{} {:?}", message.topic(), message.payload());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct PatternReader {
+    pattern: TopicPattern,
+    bell: Arc<Bell>,
+    joined: mpsc::UnboundedReceiver<Joined>,
+    readers: BTreeMap<u32, Reader>,
+    /// Of the readers, those that have come to their end.
+    left: BTreeSet<u32>,
+    current: Option<ReadRun>,
+    until_end: bool,
+    has_failed: bool,
+}
+
+impl PatternReader {
+    /// The topics that it reads now.
+    pub fn topics(&self) -> impl Iterator<Item = &TopicName> {
+        self.readers.values().map(Reader::topic)
+    }
+
+    /// The next messages of one partition of one topic, as many as came together, or a gap there, with the
+    /// topic's name; `None` once it has ended. May be cancelled without loss.
+    ///
+    /// # Errors
+    /// As [`Self::next`].
+    pub async fn receive_run(&mut self) -> Option<Result<(TopicName, Received<ReadRun>), Error>> {
+        if let Some(rest) = self.current.take().filter(|rest| rest.count() > 0) {
+            return Some(Ok((rest.topic().clone(), Received::Delivered(rest))));
+        }
+        while !self.has_failed {
+            while let Ok(joined) = self.joined.try_recv() {
+                match joined {
+                    Ok(begun) => self.add(begun),
+                    Err(error) => return self.fails(error),
+                }
+            }
+            let Some(number) = self.bell.answer() else {
+                if self.until_end && self.left.len() == self.readers.len() {
+                    return None;
+                }
+                tokio::select! {
+                    () = self.bell.rung() => {}
+                    joined = self.joined.recv(), if !self.until_end => match joined {
+                        Some(Ok(begun)) => self.add(begun),
+                        Some(Err(error)) => return self.fails(error),
+                        // The client is closed; what has come is given first.
+                        None if self.readers.is_empty() => return None,
+                        None => self.until_end = true,
+                    },
+                }
+                continue;
+            };
+            let Some(reader) = self.readers.get_mut(&number) else { continue };
+            match reader.receive_now() {
+                Some(Some(Ok(received))) => {
+                    // There may be more, behind what others have.
+                    self.bell.ring(number);
+                    return Some(Ok((reader.topic().clone(), received)));
+                }
+                Some(Some(Err(error))) if error.is_unknown_topic() => self.leave(number),
+                Some(Some(Err(error))) => return self.fails(error),
+                Some(None) => self.leave(number),
+                None => {}
+            }
+        }
+        None
+    }
+
+    fn add(&mut self, reader: Reader) {
+        let number = reader.number();
+        self.readers.insert(number, reader);
+        // What came before it was here.
+        self.bell.ring(number);
+    }
+
+    /// A reader has nothing more: it is kept where it has something to commit.
+    fn leave(&mut self, number: u32) {
+        if self.until_end {
+            self.left.insert(number);
+        } else {
+            self.readers.remove(&number);
+        }
+    }
+
+    fn fails<T>(&mut self, error: Error) -> Option<Result<T, Error>> {
+        self.has_failed = true;
+        Some(Err(error))
+    }
+
+    /// The next message, which names its topic; `None` once it has ended. Gaps are logged as warnings and
+    /// passed over; [`Self::receive_run`] tells of them. May be cancelled without loss.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] when another has the cursor of a topic, or more topics are there than may be,
+    /// [`Error::Unreachable`] when the client has given up. Each is followed by `None`.
+    pub async fn next(&mut self) -> Option<Result<ReadMessage, Error>> {
+        loop {
+            if let Some(message) = self.current.as_mut().and_then(ReadRun::take_first) {
+                return Some(Ok(message));
+            }
+            self.current = None;
+            match self.receive_run().await? {
+                Ok((_, Received::Delivered(run))) => self.current = Some(run),
+                Ok((topic, Received::Gap(gap))) => {
+                    tracing::warn!(%topic, pattern = %self.pattern, "{gap}");
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    /// As [`Reader::uncommitted`], of every topic that it reads.
+    pub fn uncommitted(&self) -> impl Iterator<Item = (&TopicName, PartitionIndex, Offset)> {
+        self.readers.values().flat_map(|reader| {
+            reader.uncommitted().map(|(partition, offset)| (reader.topic(), partition, offset))
+        })
+    }
+
+    /// As [`Reader::commit`], in every topic where anything was given. With [`Self::next`], the rest of
+    /// what came together with the last message counts as given.
+    ///
+    /// # Errors
+    /// As [`Reader::commit`].
+    pub async fn commit(&mut self) -> Result<(), Error> {
+        for reader in self.readers.values_mut() {
+            reader.commit().await?;
+        }
+        Ok(())
+    }
+}

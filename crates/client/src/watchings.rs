@@ -1,0 +1,126 @@
+//! The watches of a client: asked for on each connection anew. It knows no socket, and hands on what it
+//! hears.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use sennit_protocol::{
+    Request,
+    control::{self, WatchedTopic},
+};
+use tokio::{sync::mpsc, time::Instant};
+
+use crate::{error::Error, link::Answer};
+
+/// How long to wait before watching again where the broker had no room.
+const AGAIN_DELAY: Duration = Duration::from_millis(250);
+
+/// What a watch hears.
+pub(crate) enum Heard {
+    /// All topics there are: at the beginning, and on every later connection.
+    All(Vec<WatchedTopic>),
+    /// One more.
+    Appeared(WatchedTopic),
+    /// One less.
+    Gone(WatchedTopic),
+}
+
+struct Watching {
+    watch: control::Watch,
+    heard: mpsc::UnboundedSender<Heard>,
+    /// Whoever waits for the first answer.
+    answer: Option<Answer<()>>,
+    /// The pages of the answer that have come.
+    topics: Vec<WatchedTopic>,
+    again_at: Option<Instant>,
+}
+
+/// The watches of a client, by number.
+#[derive(Default)]
+pub(crate) struct Watchings {
+    known: BTreeMap<u32, Watching>,
+}
+
+impl Watchings {
+    pub(crate) fn add(
+        &mut self,
+        watch: control::Watch,
+        heard: mpsc::UnboundedSender<Heard>,
+        answer: Answer<()>,
+    ) {
+        let (number, topics) = (watch.subscription, Vec::new());
+        let watching = Watching { watch, heard, answer: Some(answer), topics, again_at: None };
+        self.known.insert(number, watching);
+    }
+
+    pub(crate) fn remove(&mut self, number: u32) -> bool {
+        self.known.remove(&number).is_some()
+    }
+
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> {
+        self.known.keys().copied()
+    }
+
+    /// What is to be asked.
+    pub(crate) fn request(&mut self, number: u32) -> Option<Request> {
+        let known = self.known.get_mut(&number)?;
+        known.again_at = None;
+        known.topics.clear();
+        Some(Request::Watch(known.watch.clone()))
+    }
+
+    /// A page of the answer.
+    pub(crate) fn listed(&mut self, page: control::Watching) {
+        let Some(known) = self.known.get_mut(&page.subscription) else { return };
+        known.topics.extend(page.topics);
+        if page.more {
+            return;
+        }
+        // Whoever watches may have gone.
+        let _ = known.heard.send(Heard::All(std::mem::take(&mut known.topics)));
+        if let Some(answer) = known.answer.take() {
+            let _ = answer.send(Ok(()));
+        }
+    }
+
+    /// A topic has appeared.
+    pub(crate) fn appeared(&mut self, body: control::TopicAppeared) {
+        self.hear(body.subscription, body.topic.map(Heard::Appeared));
+    }
+
+    /// A topic is gone.
+    pub(crate) fn gone(&mut self, body: control::TopicGone) {
+        self.hear(body.subscription, body.topic.map(Heard::Gone));
+    }
+
+    fn hear(&mut self, number: u32, heard: Option<Heard>) {
+        if let (Some(known), Some(heard)) = (self.known.get(&number), heard) {
+            let _ = known.heard.send(heard);
+        }
+    }
+
+    /// It did not begin: asked for again at the time returned, if it may.
+    pub(crate) fn refused(&mut self, number: u32, error: &Error, now: Instant) -> Option<Instant> {
+        let known = self.known.get_mut(&number)?;
+        if known.answer.is_none() && error.is_retryable() {
+            known.again_at = Some(now + AGAIN_DELAY.max(error.retry_after().unwrap_or_default()));
+            return known.again_at;
+        }
+        if let Some(answer) = self.known.remove(&number)?.answer {
+            let _ = answer.send(Err(error.clone()));
+        }
+        None
+    }
+
+    pub(crate) fn due(&self) -> impl Iterator<Item = (u32, Instant)> {
+        self.known.iter().filter_map(|(&number, known)| Some((number, known.again_at?)))
+    }
+
+    /// The end.
+    pub(crate) fn fail(&mut self, error: &Error) {
+        for known in std::mem::take(&mut self.known).into_values() {
+            if let Some(answer) = known.answer {
+                let _ = answer.send(Err(error.clone()));
+            }
+        }
+    }
+}

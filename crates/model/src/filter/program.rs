@@ -1,0 +1,178 @@
+//! A filter in its flat form: tests one after the other, each of which says which comes next when it
+//! holds and when it does not. Neither a stack nor recursion is needed to evaluate it.
+
+use std::cmp::Ordering;
+
+use super::{decimal::Decimal, glob::Glob, parser::Tree};
+use crate::message::MessageView;
+
+/// What is looked at.
+#[derive(Clone, Debug)]
+pub(super) enum Field {
+    Key,
+    Header(Box<str>),
+}
+
+/// How a value has to stand to a literal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Relation {
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+}
+
+impl Relation {
+    fn allows(self, order: Ordering) -> bool {
+        match self {
+            Self::Equal => order.is_eq(),
+            Self::NotEqual => order.is_ne(),
+            Self::Less => order.is_lt(),
+            Self::LessOrEqual => order.is_le(),
+            Self::Greater => order.is_gt(),
+            Self::GreaterOrEqual => order.is_ge(),
+        }
+    }
+}
+
+/// What a value is compared with; it says how.
+#[derive(Clone, Debug)]
+pub(super) enum Literal {
+    /// Byte by byte.
+    Text(Box<[u8]>),
+    /// As numbers; what is none compares with nothing.
+    Number(Decimal<'static>),
+}
+
+/// What has to hold of a value.
+#[derive(Clone, Debug)]
+pub(super) enum Check {
+    Exists,
+    Compare(Relation, Literal),
+    Prefix(Box<[u8]>),
+    Glob(Glob),
+}
+
+impl Check {
+    fn holds(&self, value: &[u8]) -> bool {
+        match self {
+            Self::Exists => true,
+            // Lengths say most of it.
+            Self::Compare(Relation::Equal, Literal::Text(text)) => value == &**text,
+            Self::Compare(relation, Literal::Text(text)) => relation.allows(value.cmp(text)),
+            Self::Compare(relation, Literal::Number(number)) => {
+                Decimal::parse(value).is_some_and(|value| relation.allows(value.compare(number)))
+            }
+            Self::Prefix(prefix) => value.starts_with(prefix),
+            Self::Glob(glob) => glob.matches(value),
+        }
+    }
+
+    /// How many times a byte of a value may be looked at.
+    fn weight(&self) -> u64 {
+        match self {
+            Self::Glob(glob) => glob.weight(),
+            _ => 1,
+        }
+    }
+}
+
+/// One test, and which comes next: an index of the program, [`YES`] or [`NO`].
+#[derive(Clone, Debug)]
+pub(super) struct Test {
+    field: Field,
+    check: Check,
+    if_holds: u16,
+    if_not: u16,
+}
+
+/// The message is let through.
+const YES: u16 = u16::MAX;
+/// It is not.
+const NO: u16 = u16::MAX - 1;
+
+impl Test {
+    /// Whether one of the field's values is as it has to be. A header that is not there has none, nor
+    /// has an empty key.
+    fn holds(&self, message: &MessageView<'_>) -> bool {
+        match &self.field {
+            Field::Key => !message.key().is_empty() && self.check.holds(message.key()),
+            Field::Header(name) => message
+                .headers()
+                .map_while(Result::ok)
+                .any(|(held, _, value)| *held == **name && self.check.holds(value)),
+        }
+    }
+}
+
+/// Tests, at least one; the first comes first, and none names one before itself.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    pub(super) tests: Vec<Test>,
+    /// How many times each byte of key and headers may be looked at.
+    pub(super) weight: u64,
+}
+
+impl Program {
+    pub(super) fn of(tree: Tree) -> Self {
+        let mut program = Self { tests: Vec::new(), weight: 0 };
+        program.add(tree, YES, NO);
+        program.weight = program.tests.iter().map(|test| 1 + test.check.weight()).sum();
+        program
+    }
+
+    /// Adds what decides `tree`. Recurses no deeper than the parser did.
+    fn add(&mut self, tree: Tree, if_holds: u16, if_not: u16) {
+        match tree {
+            Tree::Test(field, check) => self.tests.push(Test { field, check, if_holds, if_not }),
+            Tree::Not(tree) => self.add(*tree, if_not, if_holds),
+            Tree::All(trees) => {
+                self.add_each(
+                    trees,
+                    |next, last| {
+                        if last { (if_holds, if_not) } else { (next, if_not) }
+                    },
+                )
+            }
+            Tree::Any(trees) => {
+                self.add_each(
+                    trees,
+                    |next, last| {
+                        if last { (if_holds, if_not) } else { (if_holds, next) }
+                    },
+                )
+            }
+        }
+    }
+
+    fn add_each(&mut self, trees: Vec<Tree>, targets: impl Fn(u16, bool) -> (u16, u16)) {
+        let count = trees.len();
+        for (index, tree) in trees.into_iter().enumerate() {
+            let next = self.tests.len() + test_count(&tree);
+            let next = u16::try_from(next).expect("FILTER_TESTS_MAX is far below");
+            let (if_holds, if_not) = targets(next, index + 1 == count);
+            self.add(tree, if_holds, if_not);
+        }
+    }
+
+    pub(super) fn matches(&self, message: &MessageView<'_>) -> bool {
+        let mut at = 0;
+        loop {
+            let test = &self.tests[usize::from(at)];
+            at = if test.holds(message) { test.if_holds } else { test.if_not };
+            if at >= NO {
+                return at == YES;
+            }
+        }
+    }
+}
+
+fn test_count(tree: &Tree) -> usize {
+    match tree {
+        Tree::Test(..) => 1,
+        Tree::Not(tree) => test_count(tree),
+        Tree::All(trees) | Tree::Any(trees) => trees.iter().map(test_count).sum(),
+    }
+}

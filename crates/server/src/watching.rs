@@ -1,0 +1,143 @@
+//! A session's watch: asked of the first core, told to the client as long as both are there. It does not
+//! know which topics there are.
+
+use sennit_model::{
+    TopicPattern,
+    limits::{WATCH_TOPICS_MAX, WATCHES_PER_CONNECTION_MAX},
+};
+use sennit_protocol::{
+    ErrorCode, Reply,
+    control::{self, WatchedTopic},
+};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{
+    asked::Asked,
+    control::{Control, Failure},
+    descriptions::watched_topic,
+    inbox,
+    outbox::Outbox,
+    watches::{CHANGES_WAITING_MAX, Change},
+};
+
+/// Topics in a frame, which is then smaller than any that a client may refuse.
+const PAGE_TOPICS_MAX: usize = 64;
+
+impl Asked {
+    /// Has the first core watch, and tells the client what there is and what comes.
+    pub(crate) async fn watch(self, body: control::Watch) {
+        let watched = self.begin(&body).await;
+        self.controls.add_permits(1);
+        let (topics, mut changes) = match watched {
+            Ok(watched) => watched,
+            Err(error) => return self.outbox.refused(self.number, *error),
+        };
+        let number = body.subscription;
+        let (ends, mut ended) = oneshot::channel();
+        {
+            let mut routes = self.routes.borrow_mut();
+            if routes.closed {
+                return;
+            }
+            routes.watches.insert(number, ends);
+        }
+        self.outbox.subscription_begins(number);
+        let pages = topics.chunks(PAGE_TOPICS_MAX).count().max(1);
+        for page in 0..pages {
+            let from = page * PAGE_TOPICS_MAX;
+            let until = topics.len().min(from + PAGE_TOPICS_MAX);
+            let topics = topics[from..until].to_vec();
+            let more = page + 1 < pages;
+            let watching = control::Watching { subscription: number, topics, more };
+            self.outbox.reply(&Reply::Watching(watching), self.number);
+        }
+        tokio::select! {
+            // Unsubscribed, or the session is over.
+            _ = &mut ended => {}
+            () = pass_on(&mut changes, &self.outbox, number) => {
+                self.routes.borrow_mut().watches.remove(&number);
+                let ended = control::SubscriptionEnded {
+                    subscription: number,
+                    code: ErrorCode::Busy.number(),
+                    reason: "more has changed than could be told: watch again".to_owned(),
+                };
+                self.outbox.reply(&Reply::SubscriptionEnded(ended), 0);
+            }
+        }
+    }
+
+    async fn begin(
+        &self,
+        body: &control::Watch,
+    ) -> Result<(Vec<WatchedTopic>, mpsc::Receiver<Change>), Box<Failure>> {
+        if self.routes.borrow().watches.len() >= WATCHES_PER_CONNECTION_MAX {
+            let message = format!("WATCHES_PER_CONNECTION_MAX is {WATCHES_PER_CONNECTION_MAX}");
+            return Err(Box::new(control::Error::new(ErrorCode::LimitReached, message)));
+        }
+        let pattern: TopicPattern = body.pattern.parse().map_err(|error| {
+            let message = format!("{error}");
+            Box::new(control::Error::new(ErrorCode::InvalidPattern, message))
+        })?;
+        let (changes, received) = mpsc::channel(CHANGES_WAITING_MAX);
+        let (sender, answer) = oneshot::channel();
+        let message = inbox::Message::Watch(pattern, changes, sender);
+        let _ = self.core.cores.inboxes[0].send(message);
+        match answer.await {
+            Ok(Ok(topics)) => Ok((topics, received)),
+            Ok(Err(error)) => Err(Box::new(error)),
+            Err(_) => {
+                let error = control::Error::new(ErrorCode::ShuttingDown, "the broker stops");
+                Err(Box::new(error))
+            }
+        }
+    }
+}
+
+/// Tells the client of changes, as fast as it takes them, until there are no more.
+async fn pass_on(changes: &mut mpsc::Receiver<Change>, outbox: &Outbox, subscription: u32) {
+    while let Some(change) = changes.recv().await {
+        outbox.has_room().await;
+        let reply = match change {
+            Change::Appeared(topic) => {
+                let topic = Some(topic);
+                Reply::TopicAppeared(control::TopicAppeared { subscription, topic })
+            }
+            Change::Gone(topic) => {
+                let topic = Some(topic);
+                Reply::TopicGone(control::TopicGone { subscription, topic })
+            }
+        };
+        outbox.reply(&reply, 0);
+    }
+}
+
+impl Control {
+    /// Watches for topics: says which there are, and has `changes` hear of what follows.
+    #[expect(clippy::result_large_err, reason = "a failure is rare, and leaves at once as a reply")]
+    pub(crate) fn watch(
+        &self,
+        pattern: TopicPattern,
+        changes: mpsc::Sender<Change>,
+    ) -> Result<Vec<WatchedTopic>, Failure> {
+        let topics: Vec<WatchedTopic> = self.core.look(|core| {
+            let catalogue = core.shard().catalogue();
+            let prefix = pattern.prefix();
+            // A name that is the whole prefix comes first, and is meant only by itself.
+            let exact = prefix.parse().ok().and_then(|name| catalogue.topic_named(&name));
+            let named = exact.into_iter().chain(
+                catalogue
+                    .topics_after_name(prefix)
+                    .take_while(|topic| topic.created.name.as_str().starts_with(prefix)),
+            );
+            let meant = named.filter(|topic| pattern.matches(&topic.created.name));
+            meant.take(WATCH_TOPICS_MAX + 1).map(watched_topic).collect()
+        });
+        if topics.len() > WATCH_TOPICS_MAX {
+            let message =
+                format!("{pattern} means more than WATCH_TOPICS_MAX topics, {WATCH_TOPICS_MAX}");
+            return Err(control::Error::new(ErrorCode::LimitReached, message));
+        }
+        self.watches.borrow_mut().add(pattern, topics.len(), changes);
+        Ok(topics)
+    }
+}

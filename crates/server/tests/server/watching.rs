@@ -1,0 +1,74 @@
+//! Watches, over frames: which topics there are, which come and go, and what is refused.
+
+use sennit_protocol::{ErrorCode, Reply, Request, control};
+
+use crate::{
+    reading::reader,
+    world::{Broker, Peer},
+};
+
+fn watch(peer: &mut Peer, pattern: &str) -> Reply {
+    peer.ask(&Request::Watch(control::Watch { subscription: 6, pattern: pattern.into() }))
+}
+
+fn code(reply: Reply) -> Option<ErrorCode> {
+    match reply {
+        Reply::Error(error) => error.error_code(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_watch_tells_what_there_is_in_pages_and_what_comes_and_goes() {
+    let (broker, _folder) = Broker::fresh();
+    let mut other = broker.greeted();
+    for n in 0..70 {
+        other.create_topic(&format!("a.{n}"), 1);
+    }
+    other.create_topic("b", 1);
+    let mut peer = reader(&broker);
+    let Reply::Watching(first) = watch(&mut peer, "a.*") else { panic!() };
+    let Some((_, Reply::Watching(second))) = peer.next() else { panic!() };
+    assert_eq!((first.topics.len(), first.more), (64, true));
+    assert_eq!((second.topics.len(), second.more), (6, false));
+    let id = other.create_topic("a.new", 3);
+    other.create_topic("b.new", 3);
+    match peer.next().unwrap().1 {
+        Reply::TopicAppeared(control::TopicAppeared { subscription: 6, topic: Some(topic) }) => {
+            assert_eq!((topic.name.as_str(), topic.id, topic.partitions), ("a.new", id.0, 3));
+        }
+        reply => panic!("{reply:?}"),
+    }
+    other.ask(&Request::DeleteTopic(control::DeleteTopic { name: "a.7".into() }));
+    match peer.next().unwrap().1 {
+        Reply::TopicGone(body) => assert_eq!(body.topic.unwrap().name, "a.7"),
+        reply => panic!("{reply:?}"),
+    }
+    // Its number is taken until it ends; then nothing more comes.
+    assert_eq!(code(watch(&mut peer, ">")), Some(ErrorCode::SubscriptionExists));
+    let end = Request::Unsubscribe(control::Unsubscribe { subscription: 6 });
+    assert!(matches!(peer.ask(&end), Reply::Done(_)));
+    other.create_topic("a.newer", 1);
+    assert!(matches!(peer.ask(&Request::Ping), Reply::Pong));
+    broker.stop();
+}
+
+#[test]
+fn a_watch_that_is_none_or_means_too_much_is_refused() {
+    let (broker, _folder) = Broker::fresh();
+    let mut peer = reader(&broker);
+    for pattern in ["a*", ">.a", "", "a b"] {
+        assert_eq!(code(watch(&mut peer, pattern)), Some(ErrorCode::InvalidPattern), "{pattern}");
+    }
+    for n in 0..=sennit_model::limits::WATCH_TOPICS_MAX {
+        let name = format!("many.{n}");
+        let body = control::CreateTopic { name, config: None };
+        peer.send(&Request::CreateTopic(body));
+    }
+    for _ in 0..=sennit_model::limits::WATCH_TOPICS_MAX {
+        assert!(matches!(peer.next().unwrap().1, Reply::Done(_)));
+    }
+    assert_eq!(code(watch(&mut peer, "many.*")), Some(ErrorCode::LimitReached));
+    assert!(matches!(watch(&mut peer, "many.1"), Reply::Watching(page) if page.topics.len() == 1));
+    broker.stop();
+}
