@@ -46,11 +46,10 @@ impl Engine {
             Err(refusal) => return out.refuse(origin, refusal),
         };
         let next = Offset(partition.log.end());
-        let lies_at = match admission {
-            Admission::Duplicate(first) => first.or(expected),
-            Admission::New => Some(next),
-        };
-        if let Some(expected) = expected.filter(|&expected| lies_at != Some(expected)) {
+        if let Some(expected) = expected
+            && matches!(admission, Admission::New)
+            && expected != next
+        {
             return out.refuse(origin, Refusal::OffsetMismatch { expected, next });
         }
         let mut has_reserved = false;
@@ -73,7 +72,9 @@ impl Engine {
                 (Some(first), false)
             }
         };
-        if let Some(first) = expected {
+        if let Some(expected) = expected {
+            // One that was there before is answered as it was then.
+            let first = first_offset.unwrap_or(expected);
             return out.after_commit.push(Effect::PublishedAt { origin, first, count });
         }
         let confirmed = Confirmed {
