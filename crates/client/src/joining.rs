@@ -9,9 +9,9 @@ use tokio::sync::mpsc;
 
 use crate::{
     error::Error,
+    heard::Heard,
     link::{Command, Link},
     reader::{Reader, ReaderBuilder},
-    watchings::Heard,
 };
 
 /// How long to wait before a reader that the broker had no room for is begun again.

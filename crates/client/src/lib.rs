@@ -19,6 +19,7 @@ mod delivery;
 mod delivery_queue;
 mod error;
 mod gap;
+mod heard;
 mod joining;
 mod link;
 mod outbox;

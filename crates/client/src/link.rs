@@ -10,8 +10,8 @@ use sennit_protocol::{Reply, Request, Taken, control};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    delivery_queue::DeliveryQueue, error::Error, outbox::Outbox, publisher_core::SharedPublisher,
-    read_range::ReadRange, reader_queue::ReaderQueue, watchings::Heard,
+    delivery_queue::DeliveryQueue, error::Error, heard::Heard, outbox::Outbox,
+    publisher_core::SharedPublisher, read_range::ReadRange, reader_queue::ReaderQueue,
 };
 
 /// Told the answer to a request.

@@ -9,20 +9,10 @@ use sennit_protocol::{
 };
 use tokio::{sync::mpsc, time::Instant};
 
-use crate::{error::Error, link::Answer};
+use crate::{error::Error, heard::Heard, link::Answer};
 
 /// How long to wait before watching again where the broker had no room.
 const AGAIN_DELAY: Duration = Duration::from_millis(250);
-
-/// What a watch hears.
-pub(crate) enum Heard {
-    /// All topics there are: at the beginning, and on every later connection.
-    All(Vec<WatchedTopic>),
-    /// One more.
-    Appeared(WatchedTopic),
-    /// One less.
-    Gone(WatchedTopic),
-}
 
 struct Watching {
     watch: control::Watch,

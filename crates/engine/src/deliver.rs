@@ -9,9 +9,9 @@ use crate::{
     engine::{Engine, Journal, Outbox, Payloads, stir},
     group::{Group, range},
     log::{Entry, Log, Place},
+    readers::TURN_WORK,
     reserved::Reach,
     runs::Runs,
-    sieve::TURN_WORK,
     timer::Timer,
     wheel::Wheel,
 };

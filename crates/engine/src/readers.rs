@@ -12,8 +12,25 @@ use sennit_model::{
 use crate::{
     command::{Credit, SessionId},
     group::Holder,
-    sieve::Sieve,
 };
+
+/// What all filters of a shard may do in a turn, in bytes looked at ([`Filter::cost`]): half a
+/// millisecond or so. What they do not get to then comes in the next, and others are served between.
+pub(crate) const TURN_WORK: u64 = 4 << 20;
+
+/// What a reader wants.
+#[derive(Clone, Debug)]
+pub(crate) struct Sieve {
+    pub(crate) filter: Filter,
+    /// Behind what the reader was given or told of.
+    pub(crate) told: u64,
+}
+
+impl Sieve {
+    pub(crate) fn new(filter: Filter, at: u64) -> Self {
+        Self { filter, told: at }
+    }
+}
 
 /// A reader of one partition.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@
 //! the next delivery: at the end, and now and then on the way.
 
 use bytes::Bytes;
-use sennit_model::{Filter, Messages, Offset};
+use sennit_model::{Messages, Offset};
 
 use crate::{
     deliver::byte_of,
@@ -14,12 +14,8 @@ use crate::{
     group::{Holder, range},
     log::Entry,
     read::Pass,
-    readers::Reader,
+    readers::{Reader, Sieve},
 };
-
-/// What all filters of a shard may do in a turn, in bytes looked at ([`Filter::cost`]): half a
-/// millisecond or so. What they do not get to then comes in the next, and others are served between.
-pub(crate) const TURN_WORK: u64 = 4 << 20;
 
 /// The most that the filter of one reader does in a turn.
 const READER_WORK_MAX: u64 = 1 << 20;
@@ -33,20 +29,6 @@ const BATCH_COST: u64 = 512;
 /// Messages that may be passed over before the reader is told, so that its position, and a cursor that
 /// it commits, moves on.
 const FILTERED_SPAN: u64 = 65_536;
-
-/// What a reader wants.
-#[derive(Clone, Debug)]
-pub(crate) struct Sieve {
-    filter: Filter,
-    /// Behind what the reader was given or told of.
-    pub(crate) told: u64,
-}
-
-impl Sieve {
-    pub(crate) fn new(filter: Filter, at: u64) -> Self {
-        Self { filter, told: at }
-    }
-}
 
 impl Pass<'_> {
     /// Gives a reader what its filter lets through, as far as its window and this turn reach.
