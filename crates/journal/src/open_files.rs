@@ -1,6 +1,6 @@
 //! The files a reader has open: those it used last, and no more of them than a limit.
 
-use std::path::PathBuf;
+use std::{cell::OnceCell, path::PathBuf};
 
 use crate::home::Home;
 
@@ -19,6 +19,9 @@ pub(crate) struct OpenFile<F> {
     home: Home,
     pub(crate) path: PathBuf,
     pub(crate) file: F,
+    /// The same file past the system's cache, once a long piece of it was read; `None` within if
+    /// there is no such way.
+    pub(crate) past: OnceCell<Option<F>>,
 }
 
 impl<F> OpenFiles<F> {
@@ -40,7 +43,7 @@ impl<F> OpenFiles<F> {
             self.files.remove(0);
         }
         let at = self.files.len();
-        self.files.push(OpenFile { home, path, file });
+        self.files.push(OpenFile { home, path, file, past: OnceCell::new() });
         &self.files[at]
     }
 

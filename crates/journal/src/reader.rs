@@ -10,6 +10,7 @@ use std::{
 use bytes::Bytes;
 
 use crate::{
+    block::Blocks,
     disk::{Disk, DiskFile},
     fault::Fault,
     format::{BLOCK_BYTES, SegmentHeader},
@@ -20,6 +21,9 @@ use crate::{
     position::Position,
     slot::slot_number,
 };
+
+/// Shorter pieces are read through the system's cache.
+const PAST_BYTES_MIN: usize = 256 << 10;
 
 /// The slot that holds a segment, and the segment's header.
 type HeldSegment<'a, F> = (&'a OpenFile<F>, SegmentHeader);
@@ -61,6 +65,45 @@ impl<D: Disk> Reader<D> {
             Some((pack, byte)) => self.read_pack(pack, byte, length),
             None => self.read_segment(position, length),
         }
+    }
+
+    /// As [`Reader::read`], but what is long is read past the system's cache where that can be:
+    /// it comes straight to where it is wanted, at the disk's pace.
+    ///
+    /// # Errors
+    /// Those of [`Reader::read`].
+    pub fn read_past(&mut self, position: Position, length: usize) -> Result<Bytes, Fault> {
+        if length >= PAST_BYTES_MIN
+            && let Some(bytes) = self.try_read_past(position, length)?
+        {
+            return Ok(bytes);
+        }
+        self.read(position, length)
+    }
+
+    /// `None` where there is no such way, or it fails: the other way says why.
+    fn try_read_past(&mut self, position: Position, length: usize) -> Result<Option<Bytes>, Fault> {
+        let (own, disk) = (Own::of(&self.config), self.disk.clone());
+        let segment = position.segment(self.config.segment_bytes);
+        let (open, at) = match position.pack() {
+            Some((pack, byte)) => (self.pack(pack)?, u64::from(byte)),
+            None => {
+                let Some((open, _)) = self.segment(segment)? else { return Ok(None) };
+                (open, position.0 % own.segment_bytes)
+            }
+        };
+        let past = open.past.get_or_init(|| disk.open_to_read_past(&open.path).unwrap_or_default());
+        let Some(file) = past else { return Ok(None) };
+        let before = (at % BLOCK_BYTES as u64) as usize;
+        let mut blocks = Blocks::zeroed((before + length).div_ceil(BLOCK_BYTES));
+        if file.read_at(blocks.as_mut(), at - before as u64).is_err() {
+            return Ok(None);
+        }
+        if position.pack().is_none() && own.header(&open.file, &open.path, segment)?.is_none() {
+            // The slot was given to another segment while it was read: nobody needs this one.
+            return Ok(None);
+        }
+        Ok(Some(Bytes::from_owner(blocks).slice(before..before + length)))
     }
 
     fn read_segment(&mut self, position: Position, length: usize) -> Result<Bytes, Fault> {

@@ -5,7 +5,7 @@ use std::{
     cell::RefCell,
     collections::HashMap,
     rc::Rc,
-    sync::{Arc, mpsc},
+    sync::Arc,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -29,7 +29,7 @@ use crate::{
     move_turn::MoveTurn,
     outbox::Outbox,
     outgoing::Outgoing,
-    read_thread::ReadMessage,
+    read_thread::ReadThreads,
     refusal_reply,
     successor::SessionToken,
 };
@@ -52,7 +52,7 @@ const LOOK_MS: u64 = 100;
 #[derive(Debug)]
 pub(crate) struct Workers {
     pub(crate) lane: LaneHandle,
-    pub(crate) reads: mpsc::Sender<ReadMessage>,
+    pub(crate) reads: ReadThreads,
     pub(crate) moves: MoveHandle,
 }
 
@@ -370,7 +370,7 @@ impl Core {
         let mut fetches = Vec::new();
         self.shard.take_fetches(&mut fetches);
         for fetch in fetches {
-            let _ = self.workers.reads.send(ReadMessage::Fetch(fetch));
+            self.workers.reads.fetch(fetch);
         }
         let look_at = self.empty_something();
         let ingest = self.shard.uncommitted_bytes();
@@ -448,7 +448,7 @@ impl Core {
         let mut packs = Vec::new();
         self.shard.take_released_packs(&mut packs);
         for pack in packs {
-            let _ = self.workers.reads.send(ReadMessage::ForgetPack(pack));
+            self.workers.reads.forget_pack(pack);
             self.workers.moves.send(MoveMessage::Remove(pack));
         }
         None

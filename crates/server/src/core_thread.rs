@@ -26,7 +26,8 @@ use crate::{
     lane_thread,
     metrics::CoreMetrics,
     move_thread::{self, PackPin},
-    read_thread, slot_thread,
+    read_thread::ReadThreads,
+    slot_thread,
 };
 
 /// Most messages that are taken before others have their turn.
@@ -92,7 +93,6 @@ impl CoreThread {
         let inbox = &cores.inboxes[index];
         let lane_channel = mpsc::channel();
         let (wishes, wished) = mpsc::channel();
-        let (reads, read_messages) = mpsc::channel();
         let metrics = cores.metrics[index].clone();
         let slot_maker =
             slot_thread::start(shard, slots, wished, lane_channel.0.clone(), inbox.clone())?;
@@ -100,14 +100,11 @@ impl CoreThread {
             lane_thread::start(shard, lane, lane_channel, inbox.clone(), wishes, metrics)?;
         let packs: Arc<PackPin> = Arc::default();
         let turn = cores.move_turn.clone();
+        let (reads, [one_read, other_read]) = ReadThreads::start(shard, reader, inbox)?;
         let (moves, move_thread) =
             move_thread::start(shard, mover, inbox.clone(), packs.clone(), turn)?;
-        let workers: [JoinHandle<()>; 4] = [
-            slot_maker,
-            lane_writer,
-            read_thread::start(shard, reader, read_messages, inbox.clone())?,
-            move_thread,
-        ];
+        let workers: [JoinHandle<()>; 5] =
+            [slot_maker, lane_writer, one_read, other_read, move_thread];
         doors.open(index, ShardDoor { lane: lane.door(), packs });
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

@@ -1,4 +1,5 @@
-//! Reads batches back for consumers that lag, so that the shard never waits for the disk.
+//! Reads batches back for consumers that lag, so that the shard never waits for the disk. There are
+//! two threads for each shard: while one makes room for what it reads, the disk serves the other.
 
 use std::{sync::mpsc, thread};
 
@@ -7,22 +8,56 @@ use sennit_shard::Fetch;
 
 use crate::{error::ServeError, inbox};
 
-/// What the thread is told.
-#[derive(Debug)]
-pub(crate) enum ReadMessage {
+/// What the threads are told.
+#[derive(Clone, Copy, Debug)]
+enum ReadMessage {
     /// Read this.
     Fetch(Fetch),
     /// This pack is to be removed: its file is to be closed, so that its room comes back.
     ForgetPack(u32),
 }
 
-/// Starts the thread. It ends when `messages` can bring no more.
-pub(crate) fn start(
+/// The threads of one shard. They end when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ReadThreads {
+    threads: [mpsc::Sender<ReadMessage>; 2],
+    /// Which of them reads next.
+    next: usize,
+}
+
+impl ReadThreads {
+    /// Starts them.
+    pub(crate) fn start(
+        shard: u32,
+        reader: Reader<RealDisk>,
+        core: &inbox::Sender,
+    ) -> Result<(Self, [thread::JoinHandle<()>; 2]), ServeError> {
+        let (one, one_ends) = start(shard, reader.another(), core.clone())?;
+        let (other, other_ends) = start(shard, reader, core.clone())?;
+        Ok((Self { threads: [one, other], next: 0 }, [one_ends, other_ends]))
+    }
+
+    /// Has this read; the core hears of it.
+    pub(crate) fn fetch(&mut self, fetch: Fetch) {
+        self.next = (self.next + 1) % self.threads.len();
+        let _ = self.threads[self.next].send(ReadMessage::Fetch(fetch));
+    }
+
+    /// Has the file of a pack closed that is to be removed.
+    pub(crate) fn forget_pack(&self, pack: u32) {
+        for thread in &self.threads {
+            let _ = thread.send(ReadMessage::ForgetPack(pack));
+        }
+    }
+}
+
+/// Starts one. It ends when nothing more can be told to it.
+fn start(
     shard: u32,
     mut reader: Reader<RealDisk>,
-    messages: mpsc::Receiver<ReadMessage>,
     core: inbox::Sender,
-) -> Result<thread::JoinHandle<()>, ServeError> {
+) -> Result<(mpsc::Sender<ReadMessage>, thread::JoinHandle<()>), ServeError> {
+    let (sender, messages) = mpsc::channel();
     let run = move || {
         while let Ok(message) = messages.recv() {
             let fetch = match message {
@@ -32,7 +67,7 @@ pub(crate) fn start(
                     continue;
                 }
             };
-            let bytes = match reader.read(fetch.position, fetch.length) {
+            let bytes = match reader.read_past(fetch.position, fetch.length) {
                 Ok(bytes) => Some(bytes),
                 Err(fault) => {
                     tracing::error!(shard, %fault, "reading back failed");
@@ -42,8 +77,9 @@ pub(crate) fn start(
             let _ = core.send(inbox::Message::Fetched(fetch, bytes));
         }
     };
-    thread::Builder::new()
+    let thread = thread::Builder::new()
         .name(format!("read-{shard}"))
         .spawn(run)
-        .map_err(ServeError::system("start a read thread"))
+        .map_err(ServeError::system("start a read thread"))?;
+    Ok((sender, thread))
 }

@@ -10,12 +10,17 @@ use sennit_model::{Batch, PartitionId};
 
 /// Least bytes of a read: as many batches as fit come along.
 const CHUNK_BYTES: usize = 1 << 20;
-/// When so little is left of a chunk behind the batch that was wanted, what follows is read already.
-const AHEAD_BYTES: u64 = 256 << 10;
+/// Once half of a chunk was wanted, so many bytes behind it are read already: while one chunk is
+/// given out the disk has another to read, and one in reserve.
+const AHEAD_BYTES: u64 = 2 * CHUNK_BYTES as u64;
+/// What would be left before the end of what can be read is read along, if it is no more.
+const REMNANT_BYTES: usize = CHUNK_BYTES / 4;
 /// Bytes of chunks that are kept.
 const BUDGET_BYTES: usize = 8 << 20;
 /// Most reads under way at once.
 const FETCHES_MAX: usize = 8;
+/// As long as no more are under way, there may be one that nobody waits for.
+const AHEAD_FETCHES_MAX: usize = FETCHES_MAX / 2;
 
 /// A read of the journal, to be made by whoever has the disk at hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,9 +52,12 @@ struct UnderWay {
 }
 
 impl UnderWay {
-    fn covers(&self, place: Place) -> bool {
-        let (from, length) = (self.fetch.position.0, self.fetch.length as u64);
-        from <= place.position && place.position + u64::from(place.bytes) <= from + length
+    fn covers(&self, position: u64) -> bool {
+        (self.fetch.position.0..self.end()).contains(&position)
+    }
+
+    fn end(&self) -> u64 {
+        self.fetch.position.0 + self.fetch.length as u64
     }
 }
 
@@ -83,40 +91,77 @@ impl ReadCache {
         limit: Position,
     ) -> Found {
         let end = position.0 + length as u64;
-        // The newest first: of two that hold the batch it reaches further.
-        let held = self
-            .chunks
-            .iter()
-            .rev()
-            .find(|(start, bytes)| *start <= position && end <= start.0 + bytes.len() as u64);
-        if let Some((start, bytes)) = held {
-            let from = (position.0 - start.0) as usize;
-            // Read from the disk, so its checksums are looked at again.
-            let batch = Batch::check_delivered(bytes.slice(from..from + length));
-            let chunk_end = start.0 + bytes.len() as u64;
-            if chunk_end - end < AHEAD_BYTES && chunk_end < limit.0 {
-                self.read_ahead(Position(end), limit);
+        let missing = match self.held(position.0, end) {
+            Ok(held) => {
+                // Read from the disk, so its checksums are looked at again.
+                let batch = Batch::check_delivered(held);
+                self.read_ahead(end, limit);
+                return batch.map_or(Found::Damaged, |batch| Found::Batch(batch.bytes().clone()));
             }
-            return batch.map_or(Found::Damaged, |batch| Found::Batch(batch.bytes().clone()));
-        }
+            Err(missing) => missing,
+        };
         if !self.hungry.contains(&partition) {
             self.hungry.push(partition);
         }
         let bytes = u32::try_from(length).expect("a batch is limited far below 4 GiB");
         let want = (partition, Place { position: position.0, bytes });
-        match self.under_way.iter_mut().find(|held| held.covers(want.1)) {
+        match self.under_way.iter_mut().find(|held| held.covers(missing)) {
             Some(held) if held.wants.contains(&want) => {}
             Some(held) => held.wants.push(want),
-            None => self.begin_chunk(position, length, limit, vec![want]),
+            None => {
+                self.begin_chunk(Position(missing), (end - missing) as usize, limit, vec![want]);
+            }
         }
         Found::Pending
     }
 
-    /// Has what follows `position` read before anybody asks for it.
-    fn read_ahead(&mut self, position: Position, limit: Position) {
-        let next = Place { position: position.0, bytes: 1 };
-        if !self.under_way.iter().any(|held| held.covers(next)) {
-            self.begin_chunk(position, 1, limit, Vec::new());
+    /// What lies in `start..end`, or the first position of it that is not here.
+    fn held(&self, start: u64, end: u64) -> Result<Bytes, u64> {
+        if let Some((from, bytes)) = self.reaching(start)
+            && end <= from + bytes.len() as u64
+        {
+            return Ok(bytes.slice((start - from) as usize..(end - from) as usize));
+        }
+        // It goes on in the chunk that follows.
+        let mut joined = Vec::new();
+        let mut at = start;
+        while at < end {
+            let (from, bytes) = self.reaching(at).ok_or(at)?;
+            let to = end.min(from + bytes.len() as u64);
+            joined.extend_from_slice(&bytes[(at - from) as usize..(to - from) as usize]);
+            at = to;
+        }
+        Ok(joined.into())
+    }
+
+    /// The chunk that holds the byte at `position`; of several the one that reaches furthest.
+    fn reaching(&self, position: u64) -> Option<(u64, &Bytes)> {
+        let chunks = self.chunks.iter().map(|(start, bytes)| (start.0, bytes));
+        let end = |(start, bytes): &(u64, &Bytes)| start + bytes.len() as u64;
+        chunks.filter(|chunk| chunk.0 <= position && position < end(chunk)).max_by_key(end)
+    }
+
+    /// Has what follows the batch that ends at `end` read before anybody asks for it.
+    fn read_ahead(&mut self, end: u64, limit: Position) {
+        let chunk = self.reaching(end - 1);
+        if chunk.is_none_or(|(from, bytes)| end - from < bytes.len() as u64 / 2) {
+            return;
+        }
+        let mut at = end;
+        let far = end.saturating_add(AHEAD_BYTES).min(limit.0);
+        while at < far {
+            let held = self.reaching(at).map(|(from, bytes)| from + bytes.len() as u64);
+            let coming = self.under_way.iter().find(|held| held.covers(at)).map(UnderWay::end);
+            if let Some(to) = held.or(coming) {
+                at = to;
+                continue;
+            }
+            // What was committed just now is no chunk yet.
+            let is_worth_it = limit.0 - at > REMNANT_BYTES as u64;
+            if !is_worth_it || self.under_way.len() >= AHEAD_FETCHES_MAX {
+                return;
+            }
+            self.begin_chunk(Position(at), 1, limit, Vec::new());
         }
     }
 
@@ -130,7 +175,8 @@ impl ReadCache {
         if self.under_way.len() < FETCHES_MAX {
             // Of a pack that has lost its end there is less than what is wanted.
             let room = limit.0.saturating_sub(position.0) as usize;
-            let fetch = Fetch { position, length: CHUNK_BYTES.min(room).max(length) };
+            let most = if room <= CHUNK_BYTES + REMNANT_BYTES { room } else { CHUNK_BYTES };
+            let fetch = Fetch { position, length: most.max(length) };
             self.begin(fetch, wants, false);
         }
     }
@@ -191,5 +237,96 @@ impl ReadCache {
     /// How many bytes it holds now.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sennit_model::{BatchBuilder, Message, PartitionIndex, TopicId};
+
+    use super::*;
+
+    const PARTITION: PartitionId = PartitionId { topic: TopicId(1), index: PartitionIndex(0) };
+    const CHUNK: u64 = CHUNK_BYTES as u64;
+
+    /// A journal of nothing but batches of one length, and that length.
+    fn journal(bytes: usize) -> (Vec<u8>, usize) {
+        let mut builder = BatchBuilder::new();
+        builder.push(&Message::new(vec![7; 99_990])).unwrap();
+        let batch = builder.take().unwrap();
+        let one = batch.bytes();
+        let count = bytes / one.len();
+        (one.repeat(count), one.len())
+    }
+
+    fn wanted(cache: &mut ReadCache) -> Vec<Fetch> {
+        let mut out = Vec::new();
+        cache.take_wanted(&mut out);
+        out
+    }
+
+    fn fetched(cache: &mut ReadCache, journal: &[u8], fetch: Fetch) -> Done {
+        let from = fetch.position.0 as usize;
+        cache.fetched(fetch, Some(Bytes::copy_from_slice(&journal[from..from + fetch.length])))
+    }
+
+    #[test]
+    fn one_that_reads_in_order_reads_each_byte_once_and_all_chunks_but_the_first_ahead() {
+        let (journal, length) = journal(20 << 20);
+        let limit = Position(journal.len() as u64);
+        let mut cache = ReadCache::default();
+        let (mut read_bytes, mut waits, mut behind) = (0, 0, VecDeque::new());
+        for position in (0..journal.len()).step_by(length) {
+            let position = Position(position as u64);
+            loop {
+                let found = cache.read(PARTITION, position, length, limit);
+                behind.extend(wanted(&mut cache));
+                if let Found::Batch(batch) = found {
+                    let from = position.0 as usize;
+                    assert_eq!(batch, journal[from..from + length]);
+                    break;
+                }
+                waits += 1;
+                let fetch = behind.pop_front().expect("what is waited for is being read");
+                read_bytes += fetch.length;
+                fetched(&mut cache, &journal, fetch);
+                assert!(waits == 1 || !behind.is_empty() || fetch.position.0 + 2 * CHUNK > limit.0);
+            }
+        }
+        assert_eq!((read_bytes, behind.len()), (journal.len(), 0));
+    }
+
+    #[test]
+    fn a_batch_across_two_chunks_is_read_alone_when_the_second_cannot_be_read() {
+        let (journal, length) = journal(4 << 20);
+        let limit = Position(journal.len() as u64);
+        let mut cache = ReadCache::default();
+        let across = Position((CHUNK_BYTES / length * length) as u64);
+        cache.begin_chunk(Position(0), 1, limit, Vec::new());
+        let first = wanted(&mut cache)[0];
+        fetched(&mut cache, &journal, first);
+        assert!(matches!(cache.read(PARTITION, across, length, limit), Found::Pending));
+        let second = wanted(&mut cache)[0];
+        assert_eq!(second.position, Position(CHUNK));
+        assert!(cache.fetched(second, None).unreadable.is_empty());
+        let alone = wanted(&mut cache);
+        assert_eq!(alone, [Fetch { position: across, length }]);
+        let place = Place { position: across.0, bytes: length as u32 };
+        assert_eq!(cache.fetched(alone[0], None).unreadable, [(PARTITION, place)]);
+    }
+
+    #[test]
+    fn what_was_committed_just_now_is_not_read_ahead() {
+        let (journal, length) = journal(4 << 20);
+        let mut cache = ReadCache::default();
+        cache.begin_chunk(Position(0), 1, Position(CHUNK), Vec::new());
+        let first = wanted(&mut cache)[0];
+        fetched(&mut cache, &journal, first);
+        let last = Position(((CHUNK_BYTES / length - 1) * length) as u64);
+        for (limit, ahead) in [(CHUNK + 4096, 0), (3 * CHUNK, 2)] {
+            let found = cache.read(PARTITION, last, length, Position(limit));
+            assert!(matches!(found, Found::Batch(_)));
+            assert_eq!(wanted(&mut cache).len(), ahead);
+        }
     }
 }

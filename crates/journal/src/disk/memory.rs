@@ -71,6 +71,10 @@ impl Disk for MemoryDisk {
         Ok(MemoryFile { bytes })
     }
 
+    fn open_to_read_past(&self, path: &Path) -> io::Result<Option<MemoryFile>> {
+        self.open_to_read(path).map(Some)
+    }
+
     fn open_to_read(&self, path: &Path) -> io::Result<MemoryFile> {
         let files = self.files.borrow();
         let bytes = files.get(path).ok_or(io::ErrorKind::NotFound)?.clone();

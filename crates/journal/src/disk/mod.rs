@@ -40,6 +40,15 @@ pub trait Disk: Clone + std::fmt::Debug {
     /// What the system says; `NotFound` if it is not there.
     fn open_to_read(&self, path: &Path) -> io::Result<Self::File>;
 
+    /// Opens a file for reading whole blocks at block boundaries into memory that is aligned like
+    /// them, past the system's cache; `None` where there is no such way.
+    ///
+    /// # Errors
+    /// What the system says; `NotFound` if it is not there.
+    fn open_to_read_past(&self, _path: &Path) -> io::Result<Option<Self::File>> {
+        Ok(None)
+    }
+
     /// Opens a file for writing whole blocks at block boundaries, past the system's cache where
     /// the file system can.
     ///

@@ -17,7 +17,7 @@ use rustix::fs::{Advice, OFlags, fadvise, fdatasync, statvfs};
 use super::{Disk, DiskFile};
 use crate::{block::Blocks, format::BLOCK_BYTES};
 
-/// How segments are written.
+/// How segments are written, and how long pieces of them are read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
     /// Past the system's cache where the file system can, through it elsewhere.
@@ -70,6 +70,17 @@ impl Disk for RealDisk {
 
     fn open_to_read(&self, path: &Path) -> io::Result<File> {
         File::open(path)
+    }
+
+    fn open_to_read_past(&self, path: &Path) -> io::Result<Option<File>> {
+        if self.access == Access::Buffered {
+            return Ok(None);
+        }
+        let flags = i32::try_from(OFlags::DIRECT.bits()).map_err(io::Error::other)?;
+        match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
+            opened => opened.map(Some),
+        }
     }
 
     fn open_to_write(&self, path: &Path) -> io::Result<File> {

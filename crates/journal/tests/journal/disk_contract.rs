@@ -63,6 +63,9 @@ fn hold_to_the_contract(disk: &impl Disk, root: &Path) {
     }
     reader.sync().unwrap();
     assert_eq!(reader.length().unwrap(), 3 * BLOCK_BYTES as u64);
+    if let Some(past) = disk.open_to_read_past(&path).unwrap() {
+        assert_eq!(block_at(&past, BLOCK_BYTES as u64), [9; BLOCK_BYTES]);
+    }
     let beyond = with_block(0, |block| reader.read_at(block, 3 * BLOCK_BYTES as u64));
     assert_eq!(beyond.unwrap_err().kind(), ErrorKind::UnexpectedEof);
     assert!(disk.available_bytes(&directory).unwrap() > 0);

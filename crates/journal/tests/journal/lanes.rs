@@ -161,6 +161,23 @@ fn the_reader_reads_any_range_of_a_segment_in_use() {
 }
 
 #[test]
+fn a_long_piece_of_a_segment_is_the_same_past_the_cache() {
+    // Beside the build: the system's own folder for such things may be in memory.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let directory = folder.path().join("lane-0");
+    let config = LaneConfig { directory, segment_bytes: 4 << 20, ..config() };
+    for access in [Access::Auto, Access::Buffered] {
+        let mut world = World::open_as(&RealDisk::new(access), config.clone()).unwrap();
+        let entries = [1, 2, 3].map(|number| world.write(1, &body(number, 700_001)).unwrap());
+        for entry in &entries {
+            assert_eq!(world.reader.read_past(entry.position, 700_001).unwrap(), entry.body);
+            let part = world.reader.read_past(entry.position.plus(4095), 300_000).unwrap();
+            assert_eq!(part, entry.body.slice(4095..304_095));
+        }
+    }
+}
+
+#[test]
 fn the_reader_refuses_a_segment_whose_slot_holds_another_now() {
     let disk = MemoryDisk::default();
     let mut world = World::open(&disk).unwrap();

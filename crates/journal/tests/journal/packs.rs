@@ -40,6 +40,7 @@ fn what_was_pushed_is_read_where_the_writer_said() {
     for (entry, body) in entries.iter().zip(&bodies) {
         assert_eq!(entry.position.pack().unwrap().0, 12);
         assert_eq!(reader.read(entry.position, body.len()).unwrap(), body);
+        assert_eq!(reader.read_past(entry.position, body.len()).unwrap(), body);
     }
     let within = entries[39].position.plus(1000);
     assert_eq!(reader.read(within, 500).unwrap(), bodies[39][1000..1500]);
