@@ -1,11 +1,12 @@
 //! Everything at once while the broker is killed over and over: a stream that groups consume, that
-//! is read live and under a cursor whose readers come and go, and whose oldest messages are freed.
+//! is read live, filtered, by pattern, and under a cursor whose readers come and go, and whose oldest
+//! messages are freed.
 //! `SENNIT_TORTURE_CYCLES` or `SENNIT_TORTURE_SECONDS` make it long, `SENNIT_TORTURE_SEED` repeats
 //! its choices.
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     rc::Rc,
     time::{Duration, Instant},
 };
@@ -15,7 +16,10 @@ use sennit_client::{
     ReadFrom, ReadRun, Reader, Received, Reconnect, Retention, StartAt, TopicConfig, TopicKind,
     TopicName,
 };
-use tokio::{task::LocalSet, time::timeout};
+use tokio::{
+    task::{JoinHandle, LocalSet},
+    time::timeout,
+};
 
 use crate::{
     broker::Broker,
@@ -36,6 +40,8 @@ const KEPT_BYTES: u64 = 8 << 20;
 const BEHIND_MAX: u64 = 1000;
 
 const PAYLOAD_BYTES_MAX: u64 = 8000;
+
+const KEYS: u64 = 40;
 
 /// What all tasks share.
 struct World {
@@ -115,7 +121,7 @@ async fn produce(world: Rc<World>, producer: u32, mut choices: Choices) {
         for _ in 0..1 + choices.below(100) {
             let filler = "x".repeat(choices.below(PAYLOAD_BYTES_MAX) as usize);
             let mut message = Message::new(format!("{producer} {sequence} {filler}"));
-            message.key = format!("key {}", choices.below(40)).into();
+            message.key = format!("key {}", sequence % KEYS).into();
             world.published.borrow_mut().insert(producer, sequence + 1);
             waiting.push((sequence, publisher.publish(message).await.unwrap()));
             sequence += 1;
@@ -213,6 +219,76 @@ async fn read_live(world: Rc<World>, from: ReadFrom) -> Trail {
     reader.close().await.unwrap();
     client.close().await;
     trail
+}
+
+/// Reads every topic there is, which is this one, to the end.
+async fn read_by_pattern(world: Rc<World>) -> Trail {
+    let client = world.client().await;
+    let mut reader = client.pattern_reader(&">".parse().unwrap()).start().await.unwrap();
+    let mut trail = Trail { next: vec![0; PARTITIONS as usize], passed_over: 0 };
+    while !world.is_at_the_end(&trail.next) {
+        let Ok(received) = timeout(Duration::from_millis(100), reader.receive_run()).await else {
+            continue;
+        };
+        let (topic, received) = received.expect("it goes on").unwrap();
+        assert_eq!(topic, world.topic);
+        match received {
+            Received::Delivered(run) => trail.delivered(&world, &run),
+            Received::Gap(gap) => trail.gap(&gap),
+        }
+    }
+    drop(reader);
+    client.close().await;
+    trail
+}
+
+/// Reads the messages of one key until all of them have come that are not told to be gone; how many
+/// came.
+async fn read_filtered(world: Rc<World>) -> usize {
+    const KEY: u64 = 7;
+    let client = world.client().await;
+    let filter = format!("key = \"key {KEY}\"").parse().unwrap();
+    let mut reader = client.reader(&world.topic).filter(&filter).start().await.unwrap();
+    let mut next = vec![0; PARTITIONS as usize];
+    let (mut came, mut gone) = (HashSet::new(), Vec::new());
+    loop {
+        let received = timeout(Duration::from_millis(100), reader.receive_run()).await;
+        let Ok(received) = received else {
+            let is_here = |(partition, offset): &Place| {
+                let is_gone = |gap: &Gap| {
+                    gap.partition.0 == *partition
+                        && (gap.offsets.start.0..gap.offsets.end.0).contains(offset)
+                };
+                came.contains(&(*partition, *offset)) || gone.iter().any(is_gone)
+            };
+            let names = world.names.borrow();
+            let mut wanted = names.iter().filter(|(_, (_, sequence))| sequence % KEYS == KEY);
+            if world.ends.borrow().is_some() && wanted.all(|(place, _)| is_here(place)) {
+                break;
+            }
+            continue;
+        };
+        match received.expect("it goes on").unwrap() {
+            Received::Delivered(run) => {
+                let partition = run.partition().0;
+                for (offset, message) in (run.first_offset().0..).zip(run.messages()) {
+                    let name = name_of(message.payload());
+                    assert_eq!(name.1 % KEYS, KEY, "the filter lets {name:?} through");
+                    world.lies((partition, offset), name);
+                    assert!(offset >= next[partition as usize], "{partition} {offset}");
+                    next[partition as usize] = offset + 1;
+                    came.insert((partition, offset));
+                }
+            }
+            Received::Gap(gap) => {
+                assert_eq!(gap.reason, GapReason::Retention, "{gap}");
+                gone.push(gap);
+            }
+        }
+    }
+    reader.close().await.unwrap();
+    client.close().await;
+    came.len()
 }
 
 fn is_cursor_held(error: &Error) -> bool {
@@ -324,6 +400,11 @@ async fn read_by_cursor(world: Rc<World>, mut choices: Choices) -> Ends {
     ends
 }
 
+/// What a task comes to that has only to read to the end.
+async fn soon<T>(task: JoinHandle<T>) -> T {
+    timeout(Duration::from_secs(60), task).await.expect("it comes to the end").unwrap()
+}
+
 /// Kills and starts the broker until that is enough; returns how often.
 async fn kill(broker: &mut Broker, world: &World, choices: &mut Choices) -> u32 {
     let begun = Instant::now();
@@ -386,6 +467,8 @@ async fn all_at_once(broker: &mut Broker, seed: u64) {
     for from in [ReadFrom::Earliest, ReadFrom::Latest, ReadFrom::Back(10)] {
         readers.push(tokio::task::spawn_local(read_live(Rc::clone(&world), from)));
     }
+    readers.push(tokio::task::spawn_local(read_by_pattern(Rc::clone(&world))));
+    let filtered = tokio::task::spawn_local(read_filtered(Rc::clone(&world)));
     let by_cursor = read_by_cursor(Rc::clone(&world), choices(200));
     let by_cursor = tokio::task::spawn_local(by_cursor);
 
@@ -399,9 +482,11 @@ async fn all_at_once(broker: &mut Broker, seed: u64) {
     *world.ends.borrow_mut() = Some(described.partitions.iter().map(|p| p.end.0).collect());
     let mut passed_over = 0;
     for reader in readers {
-        passed_over += reader.await.unwrap().passed_over;
+        passed_over += soon(reader).await.passed_over;
     }
-    let ends = by_cursor.await.unwrap();
+    let filtered = soon(filtered).await;
+    assert!(filtered > 10, "the filter let {filtered} through");
+    let ends = soon(by_cursor).await;
     let drained = Instant::now();
     for name in &world.groups {
         loop {
