@@ -127,7 +127,7 @@ impl Commits {
             (self.client.clone(), self.topic.clone(), self.cursor.clone());
         let at = self.positions.iter().map(|(&index, &at)| (PartitionIndex(index), Offset(at)));
         let positions: Vec<_> = at.collect();
-        let commit = async move { client.set_cursor(&topic, &cursor, &positions).await };
+        let commit = async move { client.set_cursor(&topic, &cursor, &positions, false).await };
         self.under_way = Some(tokio::task::spawn_local(commit));
         Ok(())
     }

@@ -48,6 +48,9 @@ enum Verb {
         /// Of which partition
         #[arg(long, short, value_name = "N", default_value_t = 0)]
         partition: u32,
+        /// End a reader that has the cursor; without, it is refused while there is one
+        #[arg(long)]
+        take_over: bool,
     },
     /// Forget a cursor
     Delete {
@@ -71,9 +74,9 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 let cursors = cursors.map_err(|error| Failure::from(error).about(&topic))?;
                 print(&topic, &cursors, args.json)
             }
-            Verb::Set { topic, name, offset, partition } => {
+            Verb::Set { topic, name, offset, partition, take_over } => {
                 let positions = [(PartitionIndex(partition), Offset(offset))];
-                let set = client.set_cursor(&topic, &name, &positions).await;
+                let set = client.set_cursor(&topic, &name, &positions, take_over).await;
                 set.map_err(|error| about(error, &topic, &name))?;
                 say_done(args.json, &topic, &name, "set")
             }

@@ -9,9 +9,7 @@ use std::{
 };
 
 use sennit_client::{ReadFrom, ReadRun, Received};
-use sennit_model::{
-    CursorName, Filter, FilterError, Offset, PartitionIndex, Timestamp, TopicName, WhenSlow,
-};
+use sennit_model::{CursorName, Filter, FilterError, Offset, Timestamp, WhenSlow};
 
 use crate::{
     exit::Failure,
@@ -19,7 +17,7 @@ use crate::{
     quantity,
     reach::{Reach, block_on},
     shown::{message_json, say_gap},
-    source::{Manner, Source, Wanted},
+    source::{Manner, Place, Source, Wanted},
 };
 
 const EXAMPLES: &str = "\
@@ -47,8 +45,8 @@ pub struct Args {
     #[arg(long, value_name = "WHERE", default_value = "earliest", allow_hyphen_values = true)]
     #[arg(value_parser = read_from)]
     from: ReadFrom,
-    /// Begin where this named cursor is, and move it behind what was printed; --from says where a
-    /// fresh one begins
+    /// Begin where this named cursor is, and move it behind what was printed, every second and at the
+    /// end; --from says where a fresh one begins
     #[arg(long, value_name = "NAME")]
     cursor: Option<CursorName>,
     /// Only messages that this lets through, by key and headers (docs/reference/filters.md); the broker
@@ -142,17 +140,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let mut source = begun.map_err(|error| Failure::from(error).about(args.topic.as_str()))?;
         let mut unprinted = None;
         let read = read(&args, &mut source, &mut unprinted).await;
-        if let Some(cursor) = &args.cursor {
-            let mut positions = source.positions();
-            if let Some((topic, partition, offset)) = unprinted {
-                positions.entry(topic).or_default().insert(partition, offset);
-            }
-            for (topic, positions) in positions {
-                let positions: Vec<_> = positions.into_iter().collect();
-                client.set_cursor(&topic, cursor, &positions).await?;
-            }
-        }
-        drop(source);
+        source.end(&client, args.cursor.as_ref(), unprinted).await?;
         client.close().await;
         read
     })
@@ -162,7 +150,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
 async fn read(
     args: &Args,
     source: &mut Source,
-    unprinted: &mut Option<(TopicName, PartitionIndex, Offset)>,
+    unprinted: &mut Option<Place>,
 ) -> Result<(), Failure> {
     let mut out = BufWriter::with_capacity(256 << 10, io::stdout().lock());
     let mut interrupted = pin!(tokio::signal::ctrl_c());

@@ -1,6 +1,6 @@
 //! What `sennit read` reads: one topic, or all that a pattern means. Knows no output.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use sennit_client::{
     Client, Error, Filter, Offset, PartitionIndex, PatternReader, ReadFrom, ReadRun, Reader,
@@ -13,6 +13,12 @@ const CREDIT_MESSAGES: u32 = 65_536;
 
 /// How many bytes of messages may be on their way from one topic.
 const CREDIT_BYTES: u64 = 32 << 20;
+
+/// How long what was printed of one topic may wait for its commit.
+const COMMIT_AFTER: Duration = Duration::from_secs(1);
+
+/// Where something lies.
+pub type Place = (TopicName, PartitionIndex, Offset);
 
 /// What is to be read.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,6 +100,7 @@ impl Source {
             Wanted::Topic(topic) => {
                 let builder = told!(client.reader(topic), manner);
                 let builder = builder.credit_messages(CREDIT_MESSAGES).credit_bytes(CREDIT_BYTES);
+                let builder = builder.auto_commit(COMMIT_AFTER);
                 Self::One(Box::new(builder.start().await?))
             }
             Wanted::Pattern(pattern) => {
@@ -114,19 +121,38 @@ impl Source {
         }
     }
 
-    /// Behind what has come, by topic.
-    pub fn positions(&self) -> BTreeMap<TopicName, BTreeMap<PartitionIndex, Offset>> {
+    /// Ends, with the cursor behind everything that has come, but for what lies from `left_at`.
+    ///
+    /// # Errors
+    /// What the broker refuses.
+    pub async fn end(
+        self,
+        client: &Client,
+        cursor: Option<&CursorName>,
+        left_at: Option<Place>,
+    ) -> Result<(), Error> {
         match self {
-            Self::One(reader) => {
-                BTreeMap::from([(reader.topic().clone(), reader.uncommitted().collect())])
+            Self::One(mut reader) => {
+                if let Some((_, partition, offset)) = left_at {
+                    reader.commit_no_further(partition, offset);
+                }
+                reader.close().await
             }
-            Self::Many(reader) => reader.uncommitted().fold(
-                BTreeMap::new(),
-                |mut positions: BTreeMap<_, BTreeMap<_, _>>, (topic, partition, offset)| {
+            Self::Many(reader) => {
+                let Some(cursor) = cursor else { return Ok(()) };
+                let mut positions: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
+                for (topic, partition, offset) in reader.uncommitted() {
                     positions.entry(topic.clone()).or_default().insert(partition, offset);
-                    positions
-                },
-            ),
+                }
+                if let Some((topic, partition, offset)) = left_at {
+                    positions.entry(topic).or_default().insert(partition, offset);
+                }
+                for (topic, positions) in positions {
+                    let positions: Vec<_> = positions.into_iter().collect();
+                    client.set_cursor(&topic, cursor, &positions, false).await?;
+                }
+                Ok(())
+            }
         }
     }
 }

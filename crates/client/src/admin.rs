@@ -220,20 +220,25 @@ impl Client {
     }
 
     /// Has a named cursor be at these offsets: the first that is not done with, of each partition
-    /// that is named. Beyond the end is at the end.
+    /// that is named. Beyond the end is at the end. With `take_over` a reader that has the cursor
+    /// ends.
     ///
     /// # Errors
+    /// `cursor-held` while a reader of another client has it, unless it is taken over,
     /// `unknown-topic`, also for a partition that it does not have, `limit-reached`; and see above.
     pub async fn set_cursor(
         &self,
         topic: &TopicName,
         cursor: &CursorName,
         positions: &[(PartitionIndex, Offset)],
+        take_over: bool,
     ) -> Result<(), Error> {
         let body = control::SetCursor {
             topic: topic.to_string(),
             name: cursor.to_string(),
             positions: positions.iter().map(position).collect(),
+            subscription: None,
+            take_over,
         };
         self.change(Request::SetCursor(body)).await.map(drop)
     }

@@ -16,13 +16,14 @@ use sennit_protocol::{
 use tokio::time::Instant;
 
 use crate::{
+    asked::{Asked, Publishing},
     error::Error,
     link::{Answer, Command, tell},
     outbox::Outbox,
     outgoing::Outgoing,
     partition_buffer::BatchRefusal,
     publisher_core::{Left, SharedPublisher, publisher_of_sequence},
-    readings::Readings,
+    readings::{Readings, committer},
     settle_ledger::SettleLedger,
     subscriptions::Subscriptions,
 };
@@ -32,23 +33,6 @@ const OUTGOING_BYTES_MAX: usize = 512 << 10;
 
 /// How long to wait before a topic is opened again that the broker had no room for, unless it says.
 const AGAIN_DELAY: Duration = Duration::from_millis(250);
-
-enum Asked {
-    Question { request: Request, again: bool, answer: Answer<Reply> },
-    Open(u64),
-    Subscribe(u32),
-    Read(u32),
-    Unsubscribe(Option<Answer<()>>),
-}
-
-struct Publishing {
-    core: SharedPublisher,
-    /// Whoever waits for the first opening.
-    answer: Option<Answer<()>>,
-    /// Its last handle is gone.
-    dropped: bool,
-    open_at: Option<Instant>,
-}
 
 /// What is being said.
 pub(crate) struct Conversation {
@@ -99,7 +83,9 @@ impl Conversation {
         self.readings.connected(features);
         self.frame_bytes_max = frame_bytes_max;
         for (&number, asked) in &self.asked {
-            if let Asked::Question { request, .. } = asked {
+            if let Asked::Question { request, .. } = asked
+                && !self.readings.keep_back(request)
+            {
                 self.outgoing.request(request, number);
             }
         }
@@ -185,7 +171,7 @@ impl Conversation {
         match command {
             Command::Ask { request, again, answer } => {
                 let number = self.number();
-                if self.connected {
+                if self.connected && !self.readings.keep_back(&request) {
                     self.outgoing.request(&request, number);
                 }
                 self.asked.insert(number, Asked::Question { request, again, answer });
@@ -286,6 +272,17 @@ impl Conversation {
         let number = self.number();
         self.outgoing.request(&body, number);
         self.asked.insert(number, Asked::Read(reader));
+    }
+
+    /// Says the commits of a reader that were kept back; once it is over, they are refused.
+    fn say_commits(&mut self, reader: u32) {
+        for (&number, asked) in &self.asked {
+            if let Asked::Question { request, .. } = asked
+                && committer(request) == Some(reader)
+            {
+                self.outgoing.request(request, number);
+            }
+        }
     }
 
     /// Encodes what waits, settlements first, until there is enough for the socket.
@@ -469,8 +466,9 @@ impl Conversation {
             (Some(Asked::Subscribe(_)), Reply::Subscribed(subscribed)) => {
                 self.subscriptions.subscribed(&subscribed)?;
             }
-            (Some(Asked::Read(_)), Reply::Subscribed(subscribed)) => {
+            (Some(Asked::Read(reader)), Reply::Subscribed(subscribed)) => {
                 self.readings.begun(subscribed);
+                self.say_commits(reader);
             }
             (Some(Asked::Unsubscribe(answer)), Reply::Done(_)) => tell(answer, Ok(())),
             // Whoever asked has been told that the connection was lost.
@@ -530,10 +528,10 @@ impl Conversation {
                     let at = self.subscriptions.refused(subscription, &error, now);
                     at.into_iter().for_each(|at| self.wake_by(at));
                 }
-                Asked::Read(reader) => {
-                    let at = self.readings.refused(reader, &error, now);
-                    at.into_iter().for_each(|at| self.wake_by(at));
-                }
+                Asked::Read(reader) => match self.readings.refused(reader, &error, now) {
+                    Some(at) => self.wake_by(at),
+                    None => self.say_commits(reader),
+                },
                 // It had ended already.
                 Asked::Unsubscribe(answer) => tell(answer, Ok(())),
             }

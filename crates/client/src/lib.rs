@@ -10,6 +10,8 @@
 //! This crate knows the protocol and the model, and nothing of the broker's inside.
 
 mod admin;
+mod asked;
+mod auto_commit;
 mod bell;
 mod client;
 mod connection;
@@ -42,6 +44,7 @@ mod subscriptions;
 mod watchings;
 
 pub use admin::{Cursor, GroupDescription, PartitionDescription, TopicDescription, TopicSummary};
+pub use auto_commit::AutoCommit;
 pub use client::{Client, ClientBuilder};
 pub use consumer::{Consumer, ConsumerBuilder};
 pub use delivery::{Delivery, DeliveryRun};

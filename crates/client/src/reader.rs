@@ -1,22 +1,24 @@
 //! The reader as programs hold it: messages come in the order of their offsets, partition by
 //! partition, and nothing is said of them. It knows no socket.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use sennit_model::{
     CursorName, Filter, Offset, PartitionIndex, ReadFrom, TopicName, WhenSlow,
     limits::{CREDIT_BYTES_MAX, CREDIT_MESSAGES_MAX},
 };
 use sennit_protocol::{GapReason, Reply, Request, Taken, control};
+use tokio::sync::oneshot;
 
 use crate::{
+    auto_commit::{AutoCommit, AutoCommits, Done},
     bell::Bell,
     error::Error,
     gap::{Gap, Received},
     link::{Command, Link},
     read_range::ReadRange,
     read_run::{ReadMessage, ReadRun},
-    reader_queue::ReaderQueue,
+    reader_queue::{Item, ReaderQueue},
 };
 
 /// What is taken is told once it is this part of the window: a quarter.
@@ -29,6 +31,7 @@ pub struct ReaderBuilder {
     link: Arc<Link>,
     read: control::Read,
     until_end: bool,
+    auto: Option<AutoCommit>,
     /// Rung when something comes, for one who takes from many.
     bell: Option<Arc<Bell>>,
 }
@@ -46,14 +49,14 @@ impl ReaderBuilder {
             credit_bytes: 8 << 20,
             ..control::Read::default()
         };
-        Self { link, read, until_end: false, bell: None }
+        Self { link, read, until_end: false, auto: None, bell: None }
     }
 
     /// The same for a topic, as long as it has this number.
     pub(crate) fn of_topic(&self, topic: &TopicName, id: u32) -> Self {
-        let Self { link, read, until_end, bell } = self.clone();
+        let Self { link, read, until_end, auto, bell } = self.clone();
         let read = control::Read { topic: topic.to_string(), topic_id: Some(id), ..read };
-        Self { link, read, until_end, bell }
+        Self { link, read, until_end, auto, bell }
     }
 
     /// Whether it ends at its end.
@@ -93,6 +96,17 @@ impl ReaderBuilder {
     /// while there is one.
     pub fn take_over(mut self, take_over: bool) -> Self {
         self.read.take_over = take_over;
+        self
+    }
+
+    /// With [`Self::cursor`]: the reader commits by itself, after so many messages or so long
+    /// ([`AutoCommit`], a count or a [`std::time::Duration`]). What is committed was given before
+    /// the last call of [`Reader::next`] or its like: the program has come back for more, and is
+    /// done with it. So each message is given at least once, and after a crash those again that
+    /// were not committed. [`Reader::close`] commits everything that was given. One commit is under
+    /// way at a time; one that fails is logged, and the next makes up for it.
+    pub fn auto_commit(mut self, when: impl Into<AutoCommit>) -> Self {
+        self.auto = Some(when.into());
         self
     }
 
@@ -160,7 +174,9 @@ impl ReaderBuilder {
             at: Vec::new(),
             until_end: self.until_end,
             cursor: self.read.cursor.clone(),
-            done: BTreeMap::new(),
+            done: Done::new(),
+            limits: Done::new(),
+            auto: self.auto.filter(|_| self.read.cursor.is_some()).map(AutoCommits::new),
             closed: false,
         };
         let (read, queue) = (self.read, Arc::clone(&reader.queue));
@@ -210,7 +226,10 @@ pub struct Reader {
     until_end: bool,
     cursor: Option<String>,
     /// Given to the program and not committed: behind which offset, by partition.
-    done: BTreeMap<u32, u64>,
+    done: Done,
+    /// What commits do not go beyond, by partition.
+    limits: Done,
+    auto: Option<AutoCommits>,
     closed: bool,
 }
 
@@ -245,13 +264,13 @@ impl Reader {
 
     /// Notes what the program is given, for the cursor.
     fn given(&mut self, received: &Received<ReadRun>) {
-        let (partition, end) = match received {
+        match received {
             Received::Delivered(run) => {
-                (run.partition(), run.first_offset().0 + u64::from(run.count()))
+                let count = u64::from(run.count());
+                self.has_given(run.partition(), run.first_offset().0 + count, count);
             }
-            Received::Gap(gap) => (gap.partition, gap.offsets.end.0),
-        };
-        self.done.insert(partition.0, end);
+            Received::Gap(gap) => self.has_given(gap.partition, gap.offsets.end.0, 0),
+        }
     }
 
     /// Where it began in each partition, by index, and how far that reached then.
@@ -267,10 +286,11 @@ impl Reader {
     /// # Errors
     /// As [`Self::next`].
     pub async fn receive(&mut self) -> Option<Result<Received<ReadMessage>, Error>> {
+        self.commit_if_due();
         loop {
             if let Some(current) = &mut self.current {
                 if let Some(message) = current.take_first() {
-                    self.done.insert(message.partition().0, message.offset().0 + 1);
+                    self.has_given(message.partition(), message.offset().0 + 1, 1);
                     return Some(Ok(Received::Delivered(message)));
                 }
                 self.current = None;
@@ -278,7 +298,7 @@ impl Reader {
             match self.take().await? {
                 Ok(Received::Delivered(run)) => self.current = Some(run),
                 Ok(Received::Gap(gap)) => {
-                    self.done.insert(gap.partition.0, gap.offsets.end.0);
+                    self.has_given(gap.partition, gap.offsets.end.0, 0);
                     return Some(Ok(Received::Gap(gap)));
                 }
                 Err(error) => return Some(Err(error)),
@@ -291,6 +311,7 @@ impl Reader {
     /// # Errors
     /// As [`Self::next`].
     pub async fn receive_run(&mut self) -> Option<Result<Received<ReadRun>, Error>> {
+        self.commit_if_due();
         let received = match self.current.take() {
             Some(rest) if rest.count() > 0 => Ok(Received::Delivered(rest)),
             _ => self.take().await?,
@@ -342,12 +363,25 @@ impl Reader {
             if self.has_reached_end() {
                 return None;
             }
-            let (epoch, received) = match self.queue.next().await? {
+            let (epoch, received) = match self.next_item().await? {
                 Ok(item) => item,
                 Err(error) => return Some(Err(error)),
             };
             if let Some(received) = self.sort(epoch, received) {
                 return Some(Ok(received));
+            }
+        }
+    }
+
+    /// What comes next; meanwhile it commits when that is due.
+    async fn next_item(&mut self) -> Option<Result<Item, Error>> {
+        loop {
+            let Some(at) = self.auto.as_ref().and_then(AutoCommits::look_at) else {
+                return self.queue.next().await;
+            };
+            match tokio::time::timeout_at(at, self.queue.next()).await {
+                Ok(next) => return next,
+                Err(_) => self.commit_if_due(),
             }
         }
     }
@@ -372,7 +406,7 @@ impl Reader {
                 self.at[gap.partition.0 as usize] = gap.offsets.end.0;
                 if gap.reason == GapReason::Filtered {
                     // Nothing came before it that is not done.
-                    self.done.insert(gap.partition.0, gap.offsets.end.0);
+                    self.has_given(gap.partition, gap.offsets.end.0, 0);
                     return None;
                 }
                 Some(Received::Gap(gap))
@@ -401,33 +435,79 @@ impl Reader {
         self.link.tell(Command::Taken { epoch, taken });
     }
 
+    fn has_given(&mut self, partition: PartitionIndex, end: u64, count: u64) {
+        self.done.insert(partition.0, end);
+        if let Some(auto) = &mut self.auto {
+            auto.has_given(count);
+        }
+    }
+
+    /// Commits of this partition do not go beyond `offset` any more, whatever was given: for
+    /// programs that leave the rest of what they were given to whoever reads under the name next.
+    pub fn commit_no_further(&mut self, partition: PartitionIndex, offset: Offset) {
+        let limit = self.limits.entry(partition.0).or_insert(offset.0);
+        *limit = offset.0.min(*limit);
+    }
+
     /// Moves the cursor behind everything that was given so far, as one record for each partition
     /// where there was anything, and waits until that is committed. Whoever reads under its name
     /// next begins there. Nothing without a cursor, or where nothing was given since the last call.
     ///
     /// # Errors
-    /// [`Error::Refused`], [`Error::Closed`], or [`Error::OutcomeUnknown`] when the connection was
-    /// lost before the answer came; call it again, it is safe to repeat.
+    /// [`Error::Refused`] with `cursor-held` if another has the cursor now, and others;
+    /// [`Error::Closed`], also once the subscription has ended.
     pub async fn commit(&mut self) -> Result<(), Error> {
-        let Some(name) = self.cursor.clone().filter(|_| !self.done.is_empty()) else {
-            return Ok(());
-        };
+        let Some((done, request)) = self.commit_request() else { return Ok(()) };
         if self.queue.has_ended() {
             // Another may have the cursor now.
             return Err(Error::Closed);
         }
-        let done = self.done.clone();
-        let positions =
-            done.iter().map(|(&partition, &offset)| control::ReadPosition { partition, offset });
-        let positions = positions.collect();
-        let body = control::SetCursor { topic: self.topic.to_string(), name, positions };
-        match self.link.ask(Request::SetCursor(body), true).await? {
+        match self.link.ask(request, true).await? {
             Reply::Done(_) => {
-                self.done.retain(|partition, offset| done.get(partition) != Some(offset));
+                self.committed(&done);
                 Ok(())
             }
             other => Err(Error::Unexpected(format!("{} is not the answer", other.kind()))),
         }
+    }
+
+    fn commit_request(&self) -> Option<(Done, Request)> {
+        let name = self.cursor.clone().filter(|_| !self.done.is_empty())?;
+        let until = |(&partition, &end): (&u32, &u64)| {
+            (partition, self.limits.get(&partition).map_or(end, |&limit| end.min(limit)))
+        };
+        let done: Done = self.done.iter().map(until).collect();
+        let positions =
+            done.iter().map(|(&partition, &offset)| control::ReadPosition { partition, offset });
+        let body = control::SetCursor {
+            topic: self.topic.to_string(),
+            name,
+            positions: positions.collect(),
+            subscription: Some(self.subscription),
+            take_over: false,
+        };
+        Some((done, Request::SetCursor(body)))
+    }
+
+    fn committed(&mut self, done: &Done) {
+        self.done.retain(|partition, offset| done.get(partition) != Some(offset));
+    }
+
+    /// Commits what was given, if it is time, without waiting for the answer.
+    fn commit_if_due(&mut self) {
+        let Some(auto) = &mut self.auto else { return };
+        if let Some(done) = auto.committed() {
+            self.committed(&done);
+        }
+        if !self.auto.as_ref().is_some_and(AutoCommits::is_due) || self.queue.has_ended() {
+            return;
+        }
+        let request = self.commit_request();
+        let Some(auto) = &mut self.auto else { return };
+        let Some((done, request)) = request else { return auto.nothing_is_left() };
+        let (answer, answered) = oneshot::channel();
+        self.link.tell(Command::Ask { request, again: true, answer });
+        auto.begun(done, answered);
     }
 
     /// What [`Self::commit`] would commit: by partition, the first offset that was neither given nor passed
@@ -436,14 +516,21 @@ impl Reader {
         self.done.iter().map(|(&partition, &offset)| (PartitionIndex(partition), Offset(offset)))
     }
 
-    /// Ends the subscription, and waits until the broker has heard of it.
+    /// Ends the subscription, and waits until the broker has heard of it. With
+    /// [`ReaderBuilder::auto_commit`] everything that was given is committed first.
     ///
     /// # Errors
     /// [`Error::Closed`] after the client was closed; otherwise as the broker refuses.
     pub async fn close(mut self) -> Result<(), Error> {
+        let committed = match &self.auto {
+            Some(_) if !self.queue.has_ended() => self.commit().await,
+            _ => Ok(()),
+        };
         self.closed = true;
         let subscription = self.subscription;
-        self.link.call(|answer| Command::Unsubscribe { subscription, answer: Some(answer) }).await
+        let call = |answer| Command::Unsubscribe { subscription, answer: Some(answer) };
+        self.link.call(call).await?;
+        committed
     }
 }
 

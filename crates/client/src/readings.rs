@@ -209,6 +209,13 @@ impl Readings {
         Ok(())
     }
 
+    /// Whether a request is a commit of a reader that has not begun on this connection, and is kept
+    /// back until it has: only then the reader has its cursor again.
+    pub(crate) fn keep_back(&self, request: &Request) -> bool {
+        let Some(reader) = committer(request) else { return false };
+        self.known.get(&reader).is_some_and(|known| !known.is_begun)
+    }
+
     /// Whether what was taken is to be told: it came on this connection.
     pub(crate) fn is_to_be_told(&self, epoch: u64, taken: &Taken) -> bool {
         let known = self.known.get(&taken.subscription);
@@ -232,6 +239,14 @@ impl Readings {
         let tell_why = !matches!(error, Error::Closed);
         std::mem::take(&mut self.known).into_values().for_each(|known| known.end(error, tell_why));
         self.watches.fail(error);
+    }
+}
+
+/// The reader that a request commits for.
+pub(crate) fn committer(request: &Request) -> Option<u32> {
+    match request {
+        Request::SetCursor(body) => body.subscription,
+        _ => None,
     }
 }
 

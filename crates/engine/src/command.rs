@@ -176,6 +176,28 @@ pub struct CursorClaim {
     pub name: CursorName,
     /// Whether a reader that has it ends; without, the claim is refused.
     pub take_over: bool,
+    /// Which claim of this process it is, each its own: of claims that meet one wins in every
+    /// partition, in whatever order these hear of them.
+    pub number: u64,
+}
+
+impl CursorClaim {
+    /// Whether this claim ends a reader that has the cursor by `held`, rather than be ended by it.
+    pub(crate) fn beats(&self, held: &Self) -> bool {
+        if self.number > held.number { self.take_over } else { !held.take_over }
+    }
+}
+
+/// Who sets a named cursor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CursorSetter {
+    /// The session that speaks.
+    pub session: SessionId,
+    /// The reader that commits, which has to have the cursor; without, it is set by hand, which a
+    /// reader of another session that has the cursor keeps from being done.
+    pub subscription: Option<u32>,
+    /// Whether a reader that has the cursor ends when it is set by hand.
+    pub take_over: bool,
 }
 
 /// Read one partition by offset. Nothing is leased or kept for a reader.
@@ -319,8 +341,8 @@ pub enum PartitionCommand {
     Describe,
     /// Say where one would begin that reads from there, or where its cursor is.
     Locate(ReadFrom, Option<CursorClaim>),
-    /// Have a named cursor be at this offset, or at the end if that is lower.
-    SetCursor(CursorName, Offset),
+    /// Have a named cursor be at this offset, or at the end if that is lower, if who says so may.
+    SetCursor(CursorName, Offset, CursorSetter),
     /// Have no cursor of this name. `created` of the answer says whether there was one.
     DeleteCursor(CursorName),
     /// Say which cursors there are.

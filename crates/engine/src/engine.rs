@@ -361,8 +361,8 @@ impl Engine {
                 return out.refuse(origin, Refusal::UnknownTopic);
             }
             PartitionCommand::Drop => Record::PartitionDropped { partition: id },
-            PartitionCommand::SetCursor(name, offset) => {
-                return self.set_cursor(origin, id, (name, offset), journal, out);
+            PartitionCommand::SetCursor(name, offset, by) => {
+                return self.set_cursor(origin, id, (name, offset, by), journal, out);
             }
             PartitionCommand::DeleteCursor(name) => {
                 return self.delete_cursor(origin, id, name, journal, out);

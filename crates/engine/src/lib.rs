@@ -46,8 +46,9 @@ mod wheel;
 pub use catalogue::{Catalogue, CatalogueGroup, Topic};
 pub use checkpoint::Checkpoint;
 pub use command::{
-    CatalogueCommand, Command, Credit, CursorClaim, DeadLetters, DeliveryRun, GroupSetting, Origin,
-    PartitionCommand, Publish, Read, ReaderChange, SessionId, Settle, Subscribe, Verdict,
+    CatalogueCommand, Command, Credit, CursorClaim, CursorSetter, DeadLetters, DeliveryRun,
+    GroupSetting, Origin, PartitionCommand, Publish, Read, ReaderChange, SessionId, Settle,
+    Subscribe, Verdict,
 };
 pub use dead_letter::{
     HEADER_APPENDED_AT_MS, HEADER_ATTEMPTS, HEADER_FAILED_AT_MS, HEADER_REASON,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sennit_model::{CursorName, Offset, PartitionId, ReadFrom, limits::CURSORS_PER_TOPIC_MAX};
 
 use crate::{
-    command::{CursorClaim, Origin, Read, ReaderChange, SessionId},
+    command::{CursorClaim, CursorSetter, Origin, Read, ReaderChange, SessionId},
     deliver::{byte_of, cut},
     effect::{Delivery, Effect, GapReason},
     engine::{Engine, Journal, Outbox, Payloads, stir},
@@ -37,13 +37,15 @@ impl Engine {
         let at = at.0.min(partition.visible);
         stir(&mut self.stirred, partition);
         let rolled_back = self.rolled_back(id, at);
-        let held = cursor.as_ref().and_then(|claim| self.readers.cursor_holder(id, &claim.name));
-        if let (Some(claim), Some(other)) = (&cursor, held.filter(|held| *held != holder)) {
-            // Who comes without taking over, though it was free when it was located, has lost.
-            let ends = if claim.take_over { other } else { holder };
-            let Holder { session, subscription } = ends;
+        if let Some(claim) = &cursor
+            && let Some((other, held)) = self.readers.cursor_held(id, &claim.name)
+            && other != holder
+        {
+            // It was free when it was located, and others may have found it so too.
+            let wins = claim.beats(held);
+            let Holder { session, subscription } = if wins { other } else { holder };
             out.now.push(Effect::CursorTaken { session, subscription, partition: id });
-            if !claim.take_over {
+            if !wins {
                 return;
             }
             self.readers.leave(id, other);
@@ -53,7 +55,6 @@ impl Engine {
             out.now.push(Effect::Gap { session, subscription, partition: id, range, reason });
         }
         let at = rolled_back.map_or(at, |range| range.end.0);
-        let cursor = cursor.map(|claim| claim.name);
         self.readers.join(id, holder, (at, credit), (cursor, filter));
         self.set_when_slow(id, holder, when_slow);
     }
@@ -89,7 +90,7 @@ impl Engine {
         id: PartitionId,
         claim: Option<&CursorClaim>,
     ) -> Option<CursorName> {
-        let CursorClaim { name, take_over } = claim?;
+        let CursorClaim { name, take_over, .. } = claim?;
         let held = self.readers.cursor_holder(id, name);
         (held.is_some() && !take_over).then(|| name.clone())
     }
@@ -291,12 +292,13 @@ impl Engine {
 }
 
 impl Engine {
-    /// Has a named cursor be at an offset. Where it is there already, nothing is written.
+    /// Has a named cursor be at an offset, if `by` may say so. Where it is there already, nothing is
+    /// written.
     pub(crate) fn set_cursor(
         &mut self,
         origin: Origin,
         id: PartitionId,
-        (name, offset): (CursorName, Offset),
+        (name, offset, by): (CursorName, Offset, CursorSetter),
         journal: &mut impl Journal,
         out: &mut Outbox,
     ) {
@@ -304,6 +306,20 @@ impl Engine {
             return out.refuse(origin, Refusal::UnknownTopic);
         };
         let offset = Offset(offset.0.min(partition.visible));
+        let holder = self.readers.cursor_holder(id, &name);
+        if let Some(subscription) = by.subscription {
+            // One that was taken over may have said so before it heard of that.
+            if holder != Some(Holder { session: by.session, subscription }) {
+                return out.refuse(origin, Refusal::CursorLost { name });
+            }
+        } else if let Some(holder) = holder.filter(|holder| holder.session != by.session) {
+            if !by.take_over {
+                return out.refuse(origin, Refusal::CursorHeld { name });
+            }
+            let Holder { session, subscription } = holder;
+            out.now.push(Effect::CursorTaken { session, subscription, partition: id });
+            self.readers.leave(id, holder);
+        }
         let held = self.cursors.get(id, &name);
         if held.is_none() && self.cursors.count(id) >= CURSORS_PER_TOPIC_MAX {
             return out.refuse(origin, Refusal::cursors_max());

@@ -10,7 +10,7 @@ use sennit_model::{
 };
 
 use crate::{
-    command::{Credit, SessionId},
+    command::{Credit, CursorClaim, SessionId},
     group::Holder,
 };
 
@@ -43,7 +43,7 @@ pub(crate) struct Reader {
     pub(crate) held_messages: u64,
     pub(crate) held_bytes: u64,
     /// The cursor that is its own while it reads.
-    pub(crate) cursor: Option<CursorName>,
+    pub(crate) cursor: Option<CursorClaim>,
     /// What becomes of it if it falls behind.
     pub(crate) when_slow: WhenSlow,
     /// Whether it has come to the newest message.
@@ -112,7 +112,7 @@ impl Readers {
         partition: PartitionId,
         holder: Holder,
         (at, credit): (u64, Credit),
-        (cursor, filter): (Option<CursorName>, Option<Filter>),
+        (cursor, filter): (Option<CursorClaim>, Option<Filter>),
     ) {
         let (held_messages, held_bytes, place_hint) = (0, 0, None);
         let credit = bounded(credit);
@@ -188,9 +188,20 @@ impl Readers {
 
     /// Who has a cursor of a partition.
     pub(crate) fn cursor_holder(&self, id: PartitionId, name: &CursorName) -> Option<Holder> {
+        self.cursor_held(id, name).map(|(holder, _)| holder)
+    }
+
+    /// Who has a cursor of a partition, and by which claim.
+    pub(crate) fn cursor_held(
+        &self,
+        id: PartitionId,
+        name: &CursorName,
+    ) -> Option<(Holder, &CursorClaim)> {
         let held = self.by_partition.get(&id)?;
-        let has = |reader: &&Reader| reader.cursor.as_ref() == Some(name);
-        held.readers.iter().find(has).map(|reader| reader.holder)
+        held.readers.iter().find_map(|reader| {
+            let claim = reader.cursor.as_ref().filter(|claim| claim.name == *name)?;
+            Some((reader.holder, claim))
+        })
     }
 
     /// Who reads a partition.

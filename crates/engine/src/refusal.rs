@@ -85,6 +85,12 @@ pub enum Refusal {
         /// The cursor's name.
         name: CursorName,
     },
+    /// The reader that sets the cursor does not have it, or has it no more.
+    #[error("this reader does not have the cursor {name}, or has it no more")]
+    CursorLost {
+        /// The cursor's name.
+        name: CursorName,
+    },
     /// The disk is full; acks, deletes and reads go on.
     #[error(
         "the disk is full: nothing is published until space returns; acks, deletes and reads go on"

@@ -7,12 +7,12 @@ use std::{collections::BTreeMap, time::Duration};
 
 use proptest::prelude::*;
 use sennit_engine::{
-    Command, Credit, CursorClaim, DeadLetters, DeliveryRun, Effect, GapReason, Origin, Outbox,
-    PartitionCommand, Read, ReaderChange, Record, Refusal, SessionId,
+    Command, Credit, DeadLetters, DeliveryRun, Effect, GapReason, Origin, Outbox, PartitionCommand,
+    Read, ReaderChange, Record, Refusal, SessionId,
 };
 use sennit_model::{
-    CursorName, GroupConfig, Message, Messages, Offset, OffsetRange, PartitionId, ReadFrom,
-    Retention, Timestamp, TopicConfig, TopicKind, WhenSlow, limits::CURSORS_PER_TOPIC_MAX,
+    GroupConfig, Message, Messages, Offset, OffsetRange, PartitionId, ReadFrom, Retention,
+    Timestamp, TopicConfig, TopicKind, WhenSlow,
 };
 use world::{ALICE, BOB, ORDERS, World, run, setting};
 
@@ -438,110 +438,4 @@ impl Consuming for World {
         });
         runs
     }
-}
-
-fn cursor(world: &mut World, command: PartitionCommand) {
-    let origin = world.origin(ALICE);
-    world.do_now(Command::Partition(origin, ORDERS, command));
-}
-
-fn cursors(world: &mut World) -> Vec<(String, u64)> {
-    cursor(world, PartitionCommand::ListCursors);
-    match world.effects.pop() {
-        Some(Effect::Cursors { cursors, .. }) => {
-            cursors.into_iter().map(|(name, at)| (name.to_string(), at.0)).collect()
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
-#[test]
-fn a_cursor_is_where_it_was_set_also_after_a_restart() {
-    let mut world = streaming(keeping(40));
-    world.publish_texts(&["a", "b"]);
-    let (audit, other): (CursorName, CursorName) =
-        ("audit".parse().unwrap(), "other".parse().unwrap());
-    cursor(&mut world, PartitionCommand::SetCursor(audit.clone(), Offset(1)));
-    cursor(&mut world, PartitionCommand::SetCursor(other.clone(), Offset(99)));
-    assert_eq!(cursors(&mut world), [("audit".into(), 1), ("other".into(), 2)]);
-    let records = world.journal.records.len();
-    cursor(&mut world, PartitionCommand::SetCursor(audit.clone(), Offset(1)));
-    assert_eq!(world.journal.records.len(), records, "nothing has changed");
-    world.engine = world.replayed();
-    let at = |world: &mut World, name: &CursorName, from| {
-        cursor(world, PartitionCommand::Locate(from, Some(claim(name, false))));
-        match world.effects.pop() {
-            Some(Effect::Located { first, .. }) => first.0,
-            other => panic!("{other:?}"),
-        }
-    };
-    assert_eq!(at(&mut world, &audit, ReadFrom::Latest), 1);
-    assert_eq!(at(&mut world, &"fresh".parse().unwrap(), ReadFrom::Earliest), 0);
-    // One that retention has overtaken begins with a gap.
-    for text in ["c", "d", "e"] {
-        world.publish_texts(&[text]);
-    }
-    let begins = at(&mut world, &audit, ReadFrom::Earliest);
-    world.read(ALICE, begins, WIDE);
-    assert_eq!(world.came(ALICE)[0], Came::Gap(1, 3, GapReason::Retention));
-    cursor(&mut world, PartitionCommand::DeleteCursor(audit.clone()));
-    assert_eq!(cursors(&mut world), [("other".into(), 2)]);
-    assert_eq!(at(&mut world, &audit, ReadFrom::Earliest), 3);
-    cursor(&mut world, PartitionCommand::Drop);
-    world.open(ORDERS, stream(), vec![], DeadLetters::NotYet);
-    assert_eq!(cursors(&mut world), []);
-}
-
-#[test]
-fn a_topic_has_so_many_cursors_and_no_more() {
-    let mut world = streaming(stream());
-    for n in 0..CURSORS_PER_TOPIC_MAX {
-        let name = format!("c{n}").parse().unwrap();
-        cursor(&mut world, PartitionCommand::SetCursor(name, Offset(0)));
-    }
-    world.effects.clear();
-    cursor(&mut world, PartitionCommand::SetCursor("c0".parse().unwrap(), Offset(0)));
-    cursor(&mut world, PartitionCommand::SetCursor("one-more".parse().unwrap(), Offset(0)));
-    assert_eq!(world.refusals(), [Refusal::cursors_max()]);
-}
-
-fn claim(name: &CursorName, take_over: bool) -> CursorClaim {
-    CursorClaim { name: name.clone(), take_over }
-}
-
-#[test]
-fn a_cursor_has_one_reader_at_a_time() {
-    let mut world = streaming(stream());
-    let name: CursorName = "audit".parse().unwrap();
-    let read_as = |world: &mut World, session, take_over| {
-        let origin = world.origin(session);
-        let (subscription, partition, at, credit) = (3, ORDERS, Offset(0), WIDE);
-        let cursor = Some(claim(&name, take_over));
-        let (when_slow, filter) = (WhenSlow::Wait, None);
-        let read = Read { origin, subscription, partition, at, credit, cursor, when_slow, filter };
-        world.do_now(Command::Read(read));
-    };
-    let taken = |world: &mut World| {
-        let taken = world.effects.extract_if(.., |e| matches!(e, Effect::CursorTaken { .. }));
-        let session = taken.map(|effect| match effect {
-            Effect::CursorTaken { session, .. } => session,
-            other => panic!("{other:?}"),
-        });
-        session.collect::<Vec<_>>()
-    };
-    read_as(&mut world, ALICE, false);
-    cursor(&mut world, PartitionCommand::Locate(ReadFrom::Earliest, Some(claim(&name, false))));
-    assert_eq!(world.refusals(), [Refusal::CursorHeld { name: name.clone() }]);
-    read_as(&mut world, BOB, false);
-    assert_eq!(taken(&mut world), [BOB]);
-    world.publish_texts(&["a"]);
-    assert_eq!((world.came(ALICE).len(), world.came(BOB).len()), (1, 0));
-    read_as(&mut world, BOB, true);
-    assert_eq!(taken(&mut world), [ALICE]);
-    world.publish_texts(&["b"]);
-    assert_eq!((world.came(ALICE).len(), world.came(BOB).len()), (0, 2));
-    // It is free again once its reader has ended.
-    world.change(BOB, ReaderChange::End);
-    read_as(&mut world, ALICE, false);
-    assert_eq!(taken(&mut world), []);
 }

@@ -8,14 +8,19 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use sennit_engine::{
-    CatalogueCommand, Checkpoint, Command, Credit, DeadLetters, Engine, GroupSetting, Journal,
-    Origin, PartitionCommand, Place, Publish, Record, Replay, Replayed, SessionId, Settle, Verdict,
+    CatalogueCommand, Checkpoint, Command, Credit, CursorSetter, DeadLetters, Engine, GroupSetting,
+    Journal, Origin, PartitionCommand, Place, Publish, Record, Replay, Replayed, SessionId, Settle,
+    Verdict,
 };
 use sennit_model::{
     Durability, Generation, GroupConfig, GroupId, Incarnation, Message, Offset, PartitionId,
     PartitionIndex, ProducerId, ProducerStamp, Retention, StartAt, TopicConfig, TopicId,
 };
 use world::{DEAD, GROUP, ORDERS, World, batch, check, queue, run};
+
+/// Whoever sets a cursor without reading.
+const BY_HAND: CursorSetter =
+    CursorSetter { session: SessionId(0), subscription: None, take_over: false };
 
 /// Partitions beside the two that a world begins with, before and behind them.
 const OTHERS: [PartitionId; 2] = [
@@ -118,7 +123,7 @@ fn take(world: &mut World, step: Step) {
             let partition = if which == 2 { ORDERS } else { OTHERS[usize::from(which)] };
             let name = format!("cursor-{name}").parse().expect("a name");
             let command = match at {
-                Some(at) => PartitionCommand::SetCursor(name, Offset(at.into())),
+                Some(at) => PartitionCommand::SetCursor(name, Offset(at.into()), BY_HAND),
                 None => PartitionCommand::DeleteCursor(name),
             };
             world.do_now(Command::Partition(Origin::default(), partition, command));

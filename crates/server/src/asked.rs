@@ -1,7 +1,7 @@
 //! A session's request about names and settings while it waits for its answer, and what the session
 //! learns from it.
 
-use std::{cell::RefCell, rc::Rc};
+use std::{cell::RefCell, rc::Rc, sync::atomic::Ordering};
 
 use sennit_engine::{Command, Credit, CursorClaim, Origin, Read, SessionId};
 use sennit_model::{Filter, FilterError, GroupId, Offset, TopicId, WhenSlow};
@@ -54,7 +54,8 @@ impl Wanted {
                 Some(Self {
                     number: body.subscription,
                     credit: credit(body.credit_messages, body.credit_bytes),
-                    cursor: name.map(|name| CursorClaim { name, take_over }),
+                    // Numbered when it is claimed.
+                    cursor: name.map(|name| CursorClaim { name, take_over, number: 0 }),
                     when_slow: body.when_it_is_slow(),
                     filter: body.filter.as_deref().map(str::parse).transpose()?,
                 })
@@ -67,7 +68,7 @@ impl Wanted {
 impl Asked {
     /// Asks the first core, and tells the client what it says.
     pub(crate) async fn answer(self, request: Request) {
-        let wanted = match Wanted::of(&request) {
+        let mut wanted = match Wanted::of(&request) {
             Ok(wanted) => wanted,
             Err(error) => {
                 self.controls.add_permits(1);
@@ -75,8 +76,12 @@ impl Asked {
                 return self.outbox.refused(self.number, error);
             }
         };
+        if let Some(Wanted { cursor: Some(claim), .. }) = &mut wanted {
+            claim.number = self.core.cores.claims.fetch_add(1, Ordering::Relaxed);
+        }
         let (sender, answer) = oneshot::channel();
-        let _ = self.core.cores.inboxes[0].send(inbox::Message::Control(request, sender));
+        let _ =
+            self.core.cores.inboxes[0].send(inbox::Message::Control(self.session, request, sender));
         let answer = answer.await;
         self.controls.add_permits(1);
         let Ok(ControlReply { reply, home }) = answer else {

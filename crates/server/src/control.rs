@@ -6,7 +6,7 @@
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use sennit_engine::{
-    CatalogueCommand, Command, PartitionCommand, PartitionDescription, Refusal, Topic,
+    CatalogueCommand, Command, PartitionCommand, PartitionDescription, Refusal, SessionId, Topic,
 };
 use sennit_model::{
     GroupConfig, GroupName, Incarnation, PartitionId, PartitionIndex, StartAt, TopicConfig,
@@ -145,7 +145,7 @@ impl Control {
     }
 
     /// Does a request about names and settings.
-    pub(crate) async fn answer(&self, request: Request) -> ControlReply {
+    pub(crate) async fn answer(&self, session: SessionId, request: Request) -> ControlReply {
         let answered = match request {
             Request::CreateTopic(body) => self.create_topic(body).await,
             Request::AlterTopic(body) => self.alter_topic(body).await,
@@ -159,7 +159,7 @@ impl Control {
             Request::OpenTopic(body) => self.open_topic(body).await,
             Request::Subscribe(body) => self.subscribe(body).await,
             Request::Read(body) => self.read(body).await,
-            Request::SetCursor(body) => self.set_cursor(body).await,
+            Request::SetCursor(body) => self.set_cursor(session, body).await,
             Request::DeleteCursor(body) => self.delete_cursor(body).await,
             Request::TrimTopic(body) => self.trim_topic(body).await,
             Request::ListCursors(body) => self.list_cursors(body).await,

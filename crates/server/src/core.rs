@@ -5,7 +5,7 @@ use std::{
     cell::RefCell,
     collections::HashMap,
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicU64},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -64,6 +64,8 @@ pub(crate) struct Cores {
     pub(crate) metrics: Vec<Arc<CoreMetrics>>,
     pub(crate) session_grace: Duration,
     pub(crate) move_turn: Arc<MoveTurn>,
+    /// Claims to named cursors so far.
+    pub(crate) claims: AtomicU64,
 }
 
 /// The state of a core's thread.
@@ -530,14 +532,14 @@ impl Core {
             Effect::SubscriptionEnded { subscription, .. } => {
                 outbox.subscription_ended(subscription, ErrorCode::UnknownTopic);
             }
-            Effect::CursorTaken { subscription, .. } => {
-                outbox.subscription_ended(subscription, ErrorCode::CursorHeld);
-            }
             Effect::PublishedAt { first, count, .. } => {
                 outbox.reply(&Reply::PublishedAt(PublishedAt { first, count }), request);
             }
-            Effect::ReaderTooSlow { subscription, .. } => {
-                outbox.subscription_ended(subscription, ErrorCode::SlowConsumer);
+            Effect::ReaderTooSlow { subscription, .. }
+            | Effect::CursorTaken { subscription, .. } => {
+                let is_slow = matches!(effect, Effect::ReaderTooSlow { .. });
+                let code = if is_slow { ErrorCode::SlowConsumer } else { ErrorCode::CursorHeld };
+                outbox.subscription_ended(subscription, code);
                 let held = outbox.routes.borrow_mut().subscriptions.remove(&subscription);
                 for (core, partition) in
                     held.iter().flat_map(|held| held.each_partition(self.commands.len()))

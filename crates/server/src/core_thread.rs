@@ -151,10 +151,10 @@ async fn take_messages(
                 Message::Moved(moved) => core.with(|core| core.moved(moved)),
                 Message::MoveFailed(home) => core.with(|core| core.move_failed(home)),
                 Message::Fetched(fetch, bytes) => core.with(|core| core.fetched(fetch, bytes)),
-                Message::Control(request, answer) => {
+                Message::Control(session, request, answer) => {
                     let control = control.clone();
                     spawn_local(async move {
-                        let _ = answer.send(control.answer(request).await);
+                        let _ = answer.send(control.answer(session, request).await);
                     });
                 }
                 Message::Watch(pattern, changes, answer) => {

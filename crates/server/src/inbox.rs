@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sennit_engine::{Command, Effect};
+use sennit_engine::{Command, Effect, SessionId};
 use sennit_journal::{Fault, Home, Position};
 use sennit_model::{PartitionId, TopicId, TopicPattern};
 use sennit_protocol::{
@@ -35,8 +35,8 @@ pub(crate) enum Message {
     Commands(Vec<Command>),
     /// Effects for its sessions, from another core's shard.
     Effects(Vec<Effect>),
-    /// A request about names and settings; only the first core is asked.
-    Control(Request, oneshot::Sender<ControlReply>),
+    /// A session's request about names and settings; only the first core is asked.
+    Control(SessionId, Request, oneshot::Sender<ControlReply>),
     /// Watch for topics; only the first core is asked. Answered with those that there are.
     Watch(
         TopicPattern,

@@ -2,7 +2,7 @@
 //! not deliver anything.
 #![expect(clippy::result_large_err, reason = "a failure is rare, and leaves at once as a reply")]
 
-use sennit_engine::{CursorClaim, PartitionCommand, Topic};
+use sennit_engine::{CursorClaim, CursorSetter, PartitionCommand, SessionId, Topic};
 use sennit_model::{CursorName, GroupId, NameError, Offset, ReadFrom};
 use sennit_protocol::{ErrorCode, Reply, control};
 
@@ -23,7 +23,8 @@ impl Control {
         let from = body.read_from();
         let cursor = body.cursor.as_deref().map(cursor_name).transpose()?;
         let take_over = body.take_over;
-        let cursor = cursor.map(|name| CursorClaim { name, take_over });
+        // What it is asked here claims nothing yet.
+        let cursor = cursor.map(|name| CursorClaim { name, take_over, number: 0 });
         let positions = positions(&topic, &body.topic, &body.positions)?;
         let asked = self.ask_partitions(&topic, |index| match positions[index.0 as usize] {
             Some(position) => PartitionCommand::Locate(ReadFrom::Offset(position), None),
@@ -46,14 +47,17 @@ impl Control {
 
     pub(crate) async fn set_cursor(
         &self,
+        session: SessionId,
         body: control::SetCursor,
     ) -> Result<ControlReply, Failure> {
         let topic = self.topic_named(&body.topic)?;
         let name = cursor_name(&body.name)?;
+        let (subscription, take_over) = (body.subscription, body.take_over);
+        let by = CursorSetter { session, subscription, take_over };
         let positions = positions(&topic, &body.topic, &body.positions)?;
         let asked = self.ask_partitions_that(&topic, |index| {
             let offset = positions[index.0 as usize]?;
-            Some(PartitionCommand::SetCursor(name.clone(), offset))
+            Some(PartitionCommand::SetCursor(name.clone(), offset, by))
         });
         gather(asked).await?;
         Ok(done(topic.id(), 0, false))

@@ -17,7 +17,7 @@ pub(crate) fn reply(refusal: &Refusal) -> control::Error {
         Refusal::SequenceOverlap { .. } => ErrorCode::SequenceOverlap,
         Refusal::OffsetMismatch { .. } => ErrorCode::OffsetMismatch,
         Refusal::Limit { .. } => ErrorCode::LimitReached,
-        Refusal::CursorHeld { .. } => ErrorCode::CursorHeld,
+        Refusal::CursorHeld { .. } | Refusal::CursorLost { .. } => ErrorCode::CursorHeld,
         Refusal::StorageFull => ErrorCode::StorageFull,
         Refusal::OutcomeUnknown => ErrorCode::OutcomeUnknown,
     };

@@ -6,7 +6,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::Ordering::Relaxed,
+        atomic::{AtomicU64, Ordering::Relaxed},
         mpsc::{self, RecvTimeoutError},
     },
     thread,
@@ -113,6 +113,7 @@ impl Broker<'_> {
             metrics: metrics.clone(),
             session_grace: config.session_grace,
             move_turn: Arc::new(MoveTurn::new(config.give_back)),
+            claims: AtomicU64::new(1),
         });
         let doors = Arc::new(Doors::closed(shards));
         let backups = Backups::new(settings, doors.clone(), ended.clone());

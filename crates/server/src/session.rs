@@ -120,7 +120,7 @@ impl Session {
             }
             Request::Subscribe(_) | Request::Read(_) => {
                 let (sender, answer) = oneshot::channel();
-                let ask = Message::Control(request.clone(), sender);
+                let ask = Message::Control(self.id, request.clone(), sender);
                 let _ = self.core.cores.inboxes[0].send(ask);
                 let Ok(ControlReply { reply: Reply::Subscribed(subscribed), home }) = answer.await
                 else {

@@ -20,4 +20,5 @@ mod reading;
 mod refusals;
 mod soak;
 mod storage;
+mod together;
 mod torture;

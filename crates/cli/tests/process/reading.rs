@@ -239,6 +239,124 @@ fn a_cursor_goes_on_where_it_was_committed_across_a_kill() {
         assert!(held(Some(ended)));
         assert!(reader.next().await.is_none());
         assert!(matches!(reader.commit().await, Err(Error::Closed)));
+        // Nor is it set by hand meanwhile, unless that ends its reader.
+        let set = broker.run(&["cursor", "set", "lines", "billing", "3"], b"");
+        assert_eq!(set.status.code(), Some(4), "{}", said(&set));
+        broker.ok(&["cursor", "set", "lines", "billing", "3", "--take-over"], b"");
+        let positions = client.list_cursors(&topic).await.unwrap();
+        let billing = positions.iter().find(|cursor| cursor.name == name).unwrap();
+        assert_eq!(billing.positions, [(PartitionIndex(0), Offset(3))]);
+        client.close().await;
+    });
+}
+
+#[test]
+fn of_two_that_claim_a_cursor_at_once_exactly_one_reads() {
+    const PARTITIONS: u32 = 8;
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start_with(folder.path(), &["--shards", "4"]);
+    let partitions = ["--partitions", &PARTITIONS.to_string()];
+    broker.ok(&[&["topic", "create", "lines", "--kind", "stream"], &partitions[..]].concat(), b"");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let clients = [client(&broker.listen).await, client(&broker.listen).await];
+        let topic: TopicName = "lines".parse().unwrap();
+        let mut both_began = 0;
+        for round in 0..100 {
+            let name = format!("cursor-{round}").parse().unwrap();
+            let claim =
+                |n: usize| clients[n].reader(&topic).from(ReadFrom::Latest).cursor(&name).start();
+            let (first, second) = tokio::join!(claim(round % 2), claim(1 - round % 2));
+            both_began += u32::from(first.is_ok() && second.is_ok());
+            // One message for each partition: who has the cursor gets them all.
+            for index in 0..PARTITIONS {
+                let publisher = clients[0].publisher(&topic).partition(PartitionIndex(index));
+                let publisher = publisher.open().await.unwrap();
+                publisher.publish(Message::new("one")).await.unwrap().await.unwrap();
+            }
+            let mut have_it = 0;
+            for begun in [first, second] {
+                let mut came = 0;
+                let error = match begun {
+                    Ok(mut reader) => loop {
+                        match reader.next().await.unwrap() {
+                            Ok(_) if came + 1 == PARTITIONS => {
+                                reader.close().await.unwrap();
+                                break None;
+                            }
+                            Ok(_) => came += 1,
+                            Err(error) => break Some(error),
+                        }
+                    },
+                    Err(error) => Some(error),
+                };
+                match error {
+                    None => have_it += 1,
+                    Some(Error::Refused { code: ErrorCode::CursorHeld, .. }) => {}
+                    Some(error) => panic!("{error}"),
+                }
+            }
+            assert_eq!(have_it, 1, "round {round}");
+        }
+        assert!(both_began > 0, "they never met");
+        for client in clients {
+            client.close().await;
+        }
+    });
+}
+
+#[test]
+fn a_reader_commits_by_itself_what_the_program_is_done_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut broker = Broker::start(folder.path());
+    broker.ok(&["topic", "create", "lines", "--kind", "stream"], b"");
+    let text: String = (0..100).map(|n| format!("{n}\n")).collect();
+    broker.ok(&["publish", "lines"], text.as_bytes());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = client(&broker.listen).await;
+        let topic: TopicName = "lines".parse().unwrap();
+        let name = "audit".parse().unwrap();
+        let builder = || client.reader(&topic).cursor(&name);
+        let mut reader = builder().auto_commit(10).start().await.unwrap();
+        for _ in 0..11 {
+            reader.next().await.unwrap().unwrap();
+        }
+        // Once the eleventh was asked for, ten were done with; the commit goes on by itself, also
+        // to a broker that was started again, and no further than it began.
+        broker.kill();
+        broker.start_again();
+        let at = async || client.list_cursors(&topic).await.unwrap();
+        while at().await.first().is_none_or(|cursor| cursor.positions[0].1 != Offset(10)) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        drop(reader);
+        // By time, while the program waits for more; and what is kept back is not committed.
+        let every = Duration::from_millis(10);
+        let mut reader = builder().auto_commit(every).start().await.unwrap();
+        reader.commit_no_further(PartitionIndex(0), Offset(95));
+        for n in 10..100 {
+            assert_eq!(reader.next().await.unwrap().unwrap().offset(), Offset(n));
+        }
+        let waiting = tokio::time::timeout(Duration::from_secs(60), async {
+            tokio::select! {
+                next = reader.next() => panic!("{:?}", next.is_some()),
+                () = async {
+                    while at().await[0].positions[0].1 != Offset(95) {
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                } => {}
+            }
+        });
+        waiting.await.unwrap();
+        reader.close().await.unwrap();
+        // At the end, all that was given.
+        let mut reader = builder().auto_commit(1000).start().await.unwrap();
+        for n in 95..98 {
+            assert_eq!(reader.next().await.unwrap().unwrap().offset(), Offset(n));
+        }
+        reader.close().await.unwrap();
+        assert_eq!(at().await[0].positions[0].1, Offset(98));
         client.close().await;
     });
 }

@@ -61,7 +61,7 @@ impl Broker {
         peer.frames.set_limit(peer.limits.frame_bytes_max as usize);
         let (number, request) = peer.next().await;
         let Request::Hello(hello) = request else { panic!("{request:?}") };
-        assert_eq!(hello.features, ["gaps", "readers", "cursors"]);
+        assert_eq!(hello.features, ["gaps", "readers", "cursors", "filters", "watches"]);
         peer.replaces = hello.replaces;
         let ok = control::HelloOk {
             server_name: "script".into(),

@@ -166,9 +166,12 @@ fn positions() -> impl Strategy<Value = Vec<ReadPosition>> {
 
 fn cursor_request() -> impl Strategy<Value = Request> {
     prop_oneof![
-        (text(), text(), positions()).prop_map(|(topic, name, positions)| {
-            Request::SetCursor(SetCursor { topic, name, positions })
-        }),
+        (text(), text(), positions(), any::<(Option<u32>, bool)>()).prop_map(
+            |(topic, name, positions, (subscription, take_over))| {
+                let set = SetCursor { topic, name, positions, subscription, take_over };
+                Request::SetCursor(set)
+            }
+        ),
         (text(), text())
             .prop_map(|(topic, name)| Request::DeleteCursor(DeleteCursor { topic, name })),
         text().prop_map(|topic| Request::ListCursors(ListCursors { topic })),
