@@ -79,7 +79,7 @@ test-format:
 	$(call step,format,cargo fmt --all --check; cargo fmt --manifest-path fuzz/Cargo.toml --check)
 
 test-lint:
-	$(call step,lint,cargo clippy --workspace --all-targets --locked -- -D warnings)
+	$(call step,lint,cargo clippy --workspace --all-targets --locked -- -D warnings; git apply --check sim/planted/*.patch)
 
 test-docs:
 	$(call step,docs,RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked)
