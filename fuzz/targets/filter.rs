@@ -9,7 +9,7 @@ use sennit_model::{
     limits::{FILTER_BYTES_MAX, FILTER_TESTS_MAX},
 };
 
-/// The text ends at the first zero byte; what follows is a batch, or else key and payload of a message.
+// The text ends at the first zero byte; what follows is a batch, or else key and payload of a message.
 fuzz_target!(|data: &[u8]| {
     let end = data.iter().position(|&byte| byte == 0).unwrap_or(data.len());
     let Ok(text) = std::str::from_utf8(&data[..end]) else { return };

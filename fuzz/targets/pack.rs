@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use crc_fast::{CrcAlgorithm, checksum};
 use libfuzzer_sys::fuzz_target;
 use sennit_journal::{
-    Fault, Home, LaneConfig, Position, Reader, Walked, disk::MemoryDisk, packs, recover, verify,
+    Fault, Home, LaneConfig, Position, Reader, ReplayFrom, Walked, disk::MemoryDisk, packs,
+    recover, verify,
 };
 
 const BLOCK_BYTES: usize = 4096;
@@ -60,7 +61,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let disk = MemoryDisk::default();
     disk.put(&config().directory.join("pack-0000000001.pack"), pack);
-    let mut reader = recover(&disk, config(), |_, _, _| Ok::<(), Fault>(()))
+    let mut reader = recover(&disk, config(), ReplayFrom::Newest, |_| Ok::<(), Fault>(()))
         .expect("a lane minds no pack")
         .reader;
     let listed = packs(&disk, &config());
