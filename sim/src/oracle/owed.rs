@@ -1,6 +1,9 @@
 //! What is owed at the end: every message that no group is through with has come out, as itself or
 //! as a dead letter.
 
+use std::collections::BTreeMap;
+
+use sennit_engine::DeadLetters;
 use sennit_model::{GroupId, PartitionId, Timestamp};
 
 use super::{Oracle, Violation, group::Done};
@@ -32,11 +35,35 @@ impl Oracle {
         owed
     }
 
-    /// What is owed of which nobody was told that it cannot be read.
+    /// What is owed of which nobody was told that it cannot be read. A dead letter that nobody has read
+    /// yet is told of where it lies, and does not say whose it is: each such word stands for one message
+    /// that may have come there.
     #[must_use]
     pub fn owed_without_word(&self, now: Timestamp) -> Vec<(PartitionId, GroupId, u64)> {
+        let mut unread: BTreeMap<PartitionId, usize> = BTreeMap::new();
+        for (&id, held) in &self.partitions {
+            let is_letter = |offset: &&u64| {
+                held.entries.get(**offset as usize).is_none() && !held.letters.contains_key(*offset)
+            };
+            unread.insert(id, held.unreadable.iter().filter(is_letter).count());
+        }
         let mut owed = self.owed(now);
-        owed.retain(|(id, _, offset)| !self.partitions[id].unreadable.contains(offset));
+        owed.retain(|(id, group, offset)| {
+            let source = &self.partitions[id];
+            if source.unreadable.contains(offset) {
+                return false;
+            }
+            let DeadLetters::To(topic) = source.dead_letters else { return true };
+            let was_tried = source.groups[group].states.contains_key(offset);
+            let there = unread.get_mut(&PartitionId { topic, index: id.index });
+            match there.filter(|left| was_tried && **left > 0) {
+                Some(left) => {
+                    *left -= 1;
+                    false
+                }
+                None => true,
+            }
+        });
         owed
     }
 
