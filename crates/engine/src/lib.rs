@@ -38,6 +38,7 @@ mod runs;
 mod sieve;
 mod slow_reader;
 mod snapshot;
+mod stream;
 mod tiers;
 mod timer;
 mod timers;
@@ -64,3 +65,7 @@ pub use record_codec::RECORD_KIND_END;
 pub use record_error::RecordError;
 pub use refusal::Refusal;
 pub use replay::{Replay, Replayed};
+pub use stream::{
+    ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamChunk, StreamCommand, StreamNote,
+    StreamProducer, StreamRead, StreamRefusal, StreamSettings, StreamStatus,
+};

@@ -25,6 +25,31 @@ pub const BATCH_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
 /// Most messages in a batch.
 pub const BATCH_MESSAGES_MAX: usize = 16_384;
 
+/// Longest append to a stream over HTTP, encoded, in bytes: a body of 16 MiB, or of
+/// [`BATCH_MESSAGES_MAX`] messages, and a little. It too is one journal record.
+pub const APPEND_BYTES_MAX: usize = 18 << 20;
+
+/// Longest content type of a stream, in bytes.
+pub const CONTENT_TYPE_BYTES_MAX: usize = 256;
+
+/// Longest id of a producer of a stream, in bytes.
+pub const STREAM_PRODUCER_BYTES_MAX: usize = 256;
+
+/// Longest sequence that an append to a stream may carry, in bytes.
+pub const STREAM_SEQUENCE_BYTES_MAX: usize = 256;
+
+/// Most producers that a stream remembers; the one that was silent longest is forgotten first.
+pub const STREAM_PRODUCERS_MAX: usize = 1024;
+
+/// Most forks of one stream.
+pub const STREAM_FORKS_MAX: usize = 4096;
+
+/// Largest number that a producer of a stream may give, as JavaScript counts exactly.
+pub const STREAM_NUMBER_MAX: u64 = (1 << 53) - 1;
+
+/// Most reads of one stream that wait for what comes.
+pub const STREAM_READS_WAITING_MAX: usize = 1_000_000;
+
 /// Largest body of a frame on the wire, in bytes: a full batch and its header.
 pub const FRAME_BYTES_MAX: usize = BATCH_BYTES_MAX + 4096;
 

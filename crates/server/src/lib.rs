@@ -46,6 +46,7 @@ mod serve;
 mod session;
 mod slot_thread;
 mod storage;
+mod streams;
 mod successor;
 mod watches;
 mod watching;

@@ -1,0 +1,297 @@
+//! What is asked of a partition that is an HTTP stream, and what it answers: its settings, appends
+//! with the producer's and the closing's say in the same record, reads that may wait, forks. It knows
+//! no HTTP.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sennit_model::{Batch, Offset, PartitionId, Timestamp, TopicConfig, TopicId};
+
+/// What a stream is told when it is created; it stays so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamSettings {
+    /// The type of what it holds, as its creator has written it.
+    pub content_type: Box<str>,
+    /// Seconds after its last use at which it is gone.
+    pub time_to_live: Option<u64>,
+    /// When it is gone whatever happens, and how its creator has written that.
+    pub expires_at: Option<(Timestamp, Box<str>)>,
+    /// Whether what is read of it is checked again before it is given away.
+    pub is_verified: bool,
+    /// What it goes on from, if it is a fork.
+    pub fork: Option<ForkOf>,
+}
+
+impl StreamSettings {
+    /// Of a topic that was not created as a stream.
+    #[must_use]
+    pub fn of_topic() -> Self {
+        Self {
+            content_type: "application/octet-stream".into(),
+            time_to_live: None,
+            expires_at: None,
+            is_verified: false,
+            fork: None,
+        }
+    }
+
+    /// When it is gone if nobody has used it since `touched_at`.
+    #[must_use]
+    pub fn ends_at(&self, touched_at: Timestamp) -> Option<Timestamp> {
+        let millis = self.time_to_live.map(|seconds| seconds.saturating_mul(1000));
+        let slides = millis.map(|millis| Timestamp(touched_at.0.saturating_add(millis)));
+        slides.into_iter().chain(self.expires_at.as_ref().map(|(at, _)| *at)).min()
+    }
+}
+
+/// What a fork goes on from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ForkOf {
+    /// The stream it was made of.
+    pub source: PartitionId,
+    /// The name of that stream.
+    pub name: Box<str>,
+    /// What lies before this offset is the source's, and read there.
+    pub at: Offset,
+    /// How its creator has said where: the offset token, empty for the source's end, and how much
+    /// behind that.
+    pub asked: (Box<str>, u64),
+}
+
+/// What is asked of a stream.
+#[derive(Clone, Debug)]
+pub enum StreamCommand {
+    /// Be there, as told. Answered with [`StreamAnswer::Opened`]; refused if it is there otherwise.
+    Open(Box<OpenStream>),
+    /// Append, or close, or both. Answered with [`StreamAnswer::Appended`].
+    Append(Box<StreamAppend>),
+    /// Give what lies at an offset. Answered with [`StreamAnswer::Chunk`] or
+    /// [`StreamAnswer::Inherited`].
+    Read(StreamRead),
+    /// The read of this origin is awaited no more.
+    StopReading,
+    /// Say how you are. Answered with [`StreamAnswer::Status`].
+    Ask {
+        /// Whether that counts as a use, which makes its time to live begin anew.
+        touches: bool,
+    },
+    /// A fork is made of you: what lies before its beginning stays. Answered with
+    /// [`StreamAnswer::Status`].
+    AddFork(TopicId),
+    /// A fork of yours is gone. Answered with [`StreamAnswer::Deleted`] as a deletion is: says
+    /// whether nothing needs you any more.
+    RemoveFork(TopicId),
+    /// Be gone for all but your forks. Answered with [`StreamAnswer::Deleted`].
+    Delete,
+}
+
+/// A stream to be there.
+#[derive(Clone, Debug)]
+pub struct OpenStream {
+    /// The topic's settings.
+    pub config: TopicConfig,
+    /// The stream's.
+    pub settings: StreamSettings,
+    /// What it begins with.
+    pub content: Option<Batch>,
+    /// Whether that is all that it will ever hold.
+    pub closes: bool,
+}
+
+/// Something to be appended to a stream.
+#[derive(Clone, Debug)]
+pub struct StreamAppend {
+    /// The messages; none only to close.
+    pub content: Option<Batch>,
+    /// The type of what is appended; it has to be the stream's. Nothing to say where it is of no
+    /// account.
+    pub content_type: Option<Box<str>>,
+    /// What goes with them.
+    pub note: StreamNote,
+}
+
+/// What an append says beside its messages. It is in the same record: both are there, or neither.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamNote {
+    /// Who appends, if twice is to count once.
+    pub producer: Option<StreamProducer>,
+    /// A text that has to be greater, byte by byte, than that of the append before.
+    pub sequence: Option<Box<str>>,
+    /// Whether nothing may follow.
+    pub closes: bool,
+}
+
+/// Who appends to a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamProducer {
+    /// Its name.
+    pub id: Box<str>,
+    /// Its life: a later one fences the earlier.
+    pub epoch: u64,
+    /// The append's number in that life, from 0.
+    pub sequence: u64,
+}
+
+/// A read of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamRead {
+    /// Where; beyond the end it is the end. Without, the end.
+    pub at: Option<Offset>,
+    /// Nothing at or behind this offset is asked for.
+    pub before: Option<Offset>,
+    /// How many bytes, encoded; one message is always given.
+    pub bytes_max: u64,
+    /// Whether to answer only once there is something, or nothing can come any more.
+    pub waits: bool,
+    /// Whether to give no more than what was appended together with the message at that offset.
+    pub one_append: bool,
+    /// Whether it is for the fork of a stream: one that is deleted gives it too.
+    pub for_fork: bool,
+}
+
+/// How a stream is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamStatus {
+    /// Its settings.
+    pub settings: Arc<StreamSettings>,
+    /// The first offset that is kept.
+    pub start: Offset,
+    /// The offset behind all that may be read.
+    pub next: Offset,
+    /// Whether nothing will be appended any more.
+    pub is_closed: bool,
+}
+
+/// What a stream answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamAnswer {
+    /// It is there.
+    Opened {
+        /// Whether it was not before.
+        created: bool,
+        /// How it is.
+        status: StreamStatus,
+    },
+    /// It was appended, or had been before.
+    Appended {
+        /// The offset behind it; of a duplicate, the stream's end.
+        next: Offset,
+        /// Whether the stream is closed now.
+        is_closed: bool,
+        /// Whether it had been appended before.
+        is_duplicate: bool,
+        /// The highest sequence of the producer in its epoch, where there is one.
+        sequence: Option<u64>,
+    },
+    /// What lies there.
+    Chunk(StreamChunk),
+    /// What lies there is to be read elsewhere: it belongs to what this stream was forked from.
+    Inherited {
+        /// Where.
+        source: PartitionId,
+        /// Up to which offset.
+        before: Offset,
+        /// How the fork is.
+        status: StreamStatus,
+    },
+    /// How it is.
+    Status(StreamStatus),
+    /// It is deleted.
+    Deleted {
+        /// Whether nothing of it is needed any more: the topic is to be deleted.
+        is_unused: bool,
+        /// What it was forked from.
+        fork_of: Option<ForkOf>,
+    },
+    /// It was not done.
+    Refused(StreamRefusal),
+}
+
+/// What lies in a stream at an offset.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamChunk {
+    /// Where it begins.
+    pub first: Offset,
+    /// The offset behind it.
+    pub next: Offset,
+    /// Whether nothing lies behind it yet.
+    pub is_up_to_date: bool,
+    /// Whether nothing will ever lie behind it.
+    pub is_closed: bool,
+    /// The messages, encoded, in parts that each hold whole ones.
+    pub messages: Vec<Bytes>,
+    /// The stream's settings.
+    pub settings: Arc<StreamSettings>,
+}
+
+/// Why something was not done. It has changed nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StreamRefusal {
+    /// There is no such stream, or its time is over.
+    #[error("there is no such stream")]
+    Unknown,
+    /// It is deleted, and kept only for its forks.
+    #[error("the stream is deleted; only its forks are left")]
+    Deleted,
+    /// What lies at this offset is not kept any more.
+    #[error("what lies before offset {start} is not kept any more")]
+    NotKept {
+        /// The first offset that can be read.
+        start: Offset,
+    },
+    /// What lies at this offset cannot be read: the disk has damaged or lost it.
+    #[error("what lies at the offset is damaged; the stream goes on at offset {next}")]
+    Damaged {
+        /// The first offset behind it.
+        next: Offset,
+    },
+    /// It is there with other settings.
+    #[error("the stream is there with another {field}")]
+    SettingsDiffer {
+        /// Which setting differs.
+        field: &'static str,
+    },
+    /// It is closed.
+    #[error("the stream is closed")]
+    Closed {
+        /// Its end.
+        next: Offset,
+    },
+    /// What it holds is of another type.
+    #[error("the stream holds {content_type}")]
+    ContentType {
+        /// The stream's type.
+        content_type: Box<str>,
+    },
+    /// The sequence is not greater than that of the append before.
+    #[error("the sequence has to be greater than {last:?}")]
+    Sequence {
+        /// That of the append before.
+        last: Box<str>,
+    },
+    /// The producer has begun a later life.
+    #[error("the producer was fenced: epoch {current} has appended")]
+    ProducerFenced {
+        /// The epoch in force.
+        current: u64,
+    },
+    /// A producer's first append in an epoch has another number than 0.
+    #[error("an epoch begins with sequence 0")]
+    ProducerBegins,
+    /// An append of the producer is missing.
+    #[error("the producer's next sequence is {expected}, not {given}")]
+    ProducerGap {
+        /// The sequence that would be accepted.
+        expected: u64,
+        /// The sequence given.
+        given: u64,
+    },
+    /// A limit is reached.
+    #[error("{name} is {limit}")]
+    Limit {
+        /// The limit's name.
+        name: &'static str,
+        /// What it is.
+        limit: u64,
+    },
+}

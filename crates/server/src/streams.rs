@@ -1,0 +1,134 @@
+//! Streams as the doors ask for them: by name, wherever they live. Whoever asks gets an answer once
+//! it is durable as the stream promises. It knows no HTTP.
+
+use std::rc::Rc;
+
+use sennit_engine::{
+    StreamAppend, StreamChunk, StreamNote, StreamRead, StreamRefusal, StreamSettings, StreamStatus,
+};
+use sennit_model::{Batch, Durability, Offset, TopicName};
+
+use crate::core::CoreHandle;
+
+/// Streams, as one core sees them.
+#[derive(Clone, Debug)]
+pub(crate) struct Streams {
+    core: CoreHandle,
+}
+
+/// A stream to be created.
+#[derive(Clone, Debug)]
+pub(crate) struct CreateStream {
+    /// Its name.
+    pub(crate) name: TopicName,
+    /// When what is appended is durable; fixed at creation.
+    pub(crate) durability: Durability,
+    /// Its settings; `fork` is filled in by whoever creates it. Of a fork, an empty content type is
+    /// the source's, and a time to live or end that is not given is the source's too.
+    pub(crate) settings: StreamSettings,
+    /// What it begins with.
+    pub(crate) content: Option<Batch>,
+    /// Whether that is all.
+    pub(crate) closes: bool,
+    /// What it is a fork of.
+    pub(crate) fork: Option<ForkAsked>,
+}
+
+/// A fork, as it is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct ForkAsked {
+    /// The source's name.
+    pub(crate) source: TopicName,
+    /// Where; the source's end without.
+    pub(crate) at: Option<Offset>,
+    /// The token that says so, as given; empty without.
+    pub(crate) token: Box<str>,
+    /// How far behind that, within what was appended there at once: bytes, or messages of JSON.
+    pub(crate) behind: u64,
+}
+
+/// What became of an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Appended {
+    pub(crate) next: Offset,
+    pub(crate) is_closed: bool,
+    pub(crate) is_duplicate: bool,
+    /// The highest sequence of the producer in its epoch.
+    pub(crate) sequence: Option<u64>,
+}
+
+/// Why it was not done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum StreamFailure {
+    /// The stream has refused it.
+    #[error(transparent)]
+    Stream(#[from] StreamRefusal),
+    /// The broker has, as the native protocol says it too: full disk, shutting down, a limit.
+    #[error("{}", .0.message)]
+    Broker(Box<sennit_protocol::control::Error>),
+    /// What is to be forked is not there.
+    #[error("the stream to be forked does not exist")]
+    SourceUnknown,
+    /// What is to be forked is deleted.
+    #[error("the stream to be forked is deleted")]
+    SourceDeleted,
+    /// The source holds something else than the fork is to hold.
+    #[error("the stream to be forked holds {0}")]
+    SourceContentType(Box<str>),
+    /// The source ends before that.
+    #[error("the stream to be forked ends at offset {0}")]
+    BeyondSource(Offset),
+    /// What was appended at that offset is shorter.
+    #[error("what was appended at that offset is shorter than {0}")]
+    BeyondAppend(u64),
+    /// The topic has several partitions, and is no stream for those who read it as one.
+    #[error("the topic has {0} partitions; over HTTP topics of one partition can be read")]
+    Partitioned(u32),
+}
+
+impl Streams {
+    /// The streams that `core` can ask for: all.
+    pub(crate) fn new(core: CoreHandle) -> Rc<Self> {
+        Rc::new(Self { core })
+    }
+
+    /// Has a stream be there; says whether it was not before, and how it is.
+    pub(crate) async fn create(
+        &self,
+        create: CreateStream,
+    ) -> Result<(bool, StreamStatus), StreamFailure> {
+        todo!("{create:?}")
+    }
+
+    /// Appends, or closes, or both at once.
+    pub(crate) async fn append(
+        &self,
+        name: &TopicName,
+        append: StreamAppend,
+    ) -> Result<Appended, StreamFailure> {
+        todo!("{name} {append:?} {:?}", StreamNote::default())
+    }
+
+    /// Reads at an offset, of what it was forked from too. Dropped, it waits no more.
+    pub(crate) async fn read(
+        &self,
+        name: &TopicName,
+        read: StreamRead,
+    ) -> Result<StreamChunk, StreamFailure> {
+        todo!("{name} {read:?}")
+    }
+
+    /// How a stream is. `touches` makes its time to live begin anew.
+    pub(crate) async fn status(
+        &self,
+        name: &TopicName,
+        touches: bool,
+    ) -> Result<StreamStatus, StreamFailure> {
+        todo!("{name} {touches}")
+    }
+
+    /// Deletes a stream; what its forks need of it stays until they are gone.
+    pub(crate) async fn delete(&self, name: &TopicName) -> Result<(), StreamFailure> {
+        todo!("{name}")
+    }
+}
