@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sennit_model::{Batch, Offset, PartitionId, Timestamp, TopicConfig, TopicId};
+use sennit_model::{Batch, Offset, PartitionId, ReadFrom, Timestamp, TopicConfig, TopicId};
 
 /// What a stream is told when it is created; it stays so.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -135,8 +135,8 @@ pub struct StreamProducer {
 /// A read of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamRead {
-    /// Where; beyond the end it is the end. Without, the end.
-    pub at: Option<Offset>,
+    /// Where; beyond the end it is the end.
+    pub at: ReadFrom,
     /// Nothing at or behind this offset is asked for.
     pub before: Option<Offset>,
     /// How many bytes, encoded; one message is always given.
