@@ -54,6 +54,7 @@ impl Engine {
             }
             Record::PartitionDropped { partition: id } => {
                 let Some(mut partition) = self.partitions.remove(id) else { return };
+                self.streams.forget(*id);
                 self.freed.extend(partition.log.entries().map(|entry| entry.place));
                 for group in &mut partition.groups {
                     group.end_leases(0, u64::MAX, wheel);
@@ -65,7 +66,7 @@ impl Engine {
                 self.memory.forget(*id);
                 forget_members(&mut self.sessions, *id, &partition.groups);
             }
-            Record::Appended { partition: id, first: _, appended_at, producer, batch } => {
+            Record::Appended { partition: id, first: _, appended_at, producer, batch, note } => {
                 let Some(partition) = self.partitions.get_mut(id) else { return };
                 let place = place_of(batch.bytes(), position);
                 partition.append(batch, *appended_at, *producer, place, wheel);
@@ -79,7 +80,16 @@ impl Engine {
                     partition.show(end);
                     stir(&mut self.stirred, partition);
                 }
+                self.apply_stream_note(*id, *appended_at, note.as_deref());
             }
+            Record::StreamOpened(opened) => self.apply_stream_opened(opened, position),
+            Record::StreamNoted { partition: id, noted_at, note } => {
+                self.apply_stream_note(*id, *noted_at, Some(note));
+            }
+            Record::StreamForked { partition: id, fork, is_there } => {
+                self.apply_stream_forked(*id, *fork, *is_there);
+            }
+            Record::StreamDeleted { partition: id } => self.apply_stream_deleted(*id),
             Record::Settled { partition: id, group, outcome: _, ranges } => {
                 let Some(partition) = self.partitions.get_mut(id) else { return };
                 let Some(group) = partition.group(*group) else { return };
@@ -188,7 +198,7 @@ impl Engine {
     }
 }
 
-fn place_of(batch: &Bytes, position: u64) -> Place {
+pub(crate) fn place_of(batch: &Bytes, position: u64) -> Place {
     let bytes = u32::try_from(batch.len()).expect("a batch is limited far below 4 GiB");
     Place { position, bytes }
 }

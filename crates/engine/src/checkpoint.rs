@@ -138,6 +138,9 @@ impl Engine {
         if cursors > 0 {
             kept::encode_cursors(out, id, cursors, self.cursors.of(id));
         }
+        if let Some(stream) = self.streams.get(id) {
+            kept::encode_stream(out, partition, stream);
+        }
         if let Some(reservation) = self.reserved.get(id) {
             kept::encode_reserved(out, id, reservation.end);
         }

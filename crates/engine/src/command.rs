@@ -8,6 +8,8 @@ use sennit_model::{
     PartitionId, ProducerStamp, ReadFrom, StartAt, TopicConfig, TopicId, TopicName, WhenSlow,
 };
 
+use crate::stream::StreamCommand;
+
 /// Who speaks. Given by the server to each connection, and not used twice while it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
@@ -90,6 +92,8 @@ pub enum Command {
     Catalogue(Origin, CatalogueCommand),
     /// Change a partition; only the shard that owns it is asked.
     Partition(Origin, PartitionId, PartitionCommand),
+    /// Do something with a stream, or ask it; only the shard that owns it is asked.
+    Stream(Origin, PartitionId, StreamCommand),
 }
 
 /// Append a batch to a partition.

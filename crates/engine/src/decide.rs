@@ -33,6 +33,9 @@ impl Engine {
         let Some(partition) = self.partitions.get(&id) else {
             return out.refuse(origin, Refusal::UnknownTopic);
         };
+        if self.streams.get(id).is_some_and(|stream| stream.is_closed) {
+            return out.refuse(origin, Refusal::StreamClosed);
+        }
         let count = batch.count();
         let durability = partition.config.durability;
         // What was confirmed before it was committed may be lost, and is not sent again.
@@ -66,8 +69,14 @@ impl Engine {
                 }
                 let Some(partition) = self.partitions.get(&id) else { return };
                 let first = Offset(partition.log.end());
-                let record =
-                    Record::Appended { partition: id, first, appended_at: now, producer, batch };
+                let record = Record::Appended {
+                    partition: id,
+                    first,
+                    appended_at: now,
+                    producer,
+                    batch,
+                    note: None,
+                };
                 self.commit(&record, journal);
                 (Some(first), false)
             }

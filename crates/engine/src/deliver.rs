@@ -29,6 +29,8 @@ impl Engine {
         payloads: &mut impl Payloads,
         out: &mut Outbox,
     ) {
+        out.now
+            .extend(self.streams.ended.drain(..).map(|id| Effect::StreamEnded { topic: id.topic }));
         // Moving a dead letter stirs its target; that one is looked at in the next round.
         let mut stirred = std::mem::take(&mut self.stirred);
         let mut work_left = TURN_WORK;
@@ -62,6 +64,7 @@ impl Engine {
                 self.bury(id, now, journal, payloads, out);
             }
             self.serve_readers(id, &mut work_left, payloads, out);
+            self.serve_stream(id, now, payloads, out);
             self.judge_slow_readers(id, out);
         }
         if self.stirred.is_empty() {
@@ -99,6 +102,7 @@ impl Engine {
         }
         stir(&mut self.stirred, partition);
         self.pass_over_damaged(id, &entry, out);
+        self.tell_stream_damaged(id, &entry, out);
         true
     }
 

@@ -10,6 +10,7 @@ use sennit_model::{
 use crate::{
     command::{DeliveryRun, Origin, SessionId},
     refusal::Refusal,
+    stream::StreamAnswer,
 };
 
 /// Something to be done in the world.
@@ -105,6 +106,13 @@ pub enum Effect {
         first: Offset,
         /// The partition's end: the first offset that is not committed.
         end: Offset,
+    },
+    /// Tell the asker what a stream answers.
+    Stream(Origin, Box<StreamAnswer>),
+    /// Have the topic of a stream deleted: its time is over.
+    StreamEnded {
+        /// Which.
+        topic: TopicId,
     },
     /// Tell the asker which cursors a partition has.
     Cursors {

@@ -28,6 +28,8 @@ use crate::{
     record::{Outcome, Record},
     refusal::Refusal,
     reserved::{Reserved, reserved_max},
+    stream::StreamSettings,
+    streams::Streams,
     timer::Timer,
     wheel::Wheel,
 };
@@ -106,6 +108,7 @@ pub struct Engine {
     pub(crate) cursors: Cursors,
     pub(crate) reserved: Reserved,
     pub(crate) memory: MemoryTopics,
+    pub(crate) streams: Streams,
     /// Partitions that are opened for the first time begin here: what the journal has lost may have
     /// opened them before, and given the offsets below.
     pub(crate) first_offset: u64,
@@ -113,16 +116,36 @@ pub struct Engine {
 }
 
 /// Settings, each kept once.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Shared {
     configs: Interner<TopicConfig>,
     terms: Interner<Terms>,
+    settings: Interner<StreamSettings>,
+    /// Those of a topic that was not created as a stream.
+    pub(crate) of_topic: Arc<StreamSettings>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            configs: Interner::default(),
+            terms: Interner::default(),
+            settings: Interner::default(),
+            of_topic: Arc::new(StreamSettings::of_topic()),
+        }
+    }
 }
 
 impl Shared {
     pub(crate) fn config(&mut self, config: &TopicConfig) -> Arc<TopicConfig> {
         self.configs.get(*config, |config, out| {
             Writer(out).topic_config(config);
+        })
+    }
+
+    pub(crate) fn settings(&mut self, settings: &StreamSettings) -> Arc<StreamSettings> {
+        self.settings.get(settings.clone(), |settings, out| {
+            Writer(out).stream_settings(settings);
         })
     }
 
@@ -156,6 +179,7 @@ impl Engine {
             cursors: Cursors::default(),
             reserved: Reserved::default(),
             memory: MemoryTopics::default(),
+            streams: Streams::default(),
             first_offset: 0,
             shared: Shared::default(),
         }
@@ -297,6 +321,9 @@ impl Engine {
                 }
                 Err(refusal) => out.refuse(origin, refusal),
             },
+            Command::Stream(origin, id, command) => {
+                self.stream(origin, id, command, now, journal, out);
+            }
             Command::Partition(origin, id, command) => {
                 self.change_partition(origin, id, command, journal, out);
             }
@@ -395,6 +422,7 @@ impl Engine {
         self.tell_ended(&record, out);
         if let Record::PartitionDropped { partition } = &record {
             self.tell_readers_ended(*partition, out);
+            self.tell_stream_ended(*partition, out);
         }
         self.commit(&record, journal);
         let durability = self.partitions.get(&id).map(|held| held.config.durability);

@@ -39,6 +39,9 @@ mod sieve;
 mod slow_reader;
 mod snapshot;
 mod stream;
+mod stream_append;
+mod stream_read;
+mod streams;
 mod tiers;
 mod timer;
 mod timers;
@@ -60,7 +63,7 @@ pub use effect::{
 };
 pub use engine::{Engine, Journal, KeptBatch, Outbox, Payloads};
 pub use log::Place;
-pub use record::{Outcome, Record, TopicCreated};
+pub use record::{Outcome, Record, StreamOpened, TopicCreated};
 pub use record_codec::RECORD_KIND_END;
 pub use record_error::RecordError;
 pub use refusal::Refusal;

@@ -44,7 +44,8 @@ impl MemoryTopics {
             Record::Appended { partition, .. }
             | Record::Settled { partition, .. }
             | Record::Failed { partition, .. }
-            | Record::Trimmed { partition, .. } => Some(*partition).filter(|id| self.has(*id)),
+            | Record::Trimmed { partition, .. }
+            | Record::StreamNoted { partition, .. } => Some(*partition).filter(|id| self.has(*id)),
             _ => None,
         }
     }

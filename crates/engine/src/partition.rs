@@ -91,6 +91,11 @@ impl Partition {
         }
     }
 
+    /// One whose first message gets this offset.
+    pub(crate) fn beginning_at(id: PartitionId, config: Arc<TopicConfig>, first: u64) -> Self {
+        Self { log: Log::empty(first, first), visible: first, ..Self::new(id, config) }
+    }
+
     pub(crate) fn group(&mut self, id: GroupId) -> Option<&mut Group> {
         let index = self.groups.binary_search_by_key(&id, Group::id).ok()?;
         Some(&mut self.groups[index])

@@ -13,6 +13,7 @@ use sennit_model::{
 use crate::{
     command::{DeadLetters, GroupSetting},
     log::Place,
+    stream::{StreamNote, StreamSettings},
 };
 
 /// One decided fact.
@@ -76,6 +77,8 @@ pub enum Record {
         producer: ProducerStamp,
         /// The messages.
         batch: Batch,
+        /// What the append to a stream said beside them.
+        note: Option<Box<StreamNote>>,
     },
     /// A group is through with messages.
     Settled {
@@ -167,6 +170,31 @@ pub enum Record {
         /// The first offset that is not reserved.
         end: Offset,
     },
+    /// A partition is there that is a stream.
+    StreamOpened(Box<StreamOpened>),
+    /// Something was said of a stream, and no message with it.
+    StreamNoted {
+        /// Of which.
+        partition: PartitionId,
+        /// When.
+        noted_at: Timestamp,
+        /// What.
+        note: Box<StreamNote>,
+    },
+    /// A stream has a fork more, or less.
+    StreamForked {
+        /// Which stream.
+        partition: PartitionId,
+        /// The fork.
+        fork: TopicId,
+        /// Whether it is there now.
+        is_there: bool,
+    },
+    /// A stream is there for its forks only.
+    StreamDeleted {
+        /// Which.
+        partition: PartitionId,
+    },
     /// A checkpoint begins: a replay may begin here once its end is written.
     CheckpointBegan {
         /// The number of the next topic.
@@ -202,6 +230,25 @@ pub struct TopicCreated {
     /// The topic beside whose partitions its own are placed: its source for a dead-letter topic,
     /// otherwise itself.
     pub home: TopicId,
+}
+
+/// A stream as it is from the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamOpened {
+    /// Its partition.
+    pub partition: PartitionId,
+    /// When.
+    pub opened_at: Timestamp,
+    /// The topic's settings.
+    pub config: TopicConfig,
+    /// The offset of its first message: 0, unless it goes on from another stream.
+    pub first: Offset,
+    /// Whether it is closed from the start.
+    pub closes: bool,
+    /// The stream's settings.
+    pub settings: StreamSettings,
+    /// What it begins with.
+    pub batch: Option<Batch>,
 }
 
 /// Why a group is through with a message.

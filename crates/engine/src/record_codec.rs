@@ -2,12 +2,12 @@
 //! batch is written once and read from where it lies. A kind's number and layout never change.
 
 use bytes::{Buf, Bytes};
-use sennit_model::{Batch, GroupId, Incarnation, Offset, Timestamp, TopicId};
+use sennit_model::{Batch, GroupId, Incarnation, Offset, ProducerStamp, Timestamp, TopicId};
 
 use crate::{
     codec::{Reader, Writer},
     log::Place,
-    record::{Outcome, Record, TopicCreated},
+    record::{Outcome, Record, StreamOpened, TopicCreated},
     record_error::RecordError,
 };
 
@@ -28,9 +28,14 @@ const LOST: u8 = 24;
 const CURSOR_SET: u8 = 25;
 const CURSOR_DELETED: u8 = 26;
 const RESERVED: u8 = 27;
+const STREAM_APPENDED: u8 = 28;
 const CHECKPOINT_BEGAN: u8 = 32;
 pub(crate) const CHECKPOINT_PART: u8 = 33;
 const CHECKPOINT_ENDED: u8 = 34;
+const STREAM_OPENED: u8 = 40;
+const STREAM_NOTED: u8 = 41;
+const STREAM_FORKED: u8 = 42;
+const STREAM_DELETED: u8 = 43;
 
 /// The engine's records have kinds below this; the rest are the shard's own.
 pub const RECORD_KIND_END: u8 = 128;
@@ -47,7 +52,8 @@ impl Record {
             Self::GroupDeleted { .. } => GROUP_DELETED,
             Self::PartitionOpened { .. } => PARTITION_OPENED,
             Self::PartitionDropped { .. } => PARTITION_DROPPED,
-            Self::Appended { .. } => APPENDED,
+            Self::Appended { note: None, .. } => APPENDED,
+            Self::Appended { note: Some(_), .. } => STREAM_APPENDED,
             Self::Settled { .. } => SETTLED,
             Self::Failed { .. } => FAILED,
             Self::Buried { .. } => BURIED,
@@ -57,6 +63,10 @@ impl Record {
             Self::CursorSet { .. } => CURSOR_SET,
             Self::CursorDeleted { .. } => CURSOR_DELETED,
             Self::Reserved { .. } => RESERVED,
+            Self::StreamOpened(_) => STREAM_OPENED,
+            Self::StreamNoted { .. } => STREAM_NOTED,
+            Self::StreamForked { .. } => STREAM_FORKED,
+            Self::StreamDeleted { .. } => STREAM_DELETED,
             Self::CheckpointBegan { .. } => CHECKPOINT_BEGAN,
             Self::CheckpointPart { .. } => CHECKPOINT_PART,
             Self::CheckpointEnded { .. } => CHECKPOINT_ENDED,
@@ -68,6 +78,7 @@ impl Record {
     pub fn batch(&self) -> Option<&Batch> {
         match self {
             Self::Appended { batch, .. } | Self::Buried { batch, .. } => Some(batch),
+            Self::StreamOpened(opened) => opened.batch.as_ref(),
             _ => None,
         }
     }
@@ -103,9 +114,13 @@ impl Record {
             Self::PartitionDropped { partition } => {
                 w.partition(*partition);
             }
-            Self::Appended { partition, first, appended_at, producer, batch: _ } => {
+            Self::Appended { partition, first, appended_at, producer, note: None, batch: _ } => {
                 w.partition(*partition).u64(first.0).u64(appended_at.0).u64(producer.id.0);
                 w.u64(producer.first_sequence).u32(producer.epoch).u32(0);
+            }
+            // Who appends to a stream says so in the note.
+            Self::Appended { partition, first, appended_at, note: Some(note), .. } => {
+                w.partition(*partition).u64(first.0).u64(appended_at.0).stream_note(note);
             }
             Self::Settled { partition, group, outcome, ranges } => {
                 w.partition(*partition).u32(group.0).u8(match outcome {
@@ -148,6 +163,20 @@ impl Record {
             }
             Self::Reserved { partition, end } => {
                 w.partition(*partition).u64(end.0);
+            }
+            Self::StreamOpened(opened) => {
+                w.partition(opened.partition).u64(opened.opened_at.0);
+                w.topic_config(&opened.config).u64(opened.first.0).u8(u8::from(opened.closes));
+                w.stream_settings(&opened.settings);
+            }
+            Self::StreamNoted { partition, noted_at, note } => {
+                w.partition(*partition).u64(noted_at.0).stream_note(note);
+            }
+            Self::StreamForked { partition, fork, is_there } => {
+                w.partition(*partition).u32(fork.0).u8(u8::from(*is_there));
+            }
+            Self::StreamDeleted { partition } => {
+                w.partition(*partition);
             }
             Self::CheckpointBegan { next_topic, next_group } => {
                 w.u32(*next_topic).u32(*next_group);
@@ -200,11 +229,45 @@ impl Record {
                 let (first, appended_at) = (Offset(r.u64()?), Timestamp(r.u64()?));
                 let producer = r.producer()?;
                 let (batch, head) = r.batch(length)?;
+                let note = None;
                 return Ok((
-                    Self::Appended { partition, first, appended_at, producer, batch },
+                    Self::Appended { partition, first, appended_at, producer, batch, note },
                     head,
                 ));
             }
+            STREAM_APPENDED => {
+                let partition = r.partition()?;
+                let (first, appended_at) = (Offset(r.u64()?), Timestamp(r.u64()?));
+                let (note, producer) = (Some(Box::new(r.stream_note()?)), ProducerStamp::default());
+                let (batch, head) = r.batch(length)?;
+                return Ok((
+                    Self::Appended { partition, first, appended_at, producer, batch, note },
+                    head,
+                ));
+            }
+            STREAM_OPENED => {
+                let (partition, opened_at) = (r.partition()?, Timestamp(r.u64()?));
+                let (config, first) = (r.topic_config()?, Offset(r.u64()?));
+                let (closes, settings) = (r.flag("closes")?, r.stream_settings()?);
+                let (batch, head) = match r.rest.is_empty() {
+                    true => (None, length),
+                    false => r.batch(length).map(|(batch, head)| (Some(batch), head))?,
+                };
+                let opened =
+                    StreamOpened { partition, opened_at, config, first, closes, settings, batch };
+                return Ok((Self::StreamOpened(Box::new(opened)), head));
+            }
+            STREAM_NOTED => Self::StreamNoted {
+                partition: r.partition()?,
+                noted_at: Timestamp(r.u64()?),
+                note: Box::new(r.stream_note()?),
+            },
+            STREAM_FORKED => Self::StreamForked {
+                partition: r.partition()?,
+                fork: TopicId(r.u32()?),
+                is_there: r.flag("is there")?,
+            },
+            STREAM_DELETED => Self::StreamDeleted { partition: r.partition()? },
             SETTLED => Self::Settled {
                 partition: r.partition()?,
                 group: GroupId(r.u32()?),
@@ -273,7 +336,10 @@ impl Record {
 mod tests {
     use std::time::Duration;
 
-    use crate::command::{DeadLetters, GroupSetting};
+    use crate::{
+        command::{DeadLetters, GroupSetting},
+        stream::{ForkOf, StreamNote, StreamProducer, StreamSettings},
+    };
     use proptest::prelude::*;
     use sennit_model::{
         BatchBuilder, Durability, GroupConfig, Message, OffsetRange, PartitionId, ProducerId,
@@ -312,6 +378,11 @@ mod tests {
         builder.push(&Message::new("hello")).unwrap();
         let batch = builder.take().unwrap();
         let range = OffsetRange::new(Offset(5), 3);
+        let note = StreamNote {
+            producer: Some(StreamProducer { id: "writer".into(), epoch: 1 << 50, sequence: 4 }),
+            sequence: Some("b7".into()),
+            closes: true,
+        };
         vec![
             Record::TopicCreated(TopicCreated {
                 topic: TopicId(7),
@@ -337,7 +408,20 @@ mod tests {
                 appended_at: Timestamp(77),
                 producer: ProducerStamp { id: ProducerId(3), epoch: 1, first_sequence: 12 },
                 batch: batch.clone(),
+                note: None,
             },
+            Record::Appended {
+                partition,
+                first: Offset(1 << 40),
+                appended_at: Timestamp(77),
+                producer: ProducerStamp::default(),
+                batch: batch.clone(),
+                note: Some(Box::new(note.clone())),
+            },
+            Record::StreamOpened(Box::new(opened(None))),
+            Record::StreamNoted { partition, noted_at: Timestamp(9), note: Box::new(note) },
+            Record::StreamForked { partition, fork: TopicId(9), is_there: true },
+            Record::StreamDeleted { partition },
             Record::Settled {
                 partition,
                 group: GroupId(4),
@@ -384,6 +468,39 @@ mod tests {
         }
     }
 
+    fn opened(batch: Option<Batch>) -> StreamOpened {
+        StreamOpened {
+            partition: PartitionId { topic: TopicId(7), index: sennit_model::PartitionIndex(0) },
+            opened_at: Timestamp(3),
+            config: TopicConfig::of_kind(sennit_model::TopicKind::Stream),
+            first: Offset(12),
+            closes: true,
+            settings: StreamSettings {
+                content_type: "text/plain; charset=utf-8".into(),
+                time_to_live: Some(60),
+                expires_at: Some((Timestamp(99), "1970-01-01T00:00:00.099Z".into())),
+                is_verified: true,
+                fork: Some(ForkOf {
+                    source: PartitionId::default(),
+                    home: TopicId(4),
+                    name: "doc/1".into(),
+                    at: Offset(12),
+                    asked: ("".into(), 3),
+                }),
+            },
+            batch,
+        }
+    }
+
+    #[test]
+    fn a_stream_comes_back_with_what_it_begins_with() {
+        let mut builder = BatchBuilder::new();
+        builder.push(&Message::new("hello")).unwrap();
+        let record = Record::StreamOpened(Box::new(opened(builder.take())));
+        let (bytes, head_len) = body(&record);
+        assert_eq!(Record::decode(record.kind(), bytes), Ok((record, head_len)));
+    }
+
     #[test]
     fn a_part_of_a_checkpoint_comes_back_as_it_was_written() {
         let record = Record::CheckpointPart { ends: true, bytes: Bytes::from_static(b"some") };
@@ -406,7 +523,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_decoded_without_panic(
-            kind in 0..40u8,
+            kind in 0..48u8,
             bytes in proptest::collection::vec(any::<u8>(), 0..200),
         ) {
             let _ = Record::decode(kind, bytes.into());

@@ -8,6 +8,9 @@ pub enum Refusal {
     /// There is no such topic, or no such partition of it.
     #[error("there is no such topic")]
     UnknownTopic,
+    /// The topic is a stream, and closed.
+    #[error("the stream is closed: nothing is appended to it any more")]
+    StreamClosed,
     /// The topic has no such group.
     #[error("the topic has no such group")]
     UnknownGroup,

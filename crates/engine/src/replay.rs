@@ -15,13 +15,14 @@ use crate::{
     codec::Reader,
     engine::{Engine, stir},
     group::Group,
-    kept::{GroupSlice, Head, Item, Slice},
+    kept::{GroupSlice, Head, Item, KeptStream, Slice},
     log::Log,
     lost::Holes,
     partition::Partition,
     record::Record,
     record_codec::CHECKPOINT_PART,
     record_error::RecordError,
+    streams::Stream,
     timer::Timer,
 };
 
@@ -46,6 +47,8 @@ pub struct Replay {
     piece_bytes: u64,
     holes: Holes,
     begins_damaged: bool,
+    /// When the replay began.
+    begins_at: Timestamp,
     /// Partitions whose head has come, and not all of the rest.
     loading: HashMap<PartitionId, Loading, foldhash::fast::FixedState>,
 }
@@ -83,6 +86,7 @@ impl Replay {
             piece_bytes: 0,
             holes: Holes::default(),
             begins_damaged: false,
+            begins_at: now,
             loading: HashMap::default(),
         }
     }
@@ -242,6 +246,7 @@ impl Replay {
             engine.apply(record, 0);
         }
         engine.take_freed();
+        engine.use_streams(self.begins_at);
         engine.first_offset = most;
         engine.catalogue.skip_ids(most);
         engine.set_generation(generation);
@@ -262,6 +267,7 @@ impl Replay {
         let kind = items.kind;
         replay.all_is_there(kind, 0)?;
         replay.engine.take_freed();
+        replay.engine.use_streams(now);
         Ok(replay.engine)
     }
 
@@ -313,6 +319,11 @@ impl Replay {
                     let visible = self.engine.partitions.get(&id).map(|held| held.visible);
                     self.engine.reserved.put_back(id, end, visible.unwrap_or(end));
                 }
+                Item::Stream(KeptStream { id, settings, is_closed, said }) => {
+                    let settings = self.engine.shared.settings(&settings);
+                    let stream = Stream { settings, touched_at: self.begins_at, is_closed, said };
+                    self.engine.streams.insert(id, stream);
+                }
                 Item::Cursors(id, cursors) => {
                     for (name, offset) in cursors {
                         self.engine.cursors.set(id, name, offset);
@@ -328,6 +339,7 @@ impl Replay {
         self.holes.is_sure_of(id);
         self.engine.lost.forget(id);
         self.engine.cursors.forget(id);
+        self.engine.streams.forget(id);
         self.engine.reserved.forget(id);
         self.engine.memory.forget(id);
         if config.durability == Durability::Memory {

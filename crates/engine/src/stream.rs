@@ -49,6 +49,8 @@ impl StreamSettings {
 pub struct ForkOf {
     /// The stream it was made of.
     pub source: PartitionId,
+    /// The topic beside whose partitions that one is placed.
+    pub home: TopicId,
     /// The name of that stream.
     pub name: Box<str>,
     /// What lies before this offset is the source's, and read there.
@@ -189,6 +191,8 @@ pub enum StreamAnswer {
     Inherited {
         /// Where.
         source: PartitionId,
+        /// The topic beside whose partitions that one is placed.
+        home: TopicId,
         /// Up to which offset.
         before: Offset,
         /// How the fork is.

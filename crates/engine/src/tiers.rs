@@ -104,25 +104,38 @@ impl Engine {
         let id = confirmed.partition;
         let Some(partition) = self.partitions.get(&id) else { return };
         let durability = partition.config.durability;
-        let is_early = matches!(durability, Durability::Ephemeral | Durability::Memory);
-        if !is_early {
-            return out.after_commit.push(Effect::Confirmed(confirmed));
-        }
-        let is_given = partition.visible == partition.log.end();
-        if is_given && !self.reserved.is_awaited(id) {
+        if self.confirms_now(id, has_reserved, journal) {
             confirmed.durability = durability;
             return out.now.push(Effect::Confirmed(confirmed));
         }
-        if !has_reserved {
-            // What waits has a record of its own to wait for.
-            let end = partition.log.end() + RESERVED_OFFSETS;
-            self.append_reservation(id, end, journal);
-        }
-        self.reserved.await_last(id);
         if durability == Durability::Memory {
             confirmed.durability = Durability::Memory;
         }
         out.after_commit.push(Effect::Confirmed(confirmed));
+    }
+
+    /// Whether what was just appended may be confirmed before it is committed. If not, there is
+    /// something to wait for.
+    pub(crate) fn confirms_now(
+        &mut self,
+        id: PartitionId,
+        has_reserved: bool,
+        journal: &mut impl Journal,
+    ) -> bool {
+        let Some(partition) = self.partitions.get(&id) else { return false };
+        if matches!(partition.config.durability, Durability::Durable | Durability::Speculative) {
+            return false;
+        }
+        let end = partition.log.end();
+        if partition.visible == end && !self.reserved.is_awaited(id) {
+            return true;
+        }
+        if !has_reserved {
+            // What waits has a record of its own to wait for.
+            self.append_reservation(id, end + RESERVED_OFFSETS, journal);
+        }
+        self.reserved.await_last(id);
+        false
     }
 
     /// Gives back what is reserved and was not given: nothing is published any more. A stop after

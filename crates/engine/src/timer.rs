@@ -17,6 +17,8 @@ pub(crate) enum Timer {
     Expiry { partition: PartitionId, range: OffsetRange },
     /// The oldest messages of a partition may be older than they may get.
     Age { partition: PartitionId },
+    /// The time of a stream may be over.
+    StreamEnd { partition: PartitionId },
     /// A session that was cut off has not come back.
     Grace { session: SessionId },
 }

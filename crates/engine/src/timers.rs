@@ -10,6 +10,7 @@ use crate::{
     engine::{Engine, Journal, RUNS_PER_RECORD_MAX, stir},
     group::range,
     record::Record,
+    streams::Stream,
     timer::Timer,
 };
 
@@ -36,6 +37,7 @@ impl Engine {
                     self.expiry_due(partition, range, now, journal);
                 }
                 Timer::Age { partition } => self.age_due(partition, now, journal),
+                Timer::StreamEnd { partition } => self.stream_end_due(partition, now),
                 Timer::Grace { session } => self.grace_over(session, &mut cut_off),
             }
         }
@@ -140,6 +142,20 @@ impl Engine {
         }
         for (group, ranges) in expired {
             self.expire(id, group, ranges, journal);
+        }
+    }
+
+    /// A stream may have been used since its end was set.
+    fn stream_end_due(&mut self, id: PartitionId, now: Timestamp) {
+        let Some(end) = self.streams.get(id).and_then(Stream::ends_at) else { return };
+        if end > now {
+            self.wheel.set(end, Timer::StreamEnd { partition: id });
+            return;
+        }
+        self.streams.ended.push(id);
+        self.streams.wake(id);
+        if let Some(partition) = self.partitions.get_mut(&id) {
+            stir(&mut self.stirred, partition);
         }
     }
 

@@ -23,7 +23,7 @@ pub enum NameError {
     },
     /// A character is not allowed.
     #[error(
-        "{character:?} at byte {position} of {name:?}: a name is made of a-z A-Z 0-9 _ - and ."
+        "{character:?} at byte {position} of {name:?}: a name is made of a-z A-Z 0-9 _ - and ., a topic's also of / ~ and %XX"
     )]
     Character {
         /// The name as given.
@@ -41,15 +41,31 @@ pub enum NameError {
     },
 }
 
-fn check(name: &str) -> Result<(), NameError> {
+/// Which characters a name may have.
+type Allowed = fn(char) -> bool;
+
+fn in_any_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
+}
+
+/// Those of a path too, so that every stream over HTTP has a topic's name.
+fn in_topic_name(c: char) -> bool {
+    in_any_name(c) || matches!(c, '/' | '~' | '%')
+}
+
+fn check(name: &str, allowed: Allowed) -> Result<(), NameError> {
     if name.is_empty() {
         return Err(NameError::Empty);
     }
     if name.len() > NAME_BYTES_MAX {
         return Err(NameError::TooLong { length: name.len() });
     }
-    let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    if let Some((position, character)) = name.char_indices().find(|&(_, c)| !allowed(c)) {
+    let is_escape = |at: usize| {
+        let digits = name.as_bytes().get(at + 1..at + 3);
+        digits.is_some_and(|pair| pair.iter().all(|b| matches!(b, b'0'..=b'9' | b'A'..=b'F')))
+    };
+    let is_wrong = |&(at, c): &(usize, char)| !allowed(c) || c == '%' && !is_escape(at);
+    if let Some((position, character)) = name.char_indices().find(is_wrong) {
         return Err(NameError::Character { name: name.into(), character, position });
     }
     if name.split('.').any(str::is_empty) {
@@ -59,7 +75,7 @@ fn check(name: &str) -> Result<(), NameError> {
 }
 
 macro_rules! name {
-    ($(#[$doc:meta])* $type:ident) => {
+    ($(#[$doc:meta])* $type:ident, $allowed:ident) => {
         $(#[$doc])*
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $type(Arc<str>);
@@ -76,7 +92,7 @@ macro_rules! name {
             type Err = NameError;
 
             fn from_str(name: &str) -> Result<Self, NameError> {
-                check(name)?;
+                check(name, $allowed)?;
                 Ok(Self(name.into()))
             }
         }
@@ -97,19 +113,20 @@ macro_rules! name {
 }
 
 name! {
-    /// A topic's name: 1 to [`NAME_BYTES_MAX`] of `a-z A-Z 0-9 _ - .`, where dots separate parts
-    /// that are not empty (`orders.eu.created`). Cheap to clone.
-    TopicName
+    /// A topic's name: 1 to [`NAME_BYTES_MAX`] of `a-z A-Z 0-9 _ - . / ~`, or `%` and two digits of
+    /// `0-9 A-F`, where dots separate parts that are not empty (`orders.eu.created`). Cheap to clone.
+    TopicName, in_topic_name
 }
 
 name! {
-    /// A group's name, of the same form as a topic's. Cheap to clone.
-    GroupName
+    /// A group's name: 1 to [`NAME_BYTES_MAX`] of `a-z A-Z 0-9 _ - .` in parts as a topic's. Cheap to
+    /// clone.
+    GroupName, in_any_name
 }
 
 name! {
-    /// A cursor's name, of the same form as a topic's. Cheap to clone.
-    CursorName
+    /// A cursor's name, of the same form as a group's. Cheap to clone.
+    CursorName, in_any_name
 }
 
 impl TopicName {
@@ -150,10 +167,27 @@ mod tests {
         for name in ["a", "orders.eu.created", "A-b_9", &"x".repeat(NAME_BYTES_MAX)] {
             assert_eq!(name.parse::<TopicName>().unwrap().as_str(), name);
         }
-        for name in
-            ["", ".", "a.", ".a", "a..b", "a b", "a/b", "ä", &"x".repeat(NAME_BYTES_MAX + 1)]
-        {
+        for name in [
+            "",
+            ".",
+            "a.",
+            ".a",
+            "a..b",
+            "a b",
+            "a%2g",
+            "a%2",
+            "ä",
+            &"x".repeat(NAME_BYTES_MAX + 1),
+        ] {
             assert!(name.parse::<TopicName>().is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_topic_may_be_named_as_a_path_is_and_a_group_may_not() {
+        for name in ["docs/7/.updates".replace("/.", "/%2E"), "a~b/c%20d".into(), "/a".into()] {
+            assert!(name.parse::<TopicName>().is_ok(), "{name:?}");
+            assert!(name.parse::<GroupName>().is_err(), "{name:?}");
         }
     }
 
@@ -162,7 +196,7 @@ mod tests {
         let error = "orders eu".parse::<TopicName>().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "' ' at byte 6 of \"orders eu\": a name is made of a-z A-Z 0-9 _ - and ."
+            "' ' at byte 6 of \"orders eu\": a name is made of a-z A-Z 0-9 _ - and ., a topic's also of / ~ and %XX"
         );
     }
 

@@ -160,7 +160,10 @@ mod tests {
             ),
             (">.a", "\">.a\": > stands for all parts that follow, and is the last"),
             ("a..*", "\"a..*\": dots separate parts of a name, and no part may be empty"),
-            ("a b.*", "' ' at byte 1 of \"a b.*\": a name is made of a-z A-Z 0-9 _ - and ."),
+            (
+                "a b.*",
+                "' ' at byte 1 of \"a b.*\": a name is made of a-z A-Z 0-9 _ - and ., a topic's also of / ~ and %XX",
+            ),
         ] {
             assert_eq!(text.parse::<TopicPattern>().unwrap_err().to_string(), said, "{text}");
         }

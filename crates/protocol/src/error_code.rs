@@ -126,7 +126,7 @@ error_codes! {
         "use a value that the message allows";
     InvalidName = 25, "invalid-name", final, stay,
         "A name is not one",
-        "use 1 to 200 of a-z A-Z 0-9 _ - and . with no part empty";
+        "use 1 to 200 of a-z A-Z 0-9 _ - and . with no part empty; topics also / ~ and %XX";
     UnknownCursor = 26, "unknown-cursor", final, stay,
         "The topic has no such cursor",
         "set it, or read under its name and commit";
@@ -157,6 +157,9 @@ error_codes! {
     OffsetMismatch = 36, "offset-mismatch", final, stay,
         "The partition's next offset is another than the one that was expected; nothing was appended",
         "read what was published since, decide anew, and expect next_offset";
+    StreamClosed = 37, "stream-closed", final, stay,
+        "The topic is a stream that was closed: nothing is appended to it any more",
+        "publish to another topic";
     StaleSettle = 40, "stale-settle", final, stay,
         "The messages were delivered again since, or never delivered",
         "do nothing: whoever holds them now settles them";

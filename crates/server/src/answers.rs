@@ -1,9 +1,8 @@
-//! What shards answer to the control of names and settings: each question waits here for its
-//! answer.
+//! What shards answer to a core that asks in nobody's name: each question waits here for its answer.
 
 use std::collections::HashMap;
 
-use sennit_engine::{Effect, Origin, PartitionDescription, Refusal, SessionId};
+use sennit_engine::{Effect, Origin, PartitionDescription, Refusal, SessionId, StreamAnswer};
 use sennit_model::{CursorName, GroupId, Offset, TopicId};
 use tokio::sync::oneshot;
 
@@ -18,27 +17,51 @@ pub(crate) enum Answer {
     Located { first: Offset, end: Offset },
     /// The cursors of a partition.
     Cursors(Vec<(CursorName, Offset)>),
+    /// What a stream says.
+    Stream(StreamAnswer),
 }
 
 /// Questions that wait for their answers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Answers {
+    /// Under this session the core asks.
+    session: SessionId,
     pending: HashMap<u64, oneshot::Sender<Result<Answer, Refusal>>>,
     asked: u64,
     /// Topics whose dead letters have nowhere to go yet.
     pub(crate) dead_letter_topics_needed: Vec<TopicId>,
+    /// Topics of streams whose time is over.
+    pub(crate) streams_ended: Vec<TopicId>,
 }
 
 impl Answers {
-    /// Under this session the first core asks the shards.
-    pub(crate) const SESSION: SessionId = SessionId(0);
+    /// Those of the core whose sessions are numbered from `base`, which is no session's own number.
+    pub(crate) fn new(base: SessionId) -> Self {
+        Self {
+            session: base,
+            pending: HashMap::new(),
+            asked: 0,
+            dead_letter_topics_needed: Vec::new(),
+            streams_ended: Vec::new(),
+        }
+    }
+
+    /// Whether anything has to be done that no session has asked for.
+    pub(crate) fn needs_control(&self) -> bool {
+        !self.dead_letter_topics_needed.is_empty() || !self.streams_ended.is_empty()
+    }
+
+    /// The answer to this question is awaited no more.
+    pub(crate) fn forget(&mut self, origin: Origin) {
+        self.pending.remove(&origin.request);
+    }
 
     /// A place for the answer to a question, and what to wait for.
     pub(crate) fn ask(&mut self) -> (Origin, oneshot::Receiver<Result<Answer, Refusal>>) {
         let (sender, receiver) = oneshot::channel();
         self.asked += 1;
         self.pending.insert(self.asked, sender);
-        (Origin { session: Self::SESSION, request: self.asked }, receiver)
+        (Origin { session: self.session, request: self.asked }, receiver)
     }
 
     /// Takes an effect that is meant for this session.
@@ -54,9 +77,14 @@ impl Answers {
                 (origin.request, Ok(Answer::Located { first, end }))
             }
             Effect::Cursors { origin, cursors } => (origin.request, Ok(Answer::Cursors(cursors))),
+            Effect::Stream(origin, answer) => (origin.request, Ok(Answer::Stream(*answer))),
             Effect::Refused { origin, refusal } => (origin.request, Err(refusal)),
             Effect::DeadLetterTopicNeeded { source } => {
                 self.dead_letter_topics_needed.push(source);
+                return;
+            }
+            Effect::StreamEnded { topic } => {
+                self.streams_ended.push(topic);
                 return;
             }
             _ => return,

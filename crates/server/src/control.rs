@@ -36,18 +36,18 @@ const OPENED_MAX: usize = 4096;
 #[derive(Clone, Debug)]
 pub(crate) struct Control {
     pub(crate) core: CoreHandle,
-    changes: Changes,
+    pub(crate) changes: Changes,
     pub(crate) watches: Rc<RefCell<Watches>>,
     frame_bytes_max: usize,
 }
 
 /// Answers that shards owe.
-type Asked = Vec<oneshot::Receiver<Result<Answer, Refusal>>>;
+pub(crate) type Asked = Vec<oneshot::Receiver<Result<Answer, Refusal>>>;
 
 /// What went wrong, as the client is told.
 pub(crate) type Failure = control::Error;
 
-fn failure(refusal: Refusal) -> Failure {
+pub(crate) fn failure(refusal: Refusal) -> Failure {
     refusal_reply::reply(&refusal)
 }
 
@@ -314,7 +314,7 @@ impl Control {
     }
 
     /// Tells those who watch that a topic is there and may be read.
-    fn announce(&self, topic: TopicId) {
+    pub(crate) fn announce(&self, topic: TopicId) {
         self.core.look(|core| {
             // It may be deleted again by now.
             if let Some(topic) = core.shard().catalogue().topic(topic) {
@@ -336,14 +336,20 @@ impl Control {
     async fn delete_topic(&self, body: control::DeleteTopic) -> Result<ControlReply, Failure> {
         let _changes = self.changes.of(&body.name).await;
         let topic = self.topic_named(&body.name)?;
+        self.remove_topic(&topic).await?;
+        Ok(done(topic.id(), 0, false))
+    }
+
+    /// Deletes a topic, whatever may need it.
+    pub(crate) async fn remove_topic(&self, topic: &Topic) -> Result<(), Failure> {
         self.change_catalogue(CatalogueCommand::DeleteTopic { topic: topic.id() }).await?;
-        self.watches.borrow_mut().gone(&topic.created.name, &watched_topic(&topic));
-        self.tell_partitions(&topic, &PartitionCommand::Drop).await?;
+        self.watches.borrow_mut().gone(&topic.created.name, &watched_topic(topic));
+        self.tell_partitions(topic, &PartitionCommand::Drop).await?;
         if topic.created.home != topic.id() {
             // Its source has nowhere to send its dead letters now.
             self.open_partitions(topic.created.home).await?;
         }
-        Ok(done(topic.id(), 0, false))
+        Ok(())
     }
 
     async fn create_group(&self, body: control::CreateGroup) -> Result<ControlReply, Failure> {
@@ -521,7 +527,7 @@ pub(crate) fn done(topic: TopicId, group: u32, created: bool) -> ControlReply {
     ControlReply { reply: Reply::Done(done), home: topic }
 }
 
-fn incarnation() -> Result<Incarnation, Failure> {
+pub(crate) fn incarnation() -> Result<Incarnation, Failure> {
     let random = getrandom::u64().map_err(|error| {
         let message = format!("the system has no random numbers: {error}");
         control::Error::new(ErrorCode::Internal, message)

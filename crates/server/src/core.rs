@@ -9,7 +9,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use sennit_engine::{Command, Effect, ReaderChange, SessionId};
+use sennit_engine::{Command, Effect, ReaderChange, SessionId, StreamCommand};
 use sennit_journal::Home;
 use sennit_model::{
     Timestamp,
@@ -134,7 +134,7 @@ impl CoreHandle {
             looked_commits: 0,
             commands: (0..count).map(|_| Vec::new()).collect(),
             effects: (0..count).map(|_| Vec::new()).collect(),
-            answers: Answers::default(),
+            answers: Answers::new(own_session(index)),
             fenced: false,
             storage_full: false,
             draining: false,
@@ -183,7 +183,7 @@ impl Core {
     /// Gives a new session its number and its way out.
     pub(crate) fn open_session(&mut self, outbox: Rc<Outbox>) -> SessionId {
         self.sessions_opened += 1;
-        let session = SessionId(((self.index as u64) << 48) | self.sessions_opened);
+        let session = SessionId(own_session(self.index).0 | self.sessions_opened);
         self.outboxes.insert(session, outbox);
         self.metrics().connections.add(1);
         session
@@ -503,14 +503,18 @@ impl Core {
             | Effect::Located { origin, .. }
             | Effect::Cursors { origin, .. }
             | Effect::Refused { origin, .. } => (origin.session, origin.request),
-            Effect::DeadLetterTopicNeeded { .. } => (Answers::SESSION, 0),
+            Effect::Stream(origin, _) => (origin.session, origin.request),
+            // The first core has the control of topics.
+            Effect::DeadLetterTopicNeeded { .. } | Effect::StreamEnded { .. } => {
+                (own_session(0), 0)
+            }
         };
         let home = (session.0 >> 48) as usize;
         if home != self.index {
             self.effects[home].push(effect);
             return;
         }
-        if session == Answers::SESSION {
+        if session == own_session(home) {
             self.answers.take(effect);
             return;
         }
@@ -571,9 +575,16 @@ impl Core {
             | Effect::Described { .. }
             | Effect::Located { .. }
             | Effect::Cursors { .. }
+            | Effect::Stream(..)
+            | Effect::StreamEnded { .. }
             | Effect::DeadLetterTopicNeeded { .. } => {}
         }
     }
+}
+
+/// The session under which a core asks shards in nobody's name. Its sessions count from there.
+fn own_session(core: usize) -> SessionId {
+    SessionId((core as u64) << 48)
 }
 
 /// Bytes of the batches that `commands` publish.
@@ -581,6 +592,9 @@ fn published_bytes(commands: &[Command]) -> u64 {
     let bytes = |command: &Command| match command {
         Command::Publish(publish) | Command::PublishAt(publish, _) => {
             publish.batch.bytes().len() as u64
+        }
+        Command::Stream(_, _, StreamCommand::Append(append)) => {
+            append.content.as_ref().map_or(0, |batch| batch.bytes().len() as u64)
         }
         _ => 0,
     };

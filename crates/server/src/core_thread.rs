@@ -157,6 +157,21 @@ async fn take_messages(
                         let _ = answer.send(control.answer(session, request).await);
                     });
                 }
+                Message::Locate(name, answer) => {
+                    let _ = answer.send(control.locate(&name));
+                }
+                Message::CreateStream(create, answer) => {
+                    let control = control.clone();
+                    spawn_local(async move {
+                        let _ = answer.send(control.create_stream(*create).await);
+                    });
+                }
+                Message::DeleteStream(name, answer) => {
+                    let control = control.clone();
+                    spawn_local(async move {
+                        let _ = answer.send(control.delete_stream(&name).await);
+                    });
+                }
                 Message::Watch(pattern, changes, answer) => {
                     let _ = answer.send(control.watch(pattern, changes));
                 }
@@ -177,9 +192,12 @@ async fn take_messages(
                 }
             }
         }
-        if core.look(|core| !core.answers.dead_letter_topics_needed.is_empty()) {
+        if core.look(|core| core.answers.needs_control()) {
             let control = control.clone();
-            spawn_local(async move { control.create_dead_letter_topics().await });
+            spawn_local(async move {
+                control.create_dead_letter_topics().await;
+                control.end_streams().await;
+            });
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use sennit_engine::{Command, Effect, SessionId};
+use sennit_engine::{Command, Effect, SessionId, StreamStatus};
 use sennit_journal::{Fault, Home, Position};
-use sennit_model::{PartitionId, TopicId, TopicPattern};
+use sennit_model::{PartitionId, TopicId, TopicName, TopicPattern};
 use sennit_protocol::{
     Reply, Request,
     control::{self, WatchedTopic},
@@ -12,7 +12,12 @@ use sennit_protocol::{
 use sennit_shard::{Fetch, Held, Moved};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{arrival::Arrival, successor::SessionToken, watches::Change};
+use crate::{
+    arrival::Arrival,
+    streams::{CreateStream, Located, StreamFailure},
+    successor::SessionToken,
+    watches::Change,
+};
 
 /// What was written and synced.
 #[derive(Clone, Copy, Debug)]
@@ -57,6 +62,12 @@ pub(crate) enum Message {
     MoveFailed(Home),
     /// A read is done.
     Fetched(Fetch, Option<bytes::Bytes>),
+    /// Where is the topic of this name? Only the first core is asked.
+    Locate(TopicName, oneshot::Sender<Option<Located>>),
+    /// Have a stream be there; only the first core is asked.
+    CreateStream(Box<CreateStream>, oneshot::Sender<Result<(bool, StreamStatus), StreamFailure>>),
+    /// Delete a stream; only the first core is asked.
+    DeleteStream(TopicName, oneshot::Sender<Result<(), StreamFailure>>),
     /// Bring the shards, recovered with these partitions, in line with the catalogue; only the
     /// first core is asked.
     Reconcile(Vec<(usize, PartitionId)>, oneshot::Sender<()>),

@@ -46,6 +46,7 @@ mod serve;
 mod session;
 mod slot_thread;
 mod storage;
+mod stream_control;
 mod streams;
 mod successor;
 mod watches;

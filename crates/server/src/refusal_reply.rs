@@ -7,6 +7,7 @@ use sennit_protocol::{ErrorCode, control};
 pub(crate) fn reply(refusal: &Refusal) -> control::Error {
     let code = match refusal {
         Refusal::UnknownTopic => ErrorCode::UnknownTopic,
+        Refusal::StreamClosed => ErrorCode::StreamClosed,
         Refusal::UnknownGroup => ErrorCode::UnknownGroup,
         Refusal::SettingsDiffer { .. } => ErrorCode::TopicExists,
         Refusal::SettingFixed { .. } => ErrorCode::SettingFixed,

@@ -1,19 +1,48 @@
 //! Streams as the doors ask for them: by name, wherever they live. Whoever asks gets an answer once
 //! it is durable as the stream promises. It knows no HTTP.
 
-use std::rc::Rc;
+use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use sennit_engine::{
-    StreamAppend, StreamChunk, StreamNote, StreamRead, StreamRefusal, StreamSettings, StreamStatus,
+    Command, Origin, Refusal, StreamAnswer, StreamAppend, StreamChunk, StreamCommand, StreamRead,
+    StreamRefusal, StreamSettings, StreamStatus,
 };
-use sennit_model::{Batch, Durability, Offset, TopicName};
+use sennit_model::{
+    Batch, Durability, Offset, PartitionId, PartitionIndex, ReadFrom, TopicId, TopicName,
+};
+use sennit_protocol::{ErrorCode, control};
+use tokio::sync::oneshot;
 
-use crate::core::CoreHandle;
+use crate::{
+    answers::Answer, core::CoreHandle, inbox::Message, placement::shard_of, refusal_reply,
+};
+
+/// Names whose place a core remembers; beyond that it begins to learn them anew.
+const NAMES_MAX: usize = 100_000;
+
+/// Where the topic of a name is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Located {
+    pub(crate) topic: TopicId,
+    /// The topic beside whose partitions its own are placed.
+    pub(crate) home: TopicId,
+    pub(crate) partitions: u32,
+}
+
+impl Located {
+    /// Its first partition.
+    pub(crate) fn place(self) -> StreamPlace {
+        (PartitionId { topic: self.topic, index: PartitionIndex(0) }, self.home)
+    }
+}
 
 /// Streams, as one core sees them.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Streams {
     core: CoreHandle,
+    /// What the first core has told of names. A number is never given to another topic: one that is
+    /// gone says so itself.
+    names: RefCell<HashMap<TopicName, Located>>,
 }
 
 /// A stream to be created.
@@ -65,7 +94,7 @@ pub(crate) enum StreamFailure {
     Stream(#[from] StreamRefusal),
     /// The broker has, as the native protocol says it too: full disk, shutting down, a limit.
     #[error("{}", .0.message)]
-    Broker(Box<sennit_protocol::control::Error>),
+    Broker(Box<control::Error>),
     /// What is to be forked is not there.
     #[error("the stream to be forked does not exist")]
     SourceUnknown,
@@ -89,7 +118,7 @@ pub(crate) enum StreamFailure {
 impl Streams {
     /// The streams that `core` can ask for: all.
     pub(crate) fn new(core: CoreHandle) -> Rc<Self> {
-        Rc::new(Self { core })
+        Rc::new(Self { core, names: RefCell::default() })
     }
 
     /// Has a stream be there; says whether it was not before, and how it is.
@@ -97,7 +126,9 @@ impl Streams {
         &self,
         create: CreateStream,
     ) -> Result<(bool, StreamStatus), StreamFailure> {
-        todo!("{create:?}")
+        let (sender, answer) = oneshot::channel();
+        self.ask_first_core(Message::CreateStream(Box::new(create), sender));
+        answer.await.unwrap_or_else(|_| Err(stopping()))
     }
 
     /// Appends, or closes, or both at once.
@@ -106,7 +137,16 @@ impl Streams {
         name: &TopicName,
         append: StreamAppend,
     ) -> Result<Appended, StreamFailure> {
-        todo!("{name} {append:?} {:?}", StreamNote::default())
+        let located = self.located(name).await?;
+        let shard = self.shard(located.home);
+        self.core.cores.gauges[shard].has_room().await;
+        let command = StreamCommand::Append(Box::new(append));
+        match self.ask(name, located, command).await? {
+            StreamAnswer::Appended { next, is_closed, is_duplicate, sequence } => {
+                Ok(Appended { next, is_closed, is_duplicate, sequence })
+            }
+            _ => Err(wrong_answer()),
+        }
     }
 
     /// Reads at an offset, of what it was forked from too. Dropped, it waits no more.
@@ -115,7 +155,12 @@ impl Streams {
         name: &TopicName,
         read: StreamRead,
     ) -> Result<StreamChunk, StreamFailure> {
-        todo!("{name} {read:?}")
+        let located = self.located(name).await?;
+        let chunk = read_through(&self.core, located.place(), read).await;
+        match self.moved(name, located, &chunk).await? {
+            Some(now) => read_through(&self.core, now.place(), read).await,
+            None => chunk,
+        }
     }
 
     /// How a stream is. `touches` makes its time to live begin anew.
@@ -124,11 +169,178 @@ impl Streams {
         name: &TopicName,
         touches: bool,
     ) -> Result<StreamStatus, StreamFailure> {
-        todo!("{name} {touches}")
+        let located = self.located(name).await?;
+        match self.ask(name, located, StreamCommand::Ask { touches }).await? {
+            StreamAnswer::Status(status) => Ok(status),
+            _ => Err(wrong_answer()),
+        }
     }
 
     /// Deletes a stream; what its forks need of it stays until they are gone.
     pub(crate) async fn delete(&self, name: &TopicName) -> Result<(), StreamFailure> {
-        todo!("{name}")
+        let (sender, answer) = oneshot::channel();
+        self.ask_first_core(Message::DeleteStream(name.clone(), sender));
+        let deleted = answer.await.unwrap_or_else(|_| Err(stopping()));
+        self.names.borrow_mut().remove(name);
+        deleted
     }
+
+    fn ask_first_core(&self, message: Message) {
+        let _ = self.core.cores.inboxes[0].send(message);
+    }
+
+    fn shard(&self, home: TopicId) -> usize {
+        shard_of(home, PartitionIndex(0), self.core.cores.inboxes.len())
+    }
+
+    async fn located(&self, name: &TopicName) -> Result<Located, StreamFailure> {
+        if let Some(located) = self.names.borrow().get(name) {
+            return Ok(*located);
+        }
+        let (sender, answer) = oneshot::channel();
+        self.ask_first_core(Message::Locate(name.clone(), sender));
+        let located = answer.await.map_err(|_| stopping())?.ok_or(StreamRefusal::Unknown)?;
+        if located.partitions > 1 {
+            return Err(StreamFailure::Partitioned(located.partitions));
+        }
+        let mut names = self.names.borrow_mut();
+        if names.len() >= NAMES_MAX {
+            names.clear();
+        }
+        names.insert(name.clone(), located);
+        Ok(located)
+    }
+
+    async fn ask(
+        &self,
+        name: &TopicName,
+        located: Located,
+        command: StreamCommand,
+    ) -> Result<StreamAnswer, StreamFailure> {
+        let answer = ask(&self.core, located.place(), command.clone()).await;
+        match self.moved(name, located, &answer).await? {
+            Some(now) => ask(&self.core, now.place(), command).await,
+            None => answer,
+        }
+    }
+
+    /// Where the name is now, if `answer` says that there is nothing where it was.
+    async fn moved<T>(
+        &self,
+        name: &TopicName,
+        was: Located,
+        answer: &Result<T, StreamFailure>,
+    ) -> Result<Option<Located>, StreamFailure> {
+        if !matches!(answer, Err(StreamFailure::Stream(StreamRefusal::Unknown))) {
+            return Ok(None);
+        }
+        self.names.borrow_mut().remove(name);
+        let now = self.located(name).await?;
+        Ok((now.topic != was.topic).then_some(now))
+    }
+}
+
+/// A partition, and the topic beside whose partitions it is placed.
+pub(crate) type StreamPlace = (PartitionId, TopicId);
+
+/// Asks a stream; dropped, it is not awaited any more.
+pub(crate) async fn ask(
+    core: &CoreHandle,
+    (partition, home): StreamPlace,
+    command: StreamCommand,
+) -> Result<StreamAnswer, StreamFailure> {
+    let shard = shard_of(home, PartitionIndex(0), core.cores.inboxes.len());
+    let waits = matches!(command, StreamCommand::Read(_));
+    let (origin, answer) = core.with(|core| {
+        let (origin, answer) = core.answers.ask();
+        core.command(shard, Command::Stream(origin, partition, command));
+        core.handle();
+        (origin, answer)
+    });
+    let mut awaited = Awaited { core, shard, partition, origin, waits };
+    let answer = answer.await;
+    awaited.waits = false;
+    match answer {
+        Ok(Ok(Answer::Stream(StreamAnswer::Refused(refusal)))) => Err(refusal.into()),
+        Ok(Ok(Answer::Stream(answer))) => Ok(answer),
+        Ok(Ok(_)) => Err(wrong_answer()),
+        Ok(Err(refusal)) => Err(StreamFailure::of_refusal(&refusal)),
+        Err(_) => Err(stopping()),
+    }
+}
+
+/// A question that is not awaited any more once this is dropped.
+struct Awaited<'a> {
+    core: &'a CoreHandle,
+    shard: usize,
+    partition: PartitionId,
+    origin: Origin,
+    /// Whether the shard has to be told.
+    waits: bool,
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        let Self { core, shard, partition, origin, waits } = *self;
+        if !waits {
+            return;
+        }
+        core.with(|core| {
+            core.answers.forget(origin);
+            core.command(shard, Command::Stream(origin, partition, StreamCommand::StopReading));
+            core.handle();
+        });
+    }
+}
+
+/// Reads what lies at an offset of a stream, and of what it was forked from.
+pub(crate) async fn read_through(
+    core: &CoreHandle,
+    place: StreamPlace,
+    read: StreamRead,
+) -> Result<StreamChunk, StreamFailure> {
+    let (source, before, status) = match ask(core, place, StreamCommand::Read(read)).await? {
+        StreamAnswer::Chunk(chunk) => return Ok(chunk),
+        StreamAnswer::Inherited { source, home, before, status } => {
+            ((source, home), before, status)
+        }
+        _ => return Err(wrong_answer()),
+    };
+    let inherited = StreamRead { before: Some(before), waits: false, for_fork: true, ..read };
+    let mut chunk = Box::pin(read_through(core, source, inherited)).await?;
+    chunk.settings = status.settings;
+    (chunk.is_up_to_date, chunk.is_closed) = (false, false);
+    let bytes: u64 = chunk.messages.iter().map(|part| part.len() as u64).sum();
+    let is_full = bytes >= read.bytes_max || read.one_append && bytes > 0;
+    if chunk.next < before || is_full && chunk.next < status.next {
+        return Ok(chunk);
+    }
+    let own = StreamRead {
+        at: ReadFrom::Offset(chunk.next),
+        bytes_max: read.bytes_max.saturating_sub(bytes).max(1),
+        waits: read.waits && chunk.messages.is_empty(),
+        ..read
+    };
+    let mut rest = Box::pin(read_through(core, place, own)).await?;
+    chunk.messages.append(&mut rest.messages);
+    let StreamChunk { next, is_up_to_date, is_closed, settings, .. } = rest;
+    Ok(StreamChunk { next, is_up_to_date, is_closed, settings, ..chunk })
+}
+
+impl StreamFailure {
+    pub(crate) fn of_refusal(refusal: &Refusal) -> Self {
+        match refusal {
+            Refusal::UnknownTopic => StreamRefusal::Unknown.into(),
+            refusal => Self::Broker(Box::new(refusal_reply::reply(refusal))),
+        }
+    }
+}
+
+pub(crate) fn stopping() -> StreamFailure {
+    let error = control::Error::new(ErrorCode::ShuttingDown, "the broker stops");
+    StreamFailure::Broker(Box::new(error))
+}
+
+pub(crate) fn wrong_answer() -> StreamFailure {
+    StreamFailure::Broker(Box::new(crate::control::wrong_answer()))
 }

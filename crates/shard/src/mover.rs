@@ -357,6 +357,10 @@ fn journaled(
         Record::Buried { target, first, appended_at, batch, .. } => {
             (target, first, appended_at, batch)
         }
+        Record::StreamOpened(opened) => match opened.batch {
+            Some(batch) => (opened.partition, opened.first, opened.opened_at, batch),
+            None => return Ok(None),
+        },
         _ => return Ok(None),
     };
     let (batch, keeping) = (batch.bytes().clone(), Keeping::Open);

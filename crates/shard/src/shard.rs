@@ -6,7 +6,7 @@ use std::{collections::VecDeque, time::Duration};
 use bytes::Bytes;
 use sennit_engine::{
     Catalogue, Command, Confirmed, Delivery, Effect, Engine, Origin, Outbox, Payloads, Place,
-    Refusal,
+    Refusal, StreamCommand,
 };
 use sennit_journal::{Frame, Home, Position};
 use sennit_model::{Durability, Offset, PartitionId, Timestamp};
@@ -166,6 +166,12 @@ impl Shard {
             Command::Subscribe(subscribe) => (subscribe.origin, false),
             Command::Read(read) => (read.origin, false),
             Command::Catalogue(origin, _) | Command::Partition(origin, _, _) => (*origin, false),
+            Command::Stream(origin, _, StreamCommand::Open(_)) => (*origin, true),
+            Command::Stream(origin, _, StreamCommand::Append(append)) => {
+                (*origin, append.content.is_some())
+            }
+            Command::Stream(_, _, StreamCommand::StopReading) => return None,
+            Command::Stream(origin, _, _) => (*origin, false),
             Command::SetCredit { .. }
             | Command::Reader { .. }
             | Command::Unsubscribe { .. }

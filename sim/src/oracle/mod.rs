@@ -212,6 +212,7 @@ impl Oracle {
             }
             Command::Partition(origin, id, change) => self.change(origin.request, *id, change, now),
             Command::Catalogue(..)
+            | Command::Stream(..)
             | Command::PublishAt(..)
             | Command::Read(_)
             | Command::Reader { .. } => {}
@@ -331,6 +332,8 @@ impl Oracle {
             | Effect::PublishedAt { .. }
             | Effect::Cursors { .. }
             | Effect::CursorTaken { .. }
+            | Effect::Stream { .. }
+            | Effect::StreamEnded { .. }
             | Effect::ReaderTooSlow { .. }
             | Effect::Subscribed { .. }
             | Effect::SubscriptionEnded { .. }
@@ -419,7 +422,9 @@ fn origin_of(command: &Command) -> Option<u64> {
         Command::Settle(settle) => Some(settle.origin.request),
         Command::Subscribe(subscribe) => Some(subscribe.origin.request),
         Command::Read(read) => Some(read.origin.request),
-        Command::Catalogue(origin, _) | Command::Partition(origin, ..) => Some(origin.request),
+        Command::Catalogue(origin, _)
+        | Command::Partition(origin, ..)
+        | Command::Stream(origin, ..) => Some(origin.request),
         Command::SetCredit { .. }
         | Command::Reader { .. }
         | Command::Unsubscribe { .. }

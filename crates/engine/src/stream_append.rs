@@ -1,0 +1,499 @@
+//! What is done to a stream when it is opened, appended to, closed, forked, deleted: refused, or one
+//! record. It reads nothing.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use sennit_model::{
+    Batch, Durability, Offset, PartitionId, ProducerStamp, Timestamp, TopicId,
+    limits::{STREAM_FORKS_MAX, STREAM_READS_WAITING_MAX},
+};
+
+use crate::{
+    command::Origin,
+    effect::Effect,
+    engine::{Engine, Journal, Outbox, stir},
+    partition::Partition,
+    record::{Record, StreamOpened},
+    refusal::Refusal,
+    stream::{
+        ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamCommand, StreamNote, StreamProducer,
+        StreamRefusal, StreamSettings, StreamStatus,
+    },
+    streams::Stream,
+    timer::Timer,
+};
+
+/// What an append is to its producer's history.
+enum Standing {
+    New,
+    Duplicate { sequence: u64 },
+}
+
+impl Engine {
+    pub(crate) fn stream(
+        &mut self,
+        origin: Origin,
+        id: PartitionId,
+        command: StreamCommand,
+        now: Timestamp,
+        journal: &mut impl Journal,
+        out: &mut Outbox,
+    ) {
+        let done = match command {
+            StreamCommand::Open(open) => self.open_stream(id, *open, now, journal),
+            StreamCommand::Append(append) => {
+                return match self.append_to_stream(id, *append, now, journal) {
+                    Ok((answer, is_early)) => answered(origin, answer, is_early, out),
+                    Err(Some(refusal)) => {
+                        answered(origin, StreamAnswer::Refused(refusal), false, out);
+                    }
+                    Err(None) => out.refuse(origin, Refusal::memory_shard_bytes()),
+                };
+            }
+            StreamCommand::Read(read) => match self.living(id, now, read.for_fork) {
+                Ok(()) if self.streams.waiting(id) >= STREAM_READS_WAITING_MAX => {
+                    let name = "STREAM_READS_WAITING_MAX";
+                    Err(StreamRefusal::Limit { name, limit: STREAM_READS_WAITING_MAX as u64 })
+                }
+                Ok(()) => {
+                    self.touch_stream(id, now);
+                    self.streams.await_something(id, origin, read);
+                    if let Some(partition) = self.partitions.get_mut(&id) {
+                        stir(&mut self.stirred, partition);
+                    }
+                    return;
+                }
+                Err(refusal) => Err(refusal),
+            },
+            StreamCommand::StopReading => return self.streams.stop_waiting(id, origin),
+            StreamCommand::Ask { touches } => self.living(id, now, false).map(|()| {
+                if touches {
+                    self.touch_stream(id, now);
+                }
+                self.stream_status(id)
+                    .map_or(StreamAnswer::Refused(StreamRefusal::Unknown), StreamAnswer::Status)
+            }),
+            StreamCommand::AddFork(fork) => self.add_fork(id, fork, now, journal),
+            StreamCommand::RemoveFork(fork) => self.remove_fork(id, fork, now, journal),
+            StreamCommand::Delete => self.delete_stream(id, now, journal),
+        };
+        // What is said is so only once all is committed that it stands on.
+        answered(origin, done.unwrap_or_else(StreamAnswer::Refused), false, out);
+    }
+
+    /// Whether there is a stream, and its time is not over.
+    pub(crate) fn living(
+        &self,
+        id: PartitionId,
+        now: Timestamp,
+        for_fork: bool,
+    ) -> Result<(), StreamRefusal> {
+        if self.partitions.get(&id).is_none() {
+            return Err(StreamRefusal::Unknown);
+        }
+        let Some(stream) = self.streams.get(id) else { return Ok(()) };
+        let is_over = stream.ends_at().is_some_and(|end| end <= now);
+        let said = stream.said();
+        if for_fork && !said.forks.is_empty() {
+            return Ok(());
+        }
+        match (said.is_deleted, is_over) {
+            (true, _) => Err(StreamRefusal::Deleted),
+            (false, true) if !said.forks.is_empty() => Err(StreamRefusal::Deleted),
+            (false, true) => Err(StreamRefusal::Unknown),
+            (false, false) => Ok(()),
+        }
+    }
+
+    fn touch_stream(&mut self, id: PartitionId, now: Timestamp) {
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.touched_at = stream.touched_at.max(now);
+        }
+    }
+
+    /// The settings of a stream; of a topic that was not created as one, those of such.
+    pub(crate) fn stream_settings(&self, id: PartitionId) -> Arc<StreamSettings> {
+        match self.streams.get(id) {
+            Some(stream) => stream.settings.clone(),
+            None => self.shared.of_topic.clone(),
+        }
+    }
+
+    pub(crate) fn stream_status(&self, id: PartitionId) -> Option<StreamStatus> {
+        let partition = self.partitions.get(&id)?;
+        let is_closed = self.streams.get(id).is_some_and(|stream| stream.is_closed);
+        // What is appended and not committed yet will have been by the time that this is told.
+        let next = match partition.config.durability {
+            Durability::Durable | Durability::Speculative => partition.log.end(),
+            Durability::Ephemeral | Durability::Memory => partition.visible,
+        };
+        Some(StreamStatus {
+            settings: self.stream_settings(id),
+            start: Offset(partition.log.start()),
+            next: Offset(next),
+            is_closed,
+        })
+    }
+
+    fn open_stream(
+        &mut self,
+        id: PartitionId,
+        open: OpenStream,
+        now: Timestamp,
+        journal: &mut impl Journal,
+    ) -> Result<StreamAnswer, StreamRefusal> {
+        let OpenStream { config, settings, content, closes } = open;
+        let is_new = match self.partitions.get(&id) {
+            None => true,
+            // A crash has left the catalogue's part of a creation.
+            Some(held) => held.log.end() == 0 && self.streams.get(id).is_none(),
+        };
+        if !is_new {
+            self.living(id, now, false)?;
+            self.is_as_asked(id, &settings, closes)?;
+            let status = self.stream_status(id).ok_or(StreamRefusal::Unknown)?;
+            return Ok(StreamAnswer::Opened { created: false, status });
+        }
+        let is_durable = config.durability == Durability::Durable;
+        let first = settings.fork.as_ref().map_or(Offset(0), |fork| fork.at);
+        let (with_it, after) = if is_durable { (content, None) } else { (None, content) };
+        let record = Record::StreamOpened(Box::new(StreamOpened {
+            partition: id,
+            opened_at: now,
+            config,
+            first,
+            closes: closes && after.is_none(),
+            settings,
+            batch: with_it,
+        }));
+        self.commit(&record, journal);
+        if let Some(batch) = after {
+            let note = StreamNote { closes, ..StreamNote::default() };
+            let append = StreamAppend { content: Some(batch), content_type: None, note };
+            if let Err(refused) = self.append_to_stream(id, append, now, journal) {
+                let limit = sennit_model::limits::MEMORY_SHARD_BYTES;
+                let full = StreamRefusal::Limit { name: "MEMORY_SHARD_BYTES", limit };
+                return Err(refused.unwrap_or(full));
+            }
+        }
+        let status = self.stream_status(id).ok_or(StreamRefusal::Unknown)?;
+        Ok(StreamAnswer::Opened { created: true, status })
+    }
+
+    /// Whether a stream is what one is asked to be that is there already.
+    fn is_as_asked(
+        &self,
+        id: PartitionId,
+        asked: &StreamSettings,
+        closes: bool,
+    ) -> Result<(), StreamRefusal> {
+        let held = self.stream_settings(id);
+        let is_closed = self.streams.get(id).is_some_and(|stream| stream.is_closed);
+        let differs = |field| Err(StreamRefusal::SettingsDiffer { field });
+        if !held.content_type.eq_ignore_ascii_case(&asked.content_type) {
+            return differs("content type");
+        }
+        if held.time_to_live != asked.time_to_live {
+            return differs("time to live");
+        }
+        if held.expires_at.as_ref().map(|(at, _)| at) != asked.expires_at.as_ref().map(|(at, _)| at)
+        {
+            return differs("expiry");
+        }
+        if is_closed != closes {
+            return differs("closed state");
+        }
+        let origin =
+            |fork: &Option<ForkOf>| fork.as_ref().map(|f| (f.name.clone(), f.asked.clone()));
+        if origin(&held.fork) != origin(&asked.fork) {
+            return differs("source, offset or sub-offset of the fork");
+        }
+        Ok(())
+    }
+
+    /// Says whether the answer need not wait for the commit. Refused without a reason is what the
+    /// memory has no room for.
+    fn append_to_stream(
+        &mut self,
+        id: PartitionId,
+        append: StreamAppend,
+        now: Timestamp,
+        journal: &mut impl Journal,
+    ) -> Result<(StreamAnswer, bool), Option<StreamRefusal>> {
+        let StreamAppend { content, content_type, note } = append;
+        self.living(id, now, false)?;
+        let Some(partition) = self.partitions.get(&id) else {
+            return Err(Some(StreamRefusal::Unknown));
+        };
+        let next = Offset(partition.log.end());
+        let settings = self.stream_settings(id);
+        let is_closed = self.streams.get(id).is_some_and(|stream| stream.is_closed);
+        let done = |next, is_closed, is_duplicate, sequence| StreamAnswer::Appended {
+            next,
+            is_closed,
+            is_duplicate,
+            sequence,
+        };
+        let standing = self.standing(id, note.producer.as_ref());
+        let sequence = note.producer.as_ref().map(|producer| producer.sequence);
+        match standing {
+            // Whoever is fenced, or was heard before, is told so whatever has become of the stream.
+            Err(fenced @ StreamRefusal::ProducerFenced { .. }) => return Err(Some(fenced)),
+            Ok(Standing::Duplicate { sequence }) => {
+                self.touch_stream(id, now);
+                return Ok((done(next, is_closed, true, Some(sequence)), false));
+            }
+            _ if is_closed => {
+                if content.is_none() && note.producer.is_none() {
+                    return Ok((done(next, true, false, None), false));
+                }
+                return Err(Some(StreamRefusal::Closed { next }));
+            }
+            _ => {}
+        }
+        if let (Some(_), Some(given)) = (&content, &content_type)
+            && !media_type(&settings.content_type).eq_ignore_ascii_case(media_type(given))
+        {
+            let content_type = settings.content_type.clone();
+            return Err(Some(StreamRefusal::ContentType { content_type }));
+        }
+        standing?;
+        let last = self.streams.get(id).and_then(|stream| stream.said().sequence.as_ref());
+        if let (Some(given), Some(last)) = (&note.sequence, last)
+            && given <= last
+        {
+            return Err(Some(StreamRefusal::Sequence { last: last.clone() }));
+        }
+        let closes = note.closes;
+        let is_early = match content {
+            Some(batch) => self.append_with(id, batch, note, now, journal)?,
+            None => {
+                let note = Box::new(note);
+                let record = Record::StreamNoted { partition: id, noted_at: now, note };
+                self.commit(&record, journal);
+                false
+            }
+        };
+        let next = self.end_of(id).unwrap_or(next);
+        Ok((done(next, closes, false, sequence), is_early))
+    }
+
+    /// Appends a batch; says whether that is confirmed before it is committed.
+    fn append_with(
+        &mut self,
+        id: PartitionId,
+        batch: Batch,
+        note: StreamNote,
+        now: Timestamp,
+        journal: &mut impl Journal,
+    ) -> Result<bool, Option<StreamRefusal>> {
+        let Some(partition) = self.partitions.get(&id) else {
+            return Err(Some(StreamRefusal::Unknown));
+        };
+        let durability = partition.config.durability;
+        let bytes = batch.bytes().len() as u64;
+        if durability == Durability::Memory && self.make_room(id, bytes, journal).is_err() {
+            return Err(None);
+        }
+        let reserves = durability != Durability::Durable;
+        let has_reserved = reserves && self.reserve(id, batch.count(), journal);
+        let first = self.end_of(id).unwrap_or_default();
+        let (producer, appended_at) = (ProducerStamp::default(), now);
+        let note = (note != StreamNote::default()).then(|| Box::new(note));
+        let record = Record::Appended { partition: id, first, appended_at, producer, batch, note };
+        self.commit(&record, journal);
+        Ok(reserves && self.confirms_now(id, has_reserved, journal))
+    }
+
+    fn standing(
+        &self,
+        id: PartitionId,
+        producer: Option<&StreamProducer>,
+    ) -> Result<Standing, StreamRefusal> {
+        let Some(StreamProducer { id: name, epoch, sequence: given }) = producer else {
+            return Ok(Standing::New);
+        };
+        let held = self.streams.get(id).and_then(|stream| stream.said().producers.get(name));
+        let Some(life) = held else {
+            return match given {
+                0 => Ok(Standing::New),
+                _ => Err(StreamRefusal::ProducerGap { expected: 0, given: *given }),
+            };
+        };
+        if *epoch < life.epoch {
+            return Err(StreamRefusal::ProducerFenced { current: life.epoch });
+        }
+        if *epoch > life.epoch {
+            return if *given == 0 {
+                Ok(Standing::New)
+            } else {
+                Err(StreamRefusal::ProducerBegins)
+            };
+        }
+        if *given <= life.sequence {
+            return Ok(Standing::Duplicate { sequence: life.sequence });
+        }
+        if *given == life.sequence + 1 {
+            return Ok(Standing::New);
+        }
+        Err(StreamRefusal::ProducerGap { expected: life.sequence + 1, given: *given })
+    }
+
+    fn forks(&self, id: PartitionId) -> Option<&BTreeSet<TopicId>> {
+        Some(&self.streams.get(id)?.said().forks)
+    }
+
+    fn add_fork(
+        &mut self,
+        id: PartitionId,
+        fork: TopicId,
+        now: Timestamp,
+        journal: &mut impl Journal,
+    ) -> Result<StreamAnswer, StreamRefusal> {
+        self.living(id, now, false)?;
+        let (is_there, count) =
+            self.forks(id).map_or((false, 0), |forks| (forks.contains(&fork), forks.len()));
+        if !is_there && count >= STREAM_FORKS_MAX {
+            let limit = STREAM_FORKS_MAX as u64;
+            return Err(StreamRefusal::Limit { name: "STREAM_FORKS_MAX", limit });
+        }
+        if !is_there {
+            self.commit(&Record::StreamForked { partition: id, fork, is_there: true }, journal);
+        }
+        self.stream_status(id).map(StreamAnswer::Status).ok_or(StreamRefusal::Unknown)
+    }
+
+    fn remove_fork(
+        &mut self,
+        id: PartitionId,
+        fork: TopicId,
+        now: Timestamp,
+        journal: &mut impl Journal,
+    ) -> Result<StreamAnswer, StreamRefusal> {
+        if self.forks(id).is_some_and(|forks| forks.contains(&fork)) {
+            self.commit(&Record::StreamForked { partition: id, fork, is_there: false }, journal);
+        }
+        let is_gone = self.living(id, now, false).is_err();
+        let is_unused = is_gone && self.forks(id).is_some_and(BTreeSet::is_empty);
+        let fork_of = self.stream_settings(id).fork.clone();
+        Ok(StreamAnswer::Deleted { is_unused, fork_of })
+    }
+
+    fn delete_stream(
+        &mut self,
+        id: PartitionId,
+        now: Timestamp,
+        journal: &mut impl Journal,
+    ) -> Result<StreamAnswer, StreamRefusal> {
+        if self.partitions.get(&id).is_none() {
+            return Err(StreamRefusal::Unknown);
+        }
+        let is_unused = self.forks(id).is_none_or(BTreeSet::is_empty);
+        if !is_unused {
+            self.living(id, now, false)?;
+            self.commit(&Record::StreamDeleted { partition: id }, journal);
+        }
+        let fork_of = self.stream_settings(id).fork.clone();
+        Ok(StreamAnswer::Deleted { is_unused, fork_of })
+    }
+
+    /// A partition is opened as a stream.
+    pub(crate) fn apply_stream_opened(&mut self, opened: &StreamOpened, position: u64) {
+        let StreamOpened { partition: id, opened_at, config, first, closes, settings, batch } =
+            opened;
+        let shared = &mut self.shared;
+        let (config, settings) = (shared.config(config), shared.settings(settings));
+        let made = || Partition::beginning_at(*id, config.clone(), first.0);
+        let partition = self.partitions.get_or_insert(*id, made);
+        if partition.log.end() != first.0 {
+            // It was opened by its settings only, and is empty.
+            *partition = Partition::beginning_at(*id, config.clone(), first.0);
+        }
+        if config.durability == Durability::Memory {
+            self.memory.holds(*id, 0);
+        }
+        let mut stream = Stream::new(settings, *opened_at);
+        stream.is_closed = *closes;
+        let stream = self.streams.insert(*id, stream);
+        if let Some(end) = stream.ends_at() {
+            self.wheel.set(end, Timer::StreamEnd { partition: *id });
+        }
+        if let Some(batch) = batch {
+            let place = crate::apply::place_of(batch.bytes(), position);
+            let nobody = ProducerStamp::default();
+            partition.append(batch, *opened_at, nobody, place, &mut self.wheel);
+            self.uncommitted.push_back((position, *id, partition.log.end()));
+        }
+    }
+
+    /// Something was said beside an append, or instead of one.
+    pub(crate) fn apply_stream_note(
+        &mut self,
+        id: PartitionId,
+        at: Timestamp,
+        note: Option<&StreamNote>,
+    ) {
+        if note.is_some() && self.streams.get(id).is_none() && self.partitions.get(&id).is_some() {
+            let settings = self.shared.of_topic.clone();
+            self.streams.insert(id, Stream::new(settings, at));
+        }
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        stream.touched_at = stream.touched_at.max(at);
+        if let Some(note) = note {
+            stream.note(note);
+            if note.closes {
+                self.wake_reads(id);
+            }
+        }
+    }
+
+    pub(crate) fn apply_stream_forked(&mut self, id: PartitionId, fork: TopicId, is_there: bool) {
+        let Some(partition) = self.partitions.get(&id) else { return };
+        if self.streams.get(id).is_none() {
+            let settings = self.shared.of_topic.clone();
+            let touched_at = partition.log.oldest().map_or(Timestamp(0), |e| e.appended_at);
+            self.streams.insert(id, Stream::new(settings, touched_at));
+        }
+        let Some(stream) = self.streams.get_mut(id) else { return };
+        let forks = &mut stream.said.get_or_insert_default().forks;
+        if is_there {
+            forks.insert(fork);
+        } else {
+            forks.remove(&fork);
+        }
+    }
+
+    pub(crate) fn apply_stream_deleted(&mut self, id: PartitionId) {
+        if let Some(stream) = self.streams.get_mut(id) {
+            stream.said.get_or_insert_default().is_deleted = true;
+            self.wake_reads(id);
+        }
+    }
+
+    /// A start counts as a use: what it slept through is nobody's fault, and reads are not journaled.
+    pub(crate) fn use_streams(&mut self, now: Timestamp) {
+        for (partition, stream) in self.streams.values_mut() {
+            stream.touched_at = now;
+            if let Some(end) = stream.ends_at() {
+                self.wheel.set(end, Timer::StreamEnd { partition });
+            }
+        }
+    }
+
+    fn wake_reads(&mut self, id: PartitionId) {
+        self.streams.wake(id);
+        if let Some(partition) = self.partitions.get_mut(&id) {
+            stir(&mut self.stirred, partition);
+        }
+    }
+}
+
+fn answered(origin: Origin, answer: StreamAnswer, is_early: bool, out: &mut Outbox) {
+    let effect = Effect::Stream(origin, Box::new(answer));
+    if is_early { out.now.push(effect) } else { out.after_commit.push(effect) }
+}
+
+/// The media type alone, without its parameters.
+fn media_type(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or_default().trim()
+}

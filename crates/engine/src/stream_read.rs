@@ -1,0 +1,208 @@
+//! What reads of streams come to: what lies at an offset, or that it lies elsewhere, or that nothing
+//! does yet and the read waits. It changes nothing but the list of those who wait.
+
+use bytes::Bytes;
+use sennit_model::{Durability, Offset, PartitionId, ReadFrom, Timestamp};
+
+use crate::{
+    deliver::{byte_of, cut},
+    effect::Effect,
+    engine::{Engine, Outbox, Payloads},
+    log::Entry,
+    partition::Partition,
+    stream::{StreamAnswer, StreamChunk, StreamRead, StreamRefusal},
+};
+
+/// Most parts of a chunk: a read that would have more gets the rest when it asks again.
+const PARTS_MAX: usize = 1024;
+
+/// Whether an answer may go before everything is committed that is appended so far.
+struct Answered {
+    answer: StreamAnswer,
+    is_early: bool,
+}
+
+/// The batch that was looked at last, for the next read that wants it too.
+type AtHand = Option<(u64, Bytes)>;
+
+impl Engine {
+    /// Answers the reads of a stream that can be answered now, and tells of its end.
+    pub(crate) fn serve_stream(
+        &mut self,
+        id: PartitionId,
+        now: Timestamp,
+        payloads: &mut impl Payloads,
+        out: &mut Outbox,
+    ) {
+        let Some(visible) = self.partitions.get(&id).map(|held| held.visible) else { return };
+        let Some(mut reads) = self.streams.take_reads(id, visible) else { return };
+        reads.served_to = visible;
+        reads.is_awake = false;
+        let mut at_hand = None;
+        let mut is_awake = false;
+        reads.waiting.retain(|origin, read| {
+            match self.answer_read(id, read, now, payloads, &mut at_hand) {
+                Ok(Some(Answered { answer, is_early })) => {
+                    let effect = Effect::Stream(*origin, Box::new(answer));
+                    if is_early {
+                        out.now.push(effect)
+                    } else {
+                        out.after_commit.push(effect)
+                    }
+                    false
+                }
+                Ok(None) => true,
+                // A batch has to be fetched first.
+                Err(Fetched) => {
+                    is_awake = true;
+                    true
+                }
+            }
+        });
+        reads.is_awake |= is_awake;
+        self.streams.put_back_reads(id, reads);
+    }
+
+    fn answer_read(
+        &self,
+        id: PartitionId,
+        read: &mut StreamRead,
+        now: Timestamp,
+        payloads: &mut impl Payloads,
+        at_hand: &mut AtHand,
+    ) -> Result<Option<Answered>, Fetched> {
+        let refused = |refusal| {
+            let answer = StreamAnswer::Refused(refusal);
+            Ok(Some(Answered { answer, is_early: false }))
+        };
+        if let Err(refusal) = self.living(id, now, read.for_fork) {
+            return refused(refusal);
+        }
+        let Some(partition) = self.partitions.get(&id) else {
+            return refused(StreamRefusal::Unknown);
+        };
+        let settings = self.stream_settings(id);
+        let visible = partition.visible;
+        let before = read.before.map_or(visible, |before| before.0.min(visible));
+        let at = match (read.at, &settings.fork) {
+            (ReadFrom::Earliest, Some(_)) => 0,
+            (ReadFrom::Earliest, None) => partition.log.start(),
+            (ReadFrom::Offset(offset), _) => offset.0,
+            (from, _) => self.locate(id, from).map_or(visible, |(first, _)| first.0),
+        };
+        let at = at.min(before);
+        // From now on it means this very place.
+        read.at = ReadFrom::Offset(Offset(at));
+        if let Some(fork) = &settings.fork
+            && at < fork.at.0
+        {
+            let Some(status) = self.stream_status(id) else {
+                return refused(StreamRefusal::Unknown);
+            };
+            let (source, home) = (fork.source, fork.home);
+            let before = Offset(fork.at.0.min(before));
+            let answer = StreamAnswer::Inherited { source, home, before, status };
+            return Ok(Some(Answered { answer, is_early: true }));
+        }
+        if at < partition.log.start() {
+            return refused(StreamRefusal::NotKept { start: Offset(partition.log.start()) });
+        }
+        if let Some((_, end)) = self.lost.of(id).find(|&(from, to)| from <= at && at < to) {
+            return refused(StreamRefusal::Damaged { next: Offset(end) });
+        }
+        let gathered = gather(partition, (at, before), read, payloads, at_hand)?;
+        let Gathered { messages, next } = gathered;
+        let is_up_to_date = next >= visible;
+        // A stream that is closed ends where its log does, and that may be committed later.
+        let stream = self.streams.get(id).filter(|stream| stream.is_closed);
+        let is_closed = stream.is_some() && next == partition.log.end();
+        if messages.is_empty() && read.waits && !is_closed {
+            return Ok(None);
+        }
+        let (first, next) = (Offset(at), Offset(next));
+        let answer = StreamAnswer::Chunk(StreamChunk {
+            first,
+            next,
+            is_up_to_date,
+            is_closed,
+            messages,
+            settings,
+        });
+        let awaits_nothing =
+            matches!(partition.config.durability, Durability::Ephemeral | Durability::Memory);
+        Ok(Some(Answered { answer, is_early: !is_closed || awaits_nothing }))
+    }
+
+    /// Tells whoever waits to read a stream that it is gone.
+    pub(crate) fn tell_stream_ended(&mut self, id: PartitionId, out: &mut Outbox) {
+        out.now.extend(self.streams.end_reads(id).map(|origin| {
+            Effect::Stream(origin, Box::new(StreamAnswer::Refused(StreamRefusal::Unknown)))
+        }));
+    }
+
+    /// A batch cannot be read: whoever waits to read it is told.
+    pub(crate) fn tell_stream_damaged(&mut self, id: PartitionId, entry: &Entry, out: &mut Outbox) {
+        let Some(mut reads) = self.streams.take_reads(id, u64::MAX) else { return };
+        reads.is_awake = true;
+        reads.waiting.retain(|origin, read| {
+            let ReadFrom::Offset(at) = read.at else { return true };
+            if !(entry.first..entry.end()).contains(&at.0) {
+                return true;
+            }
+            let next = Offset(entry.end());
+            let answer = StreamAnswer::Refused(StreamRefusal::Damaged { next });
+            out.now.push(Effect::Stream(*origin, Box::new(answer)));
+            false
+        });
+        self.streams.put_back_reads(id, reads);
+    }
+}
+
+/// A batch has to be fetched first; whoever asked is heard again once it is there.
+struct Fetched;
+
+struct Gathered {
+    messages: Vec<Bytes>,
+    next: u64,
+}
+
+/// What lies from `at` on, before `before`, as far as a read wants it and it is at hand.
+fn gather(
+    partition: &Partition,
+    (at, before): (u64, u64),
+    read: &StreamRead,
+    payloads: &mut impl Payloads,
+    at_hand: &mut AtHand,
+) -> Result<Gathered, Fetched> {
+    let (mut messages, mut bytes, mut next) = (Vec::new(), 0, at);
+    while next < before && bytes < read.bytes_max && messages.len() < PARTS_MAX {
+        let Some(entry) = partition.log.find_from(next).filter(|entry| entry.first < before) else {
+            // Nothing is kept of the rest, and nothing of it was lost.
+            next = before;
+            break;
+        };
+        let batch = match at_hand {
+            Some((first, batch)) if *first == entry.first => batch.clone(),
+            _ => match payloads.batch(partition.id, entry.place) {
+                Some(batch) => {
+                    *at_hand = Some((entry.first, batch.clone()));
+                    batch
+                }
+                None if messages.is_empty() => return Err(Fetched),
+                None => break,
+            },
+        };
+        let start = next.max(entry.first);
+        let from = byte_of(None, entry, &batch, start);
+        let wanted = entry.end().min(before) - start;
+        let room = if messages.is_empty() { read.bytes_max } else { read.bytes_max - bytes };
+        let (count, length) = cut(&batch[from..], (start, wanted), entry, room);
+        messages.push(batch.slice(from..from + length));
+        bytes += length as u64;
+        next = start + count;
+        if read.one_append {
+            break;
+        }
+    }
+    Ok(Gathered { messages, next })
+}

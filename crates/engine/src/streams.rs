@@ -1,0 +1,188 @@
+//! What partitions remember that are HTTP streams: settings, who has appended, forks, and the reads
+//! that wait. It lives beside the partitions, so that one that is no stream pays nothing. It decides
+//! nothing.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use hashbrown::HashMap;
+use sennit_model::{PartitionId, Timestamp, TopicId, limits::STREAM_PRODUCERS_MAX};
+
+use crate::{
+    command::Origin,
+    stream::{StreamNote, StreamProducer, StreamRead, StreamSettings},
+};
+
+/// A stream, beside its partition's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stream {
+    pub(crate) settings: Arc<StreamSettings>,
+    /// When it was used last. No record says that of a read: a start counts as a use.
+    pub(crate) touched_at: Timestamp,
+    pub(crate) is_closed: bool,
+    pub(crate) said: Option<Box<Said>>,
+}
+
+/// What only some streams have to remember.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    /// Whether it is there for its forks only.
+    pub(crate) is_deleted: bool,
+    pub(crate) forks: BTreeSet<TopicId>,
+    /// What the latest append gave as its sequence.
+    pub(crate) sequence: Option<Box<str>>,
+    pub(crate) producers: BTreeMap<Box<str>, Life>,
+    /// Notes with a producer so far.
+    pub(crate) notes: u64,
+}
+
+/// A producer's present life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Life {
+    pub(crate) epoch: u64,
+    /// The number of its latest append.
+    pub(crate) sequence: u64,
+    /// Which of the stream's notes that was: who was silent longest is forgotten first.
+    pub(crate) note: u64,
+}
+
+impl Stream {
+    pub(crate) fn new(settings: Arc<StreamSettings>, touched_at: Timestamp) -> Self {
+        Self { settings, touched_at, is_closed: false, said: None }
+    }
+
+    pub(crate) fn said(&self) -> &Said {
+        static NOTHING: Said = Said {
+            is_deleted: false,
+            forks: BTreeSet::new(),
+            sequence: None,
+            producers: BTreeMap::new(),
+            notes: 0,
+        };
+        self.said.as_deref().unwrap_or(&NOTHING)
+    }
+
+    /// When it is gone, if nobody uses it.
+    pub(crate) fn ends_at(&self) -> Option<Timestamp> {
+        self.settings.ends_at(self.touched_at)
+    }
+
+    /// An append has said this.
+    pub(crate) fn note(&mut self, note: &StreamNote) {
+        self.is_closed |= note.closes;
+        if let Some(sequence) = &note.sequence {
+            self.said.get_or_insert_default().sequence = Some(sequence.clone());
+        }
+        if let Some(StreamProducer { id, epoch, sequence }) = &note.producer {
+            let said = self.said.get_or_insert_default();
+            said.notes += 1;
+            let life = Life { epoch: *epoch, sequence: *sequence, note: said.notes };
+            said.producers.insert(id.clone(), life);
+            if said.producers.len() > STREAM_PRODUCERS_MAX {
+                let silent = said.producers.iter().min_by_key(|(_, life)| life.note);
+                if let Some(silent) = silent.map(|(id, _)| id.clone()) {
+                    said.producers.remove(&silent);
+                }
+            }
+        }
+    }
+}
+
+/// The reads of one stream that wait.
+#[derive(Debug, Default)]
+pub(crate) struct Reads {
+    pub(crate) waiting: BTreeMap<Origin, StreamRead>,
+    /// Where the visible end was when they were looked at last.
+    pub(crate) served_to: u64,
+    /// Whether one may be answered though the end is where it was.
+    pub(crate) is_awake: bool,
+}
+
+/// All streams of a shard.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    by_partition: HashMap<PartitionId, Stream, foldhash::fast::FixedState>,
+    reads: HashMap<PartitionId, Reads, foldhash::fast::FixedState>,
+    /// Streams whose time is over, and that nobody was told of.
+    pub(crate) ended: Vec<PartitionId>,
+}
+
+impl Streams {
+    pub(crate) fn get(&self, id: PartitionId) -> Option<&Stream> {
+        if self.by_partition.is_empty() {
+            return None;
+        }
+        self.by_partition.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: PartitionId) -> Option<&mut Stream> {
+        if self.by_partition.is_empty() {
+            return None;
+        }
+        self.by_partition.get_mut(&id)
+    }
+
+    pub(crate) fn insert(&mut self, id: PartitionId, stream: Stream) -> &mut Stream {
+        self.by_partition.entry(id).insert(stream).into_mut()
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = (PartitionId, &mut Stream)> {
+        self.by_partition.iter_mut().map(|(id, stream)| (*id, stream))
+    }
+
+    /// The partition is gone, or told anew.
+    pub(crate) fn forget(&mut self, id: PartitionId) {
+        self.by_partition.remove(&id);
+    }
+
+    pub(crate) fn await_something(&mut self, id: PartitionId, origin: Origin, read: StreamRead) {
+        let reads = self.reads.entry(id).or_default();
+        reads.waiting.insert(origin, read);
+        reads.is_awake = true;
+    }
+
+    pub(crate) fn waiting(&self, id: PartitionId) -> usize {
+        self.reads.get(&id).map_or(0, |reads| reads.waiting.len())
+    }
+
+    pub(crate) fn stop_waiting(&mut self, id: PartitionId, origin: Origin) {
+        if let Some(reads) = self.reads.get_mut(&id) {
+            reads.waiting.remove(&origin);
+            if reads.waiting.is_empty() {
+                self.reads.remove(&id);
+            }
+        }
+    }
+
+    /// Has whoever waits be looked at, though nothing was appended.
+    pub(crate) fn wake(&mut self, id: PartitionId) {
+        if let Some(reads) = self.reads.get_mut(&id) {
+            reads.is_awake = true;
+        }
+    }
+
+    /// The reads to be looked at now that the visible end is there; to be put back.
+    pub(crate) fn take_reads(&mut self, id: PartitionId, visible: u64) -> Option<Reads> {
+        if self.reads.is_empty() {
+            return None;
+        }
+        let reads = self.reads.get(&id)?;
+        if reads.served_to == visible && !reads.is_awake {
+            return None;
+        }
+        self.reads.remove(&id)
+    }
+
+    pub(crate) fn put_back_reads(&mut self, id: PartitionId, reads: Reads) {
+        if !reads.waiting.is_empty() {
+            self.reads.insert(id, reads);
+        }
+    }
+
+    /// Ends all reads of a partition that is gone, and says whose they were.
+    pub(crate) fn end_reads(&mut self, id: PartitionId) -> impl Iterator<Item = Origin> {
+        self.reads.remove(&id).into_iter().flat_map(|reads| reads.waiting.into_keys())
+    }
+}

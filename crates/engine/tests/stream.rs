@@ -1,0 +1,345 @@
+//! HTTP streams as the engine has them: appends with their notes, closing, producers, reads that wait,
+//! forks, and an end.
+
+mod world;
+
+use std::time::Duration;
+
+use sennit_engine::{
+    Command, Effect, ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamChunk, StreamCommand,
+    StreamNote, StreamProducer, StreamRead, StreamRefusal, StreamSettings,
+};
+use sennit_model::{
+    Durability, Generation, Message, Messages, Offset, ReadFrom, TopicConfig, TopicId, TopicKind,
+};
+use world::{ALICE, DEAD, ORDERS, World, batch};
+
+fn settings() -> StreamSettings {
+    StreamSettings { content_type: "text/plain".into(), ..StreamSettings::of_topic() }
+}
+
+fn config(durability: Durability) -> TopicConfig {
+    TopicConfig { durability, ..TopicConfig::of_kind(TopicKind::Stream) }
+}
+
+fn with(settings: StreamSettings) -> OpenStream {
+    OpenStream { config: config(Durability::Durable), settings, content: None, closes: false }
+}
+
+fn opened(settings: StreamSettings) -> World {
+    let mut world = World::empty();
+    let answer = ask(&mut world, StreamCommand::Open(Box::new(with(settings))));
+    assert!(matches!(answer, Some(StreamAnswer::Opened { created: true, .. })), "{answer:?}");
+    world
+}
+
+/// What the stream answers, if it does at once.
+fn ask(world: &mut World, command: StreamCommand) -> Option<StreamAnswer> {
+    let origin = world.origin(ALICE);
+    world.effects.clear();
+    world.do_now(Command::Stream(origin, ORDERS, command));
+    answers(world).pop()
+}
+
+fn answers(world: &mut World) -> Vec<StreamAnswer> {
+    let answer = |effect| match effect {
+        Effect::Stream(_, answer) => Some(*answer),
+        _ => None,
+    };
+    world.effects.drain(..).filter_map(answer).collect()
+}
+
+fn append(world: &mut World, text: &str, note: StreamNote) -> StreamAnswer {
+    let content = (!text.is_empty()).then(|| batch(&[Message::new(text.to_owned())]));
+    let append = StreamAppend { content, content_type: Some("TEXT/plain; a=b".into()), note };
+    ask(world, StreamCommand::Append(Box::new(append))).expect("an append is answered")
+}
+
+fn plain() -> StreamNote {
+    StreamNote::default()
+}
+
+fn by(epoch: u64, sequence: u64) -> StreamNote {
+    let producer = Some(StreamProducer { id: "writer".into(), epoch, sequence });
+    StreamNote { producer, ..plain() }
+}
+
+fn closing(note: StreamNote) -> StreamNote {
+    StreamNote { closes: true, ..note }
+}
+
+fn read_at(at: u64) -> StreamRead {
+    StreamRead {
+        at: ReadFrom::Offset(Offset(at)),
+        before: None,
+        bytes_max: 1 << 20,
+        waits: false,
+        one_append: false,
+        for_fork: false,
+    }
+}
+
+fn texts(chunk: &StreamChunk) -> Vec<String> {
+    let messages = chunk.messages.iter().flat_map(|part| Messages::of_checked(part));
+    messages.map(|message| String::from_utf8_lossy(message.payload()).into_owned()).collect()
+}
+
+fn read(world: &mut World, read: StreamRead) -> StreamChunk {
+    match ask(world, StreamCommand::Read(read)) {
+        Some(StreamAnswer::Chunk(chunk)) => chunk,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn refused(answer: Option<StreamAnswer>) -> StreamRefusal {
+    match answer {
+        Some(StreamAnswer::Refused(refusal)) => refusal,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The world after a crash: what was journaled is replayed.
+fn replayed(world: &World) -> World {
+    let mut after = World::empty();
+    after.now = world.now;
+    for (record, position) in &world.journal.records {
+        after.engine.apply(record, *position);
+        after.engine.committed(u64::MAX);
+    }
+    after.engine.set_generation(Generation(2));
+    after.journal.batches = world.journal.batches.clone();
+    after.journal.end = world.journal.end;
+    after
+}
+
+#[test]
+fn what_is_appended_is_read_from_any_offset_and_survives() {
+    let mut world = opened(settings());
+    append(&mut world, "a", plain());
+    append(&mut world, "b", plain());
+    for mut world in [replayed(&world), world] {
+        let chunk = read(&mut world, read_at(0));
+        assert_eq!(texts(&chunk), ["a", "b"]);
+        assert_eq!((chunk.next, chunk.is_up_to_date, chunk.is_closed), (Offset(2), true, false));
+        assert_eq!(texts(&read(&mut world, read_at(1))), ["b"]);
+        assert!(texts(&read(&mut world, read_at(99))).is_empty());
+        let small = StreamRead { bytes_max: 1, ..read_at(0) };
+        assert!(!read(&mut world, small).is_up_to_date);
+    }
+}
+
+#[test]
+fn a_stream_that_is_opened_again_has_to_be_the_same() {
+    let mut world = opened(settings());
+    let again = ask(&mut world, StreamCommand::Open(Box::new(with(settings()))));
+    assert!(matches!(again, Some(StreamAnswer::Opened { created: false, .. })));
+    let other = StreamSettings { content_type: "application/json".into(), ..settings() };
+    let other = refused(ask(&mut world, StreamCommand::Open(Box::new(with(other)))));
+    assert_eq!(other, StreamRefusal::SettingsDiffer { field: "content type" });
+    let closed = OpenStream { closes: true, ..with(settings()) };
+    let closed = refused(ask(&mut world, StreamCommand::Open(Box::new(closed))));
+    assert_eq!(closed, StreamRefusal::SettingsDiffer { field: "closed state" });
+}
+
+#[test]
+fn a_closed_stream_takes_nothing_more_whoever_asks() {
+    let mut world = opened(settings());
+    append(&mut world, "last", closing(plain()));
+    for mut world in [replayed(&world), world] {
+        let closed = StreamRefusal::Closed { next: Offset(1) };
+        assert_eq!(refused(Some(append(&mut world, "more", plain()))), closed);
+        let again = append(&mut world, "", closing(plain()));
+        assert!(matches!(again, StreamAnswer::Appended { is_closed: true, .. }));
+        assert!(read(&mut world, read_at(1)).is_closed);
+        world.publish_texts(&["natively"]);
+        assert!(matches!(&world.effects[..], [Effect::Refused { .. }]), "{:?}", world.effects);
+    }
+}
+
+#[test]
+fn an_append_of_a_producer_counts_once() {
+    let mut world = opened(settings());
+    append(&mut world, "a", by(1, 0));
+    append(&mut world, "b", by(1, 1));
+    for mut world in [replayed(&world), world] {
+        let again = append(&mut world, "a", by(1, 0));
+        let StreamAnswer::Appended { is_duplicate, sequence, next, .. } = again else {
+            panic!("{again:?}")
+        };
+        assert_eq!((is_duplicate, sequence, next), (true, Some(1), Offset(2)));
+        let gap = refused(Some(append(&mut world, "d", by(1, 3))));
+        assert_eq!(gap, StreamRefusal::ProducerGap { expected: 2, given: 3 });
+        let begins = refused(Some(append(&mut world, "x", by(2, 5))));
+        assert_eq!(begins, StreamRefusal::ProducerBegins);
+        append(&mut world, "c", by(2, 0));
+        let fenced = refused(Some(append(&mut world, "x", by(1, 2))));
+        assert_eq!(fenced, StreamRefusal::ProducerFenced { current: 2 });
+        append(&mut world, "", closing(by(2, 1)));
+        let again = append(&mut world, "", closing(by(2, 1)));
+        assert!(matches!(again, StreamAnswer::Appended { is_duplicate: true, .. }));
+        assert_eq!(texts(&read(&mut world, read_at(0))), ["a", "b", "c"]);
+    }
+}
+
+#[test]
+fn a_sequence_has_to_grow_byte_by_byte() {
+    let mut world = opened(settings());
+    let sequence = |text: &str| StreamNote { sequence: Some(text.into()), ..plain() };
+    append(&mut world, "a", sequence("2"));
+    for mut world in [replayed(&world), world] {
+        let lower = refused(Some(append(&mut world, "b", sequence("10"))));
+        assert_eq!(lower, StreamRefusal::Sequence { last: "2".into() });
+        append(&mut world, "b", sequence("21"));
+    }
+}
+
+#[test]
+fn another_content_type_is_refused() {
+    let mut world = opened(settings());
+    let content = Some(batch(&[Message::new("{}")]));
+    let content_type = Some("application/json".into());
+    let append = StreamAppend { content, content_type, note: plain() };
+    let refusal = refused(ask(&mut world, StreamCommand::Append(Box::new(append))));
+    assert_eq!(refusal, StreamRefusal::ContentType { content_type: "text/plain".into() });
+}
+
+#[test]
+fn a_read_that_waits_is_answered_by_the_next_append_or_the_close() {
+    let mut world = opened(settings());
+    let waits = StreamRead { waits: true, ..read_at(0) };
+    assert_eq!(ask(&mut world, StreamCommand::Read(waits)), None);
+    let origin = world.origin(ALICE);
+    world.do_now(Command::Stream(origin, ORDERS, StreamCommand::Read(waits)));
+    world.do_now(Command::Stream(origin, ORDERS, StreamCommand::StopReading));
+    let content = Some(batch(&[Message::new("a")]));
+    let last = StreamAppend { content, content_type: None, note: closing(plain()) };
+    let appender = world.origin(ALICE);
+    world.effects.clear();
+    world.do_now(Command::Stream(appender, ORDERS, StreamCommand::Append(Box::new(last))));
+    let chunks: Vec<_> = answers(&mut world)
+        .into_iter()
+        .filter_map(|answer| match answer {
+            StreamAnswer::Chunk(chunk) => Some((texts(&chunk), chunk.is_closed)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(chunks, [(vec!["a".to_owned()], true)]);
+}
+
+#[test]
+fn what_is_not_committed_is_not_given_to_those_who_wait() {
+    let mut world = opened(settings());
+    let waits = StreamRead { waits: true, ..read_at(0) };
+    assert_eq!(ask(&mut world, StreamCommand::Read(waits)), None);
+    let append = StreamAppend {
+        content: Some(batch(&[Message::new("a")])),
+        content_type: None,
+        note: plain(),
+    };
+    let origin = world.origin(ALICE);
+    let mut out = sennit_engine::Outbox::default();
+    let command = Command::Stream(origin, ORDERS, StreamCommand::Append(Box::new(append)));
+    world.engine.handle(command, world.now, &mut world.journal, &mut out);
+    let mut batches = world::Memory { batches: world.journal.batches.clone(), ..Default::default() };
+    world.engine.deliver(world.now, &mut world.journal, &mut batches, &mut out);
+    assert!(out.now.is_empty(), "{:?}", out.now);
+    assert_eq!(out.after_commit.len(), 1);
+    world.finish(out);
+    assert_eq!(answers(&mut world).len(), 2);
+}
+
+#[test]
+fn a_stream_ends_when_nobody_has_used_it_for_its_time_to_live() {
+    let mut world = opened(StreamSettings { time_to_live: Some(10), ..settings() });
+    world.pass(Duration::from_secs(6));
+    append(&mut world, "a", plain());
+    world.pass(Duration::from_secs(6));
+    read(&mut world, read_at(0));
+    world.pass(Duration::from_secs(6));
+    let asks = StreamCommand::Ask { touches: false };
+    assert!(matches!(ask(&mut world, asks.clone()), Some(StreamAnswer::Status(_))));
+    world.effects.clear();
+    world.pass(Duration::from_secs(5));
+    assert!(
+        world.effects.iter().any(|e| matches!(e, Effect::StreamEnded { topic } if *topic == ORDERS.topic)),
+        "{:?}",
+        world.effects
+    );
+    assert_eq!(refused(ask(&mut world, asks)), StreamRefusal::Unknown);
+}
+
+#[test]
+fn a_fork_holds_its_source_and_reads_there() {
+    let mut world = opened(settings());
+    append(&mut world, "a", plain());
+    append(&mut world, "b", plain());
+    let fork = TopicId(2);
+    ask(&mut world, StreamCommand::AddFork(fork));
+    let of = ForkOf {
+        source: ORDERS,
+        home: ORDERS.topic,
+        name: "orders".into(),
+        at: Offset(1),
+        asked: ("".into(), 0),
+    };
+    let open = with(StreamSettings { fork: Some(of), ..settings() });
+    let origin = world.origin(ALICE);
+    world.do_now(Command::Stream(origin, DEAD, StreamCommand::Open(Box::new(open))));
+    let content = Some(batch(&[Message::new("own")]));
+    let own = StreamAppend { content, content_type: None, note: plain() };
+    world.do_now(Command::Stream(origin, DEAD, StreamCommand::Append(Box::new(own))));
+    for mut world in [replayed(&world), world] {
+        let origin = world.origin(ALICE);
+        let mut of_fork = |world: &mut World, read: StreamRead| {
+            world.effects.clear();
+            world.do_now(Command::Stream(origin, DEAD, StreamCommand::Read(read)));
+            answers(world).pop()
+        };
+        let inherited = of_fork(&mut world, read_at(0));
+        assert!(
+            matches!(&inherited, Some(StreamAnswer::Inherited { source, before, .. })
+                if *source == ORDERS && *before == Offset(1)),
+            "{inherited:?}"
+        );
+        let Some(StreamAnswer::Chunk(own)) = of_fork(&mut world, read_at(1)) else { panic!() };
+        assert_eq!((texts(&own), own.next), (vec!["own".to_owned()], Offset(2)));
+
+        let deleted = ask(&mut world, StreamCommand::Delete);
+        assert!(matches!(deleted, Some(StreamAnswer::Deleted { is_unused: false, .. })));
+        assert_eq!(refused(ask(&mut world, StreamCommand::Read(read_at(0)))), StreamRefusal::Deleted);
+        let for_fork = StreamRead { for_fork: true, before: Some(Offset(1)), ..read_at(0) };
+        assert_eq!(texts(&read(&mut world, for_fork)), ["a"]);
+        let mut world = replayed(&world);
+        let gone = ask(&mut world, StreamCommand::RemoveFork(fork));
+        assert!(matches!(gone, Some(StreamAnswer::Deleted { is_unused: true, .. })), "{gone:?}");
+    }
+}
+
+#[test]
+fn a_checkpoint_keeps_all_that_a_stream_has_said() {
+    let mut world = opened(StreamSettings { time_to_live: Some(10), ..settings() });
+    append(&mut world, "a", StreamNote { sequence: Some("7".into()), ..by(3, 0) });
+    ask(&mut world, StreamCommand::AddFork(TopicId(9)));
+    append(&mut world, "", closing(plain()));
+    ask(&mut world, StreamCommand::Delete);
+    let mut snapshot = Vec::new();
+    world.engine.encode_snapshot(&mut snapshot);
+    let after = sennit_engine::Engine::from_snapshot(snapshot.clone().into(), Generation(2), world.now);
+    let mut again = Vec::new();
+    after.unwrap().encode_snapshot(&mut again);
+    assert_eq!(again, snapshot);
+}
+
+#[test]
+fn a_stream_in_memory_is_there_after_a_crash_and_its_content_is_not() {
+    let mut world = World::empty();
+    let open = OpenStream { config: config(Durability::Memory), ..with(settings()) };
+    ask(&mut world, StreamCommand::Open(Box::new(open)));
+    let answer = append(&mut world, "a", by(0, 0));
+    assert!(matches!(answer, StreamAnswer::Appended { next: Offset(1), .. }), "{answer:?}");
+    assert_eq!(texts(&read(&mut world, read_at(0))), ["a"]);
+    let mut world = replayed(&world);
+    let asks = StreamCommand::Ask { touches: false };
+    assert!(matches!(ask(&mut world, asks), Some(StreamAnswer::Status(_))));
+    assert!(texts(&read(&mut world, read_at(0))).is_empty());
+}

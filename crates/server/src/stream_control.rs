@@ -1,0 +1,357 @@
+//! Streams that begin and end: the catalogue's part on the first core and the partition's where that
+//! lives, both in one commit's time; forks hold what they were made of. It knows no HTTP.
+
+use sennit_engine::{
+    CatalogueCommand, Command, ForkOf, OpenStream, StreamAnswer, StreamCommand, StreamRead,
+    StreamRefusal, StreamSettings, StreamStatus, Topic,
+};
+use sennit_model::{
+    Batch, BatchBuilder, Durability, Message, Messages, Offset, PartitionId, PartitionIndex,
+    ReadFrom, Retention, TopicConfig, TopicId, TopicKind, TopicName,
+    limits::{APPEND_BYTES_MAX, MEMORY_SHARD_BYTES},
+};
+
+use crate::{
+    answers::Answer,
+    control::{Control, Failure, failure, incarnation},
+    streams::{
+        CreateStream, ForkAsked, Located, StreamFailure, StreamPlace, ask, read_through, stopping,
+        wrong_answer,
+    },
+};
+
+impl Control {
+    /// Where the topic of a name is.
+    pub(crate) fn locate(&self, name: &TopicName) -> Option<Located> {
+        self.core.look(|core| {
+            let topic = core.shard().catalogue().topic_named(name)?;
+            let (home, partitions) = (topic.created.home, topic.config().partitions);
+            Some(Located { topic: topic.id(), home, partitions })
+        })
+    }
+
+    /// Has a stream be there; says whether it was not before, and how it is.
+    pub(crate) async fn create_stream(
+        &self,
+        create: CreateStream,
+    ) -> Result<(bool, StreamStatus), StreamFailure> {
+        let _changes = self.changes.of(create.name.as_str()).await;
+        if let Some(located) = self.locate(&create.name) {
+            if located.partitions > 1 {
+                return Err(StreamFailure::Partitioned(located.partitions));
+            }
+            match ask(&self.core, located.place(), StreamCommand::Ask { touches: false }).await {
+                Ok(StreamAnswer::Status(status)) => {
+                    return self.find_stream(create, located, &status).await;
+                }
+                // Its time is over, and nobody has come to take it away.
+                Err(StreamFailure::Stream(StreamRefusal::Unknown)) => {
+                    if let Some(topic) = self.topic(located.topic) {
+                        self.remove_stream(&topic).await?;
+                    }
+                }
+                Ok(_) => return Err(wrong_answer()),
+                Err(failure) => return Err(failure),
+            }
+        }
+        self.new_stream(create).await
+    }
+
+    /// The topic is there: it is the stream that is asked for, or becomes it, or is another.
+    async fn find_stream(
+        &self,
+        create: CreateStream,
+        located: Located,
+        status: &StreamStatus,
+    ) -> Result<(bool, StreamStatus), StreamFailure> {
+        let CreateStream { durability, mut settings, mut content, closes, fork, .. } = create;
+        let is_new = *status.settings == StreamSettings::of_topic() && status.next == Offset(0);
+        match &fork {
+            Some(asked) if is_new => {
+                let made = self.fork(asked, &mut settings).await?;
+                content = content.or(made);
+                self.add_fork(&settings, located.topic).await?;
+            }
+            // What was asked for is compared, whatever has become of the source.
+            Some(asked) => {
+                inherit(&mut settings, &status.settings);
+                settings.fork = Some(ForkOf {
+                    source: PartitionId::default(),
+                    home: TopicId::default(),
+                    name: asked.source.as_str().into(),
+                    at: Offset(0),
+                    asked: (asked.token.clone(), asked.behind),
+                });
+            }
+            None => {}
+        }
+        let config = match self.topic(located.topic) {
+            Some(topic) => *topic.config(),
+            None => config(durability),
+        };
+        let open = StreamCommand::Open(Box::new(OpenStream { config, settings, content, closes }));
+        opened(ask(&self.core, located.place(), open).await?)
+    }
+
+    async fn new_stream(
+        &self,
+        create: CreateStream,
+    ) -> Result<(bool, StreamStatus), StreamFailure> {
+        let CreateStream { name, durability, mut settings, mut content, closes, fork } = create;
+        if let Some(asked) = &fork {
+            let made = self.fork(asked, &mut settings).await?;
+            content = content.or(made);
+        }
+        let config = config(durability);
+        let incarnation = incarnation().map_err(of_failure)?;
+        let command = CatalogueCommand::CreateTopic { name: name.clone(), config, incarnation };
+        let open = OpenStream { config, settings: settings.clone(), content, closes };
+        let open = StreamCommand::Open(Box::new(open));
+        let (created, topic) = self.core.with(|core| {
+            let (origin, created) = core.answers.ask();
+            core.command(self.core.index, Command::Catalogue(origin, command));
+            core.handle();
+            (created, core.shard().catalogue().topic_named(&name).map(Topic::id))
+        });
+        // The catalogue's commit and the partition's are awaited together. A crash between them leaves
+        // a topic that nobody was told of, and that the next creation makes the stream it is to be.
+        let opening = async {
+            let topic = topic.ok_or(StreamRefusal::Unknown)?;
+            self.add_fork(&settings, topic).await?;
+            opened(ask(&self.core, place_of(topic), open).await?)
+        };
+        let (created, is_opened) = tokio::join!(created, opening);
+        let topic = match created {
+            Ok(Ok(Answer::Done { topic, .. })) => topic,
+            Ok(Ok(_)) => return Err(wrong_answer()),
+            Ok(Err(refusal)) => return Err(of_failure(failure(refusal))),
+            Err(_) => return Err(stopping()),
+        };
+        if is_opened.is_ok() {
+            self.announce(topic);
+        } else if let Some(topic) = self.topic(topic) {
+            // Nothing is left of what was refused.
+            self.remove_topic(&topic).await.map_err(of_failure)?;
+            self.remove_fork(settings.fork, topic.id()).await?;
+        }
+        is_opened
+    }
+
+    /// Says what a fork goes on from, in its settings; gives what it begins with of its own.
+    async fn fork(
+        &self,
+        asked: &ForkAsked,
+        settings: &mut StreamSettings,
+    ) -> Result<Option<Batch>, StreamFailure> {
+        let of_source = |failure| match failure {
+            StreamFailure::Stream(StreamRefusal::Unknown) => StreamFailure::SourceUnknown,
+            StreamFailure::Stream(StreamRefusal::Deleted) => StreamFailure::SourceDeleted,
+            failure => failure,
+        };
+        let located = self.locate(&asked.source).ok_or(StreamFailure::SourceUnknown)?;
+        if located.partitions > 1 {
+            return Err(StreamFailure::Partitioned(located.partitions));
+        }
+        let place = located.place();
+        let asks = StreamCommand::Ask { touches: false };
+        let StreamAnswer::Status(status) = ask(&self.core, place, asks).await.map_err(of_source)?
+        else {
+            return Err(wrong_answer());
+        };
+        let mut at = asked.at.unwrap_or(status.next);
+        if at > status.next {
+            return Err(StreamFailure::BeyondSource(status.next));
+        }
+        let given = media_type(&settings.content_type);
+        if !given.is_empty()
+            && !given.eq_ignore_ascii_case(media_type(&status.settings.content_type))
+        {
+            return Err(StreamFailure::SourceContentType(status.settings.content_type.clone()));
+        }
+        inherit(settings, &status.settings);
+        let mut content = None;
+        if asked.behind > 0 {
+            let read = StreamRead {
+                at: ReadFrom::Offset(at),
+                before: None,
+                bytes_max: APPEND_BYTES_MAX as u64,
+                waits: false,
+                one_append: true,
+                for_fork: false,
+            };
+            let chunk = read_through(&self.core, place, read).await.map_err(of_source)?;
+            let is_json =
+                media_type(&settings.content_type).eq_ignore_ascii_case("application/json");
+            let (whole, rest) = behind(&chunk.messages, asked.behind, is_json)
+                .ok_or(StreamFailure::BeyondAppend(asked.behind))?;
+            (at, content) = (at.plus(whole), rest);
+        }
+        settings.fork = Some(ForkOf {
+            source: place.0,
+            home: place.1,
+            name: asked.source.as_str().into(),
+            at,
+            asked: (asked.token.clone(), asked.behind),
+        });
+        Ok(content)
+    }
+
+    /// Has the source of a fork keep what the fork goes on from.
+    async fn add_fork(
+        &self,
+        settings: &StreamSettings,
+        fork: TopicId,
+    ) -> Result<(), StreamFailure> {
+        let Some(ForkOf { source, home, .. }) = settings.fork else { return Ok(()) };
+        match ask(&self.core, (source, home), StreamCommand::AddFork(fork)).await {
+            Ok(_) => Ok(()),
+            Err(StreamFailure::Stream(StreamRefusal::Unknown)) => Err(StreamFailure::SourceUnknown),
+            Err(StreamFailure::Stream(StreamRefusal::Deleted)) => Err(StreamFailure::SourceDeleted),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// Deletes a stream; what its forks need of it stays until they are gone.
+    pub(crate) async fn delete_stream(&self, name: &TopicName) -> Result<(), StreamFailure> {
+        let _changes = self.changes.of(name.as_str()).await;
+        let topic = self.locate(name).and_then(|located| self.topic(located.topic));
+        let topic = topic.ok_or(StreamRefusal::Unknown)?;
+        if topic.config().partitions > 1 {
+            return Err(StreamFailure::Partitioned(topic.config().partitions));
+        }
+        let asks = StreamCommand::Ask { touches: false };
+        match ask(&self.core, (first_partition(topic.id()), topic.created.home), asks).await {
+            // Its time was over: it is taken away, and was not there.
+            Err(StreamFailure::Stream(StreamRefusal::Unknown)) => {
+                self.remove_stream(&topic).await?;
+                Err(StreamRefusal::Unknown.into())
+            }
+            Err(failure) => Err(failure),
+            Ok(_) => self.remove_stream(&topic).await,
+        }
+    }
+
+    /// Takes away the streams whose time is over.
+    pub(crate) async fn end_streams(&self) {
+        loop {
+            let ended = self.core.with(|core| core.answers.streams_ended.pop());
+            let Some(topic) = ended.and_then(|ended| self.topic(ended)) else {
+                if ended.is_none() {
+                    return;
+                }
+                continue;
+            };
+            let _changes = self.changes.of(topic.created.name.as_str()).await;
+            let place = (first_partition(topic.id()), topic.created.home);
+            let asks = StreamCommand::Ask { touches: false };
+            if let Err(StreamFailure::Stream(StreamRefusal::Unknown)) =
+                ask(&self.core, place, asks).await
+                && let Err(failure) = self.remove_stream(&topic).await
+            {
+                let name = topic.created.name.as_str();
+                tracing::warn!(name, %failure, "a stream whose time is over was not deleted");
+            }
+        }
+    }
+
+    /// Takes a stream away, or what nobody but its forks needs; and what that was forked from, if
+    /// nothing needs it any more.
+    async fn remove_stream(&self, topic: &Topic) -> Result<(), StreamFailure> {
+        let place = (first_partition(topic.id()), topic.created.home);
+        match ask(&self.core, place, StreamCommand::Delete).await {
+            Ok(StreamAnswer::Deleted { is_unused: false, .. }) => Ok(()),
+            Ok(StreamAnswer::Deleted { is_unused: true, fork_of }) => {
+                self.remove_topic(topic).await.map_err(of_failure)?;
+                self.remove_fork(fork_of, topic.id()).await
+            }
+            Ok(_) => Err(wrong_answer()),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// A fork is gone: so is what it was made of, if only that was needed there, and so on.
+    async fn remove_fork(
+        &self,
+        mut fork_of: Option<ForkOf>,
+        mut fork: TopicId,
+    ) -> Result<(), StreamFailure> {
+        while let Some(ForkOf { source, home, .. }) = fork_of.take() {
+            let answer = ask(&self.core, (source, home), StreamCommand::RemoveFork(fork)).await;
+            let Ok(StreamAnswer::Deleted { is_unused: true, fork_of: next }) = answer else {
+                return Ok(());
+            };
+            if let Some(topic) = self.topic(source.topic) {
+                self.remove_topic(&topic).await.map_err(of_failure)?;
+            }
+            (fork_of, fork) = (next, source.topic);
+        }
+        Ok(())
+    }
+
+    fn topic(&self, id: TopicId) -> Option<Topic> {
+        self.core.look(|core| core.shard().catalogue().topic(id).cloned())
+    }
+}
+
+/// The settings of a stream's topic.
+fn config(durability: Durability) -> TopicConfig {
+    let bytes = (durability == Durability::Memory).then_some(MEMORY_SHARD_BYTES);
+    let retention = Retention { bytes, ..Retention::FOREVER };
+    TopicConfig { retention, durability, ..TopicConfig::of_kind(TopicKind::Stream) }
+}
+
+fn first_partition(topic: TopicId) -> PartitionId {
+    PartitionId { topic, index: PartitionIndex(0) }
+}
+
+/// The place of a topic that stands for itself.
+fn place_of(topic: TopicId) -> StreamPlace {
+    (first_partition(topic), topic)
+}
+
+/// What a fork is not told it has from its source.
+fn inherit(settings: &mut StreamSettings, source: &StreamSettings) {
+    if settings.content_type.is_empty() {
+        settings.content_type = source.content_type.clone();
+    }
+    if settings.time_to_live.is_none() && settings.expires_at.is_none() {
+        settings.time_to_live = source.time_to_live;
+        settings.expires_at = source.expires_at.clone();
+    }
+}
+
+/// What lies `behind` bytes, or messages of JSON, into what was appended at once: so many whole
+/// messages, and what is left of the next. `None` if that is shorter.
+fn behind(parts: &[bytes::Bytes], behind: u64, is_json: bool) -> Option<(u64, Option<Batch>)> {
+    let (mut whole, mut left) = (0, behind);
+    for message in parts.iter().flat_map(|part| Messages::of_checked(part)) {
+        if left == 0 {
+            break;
+        }
+        let size = if is_json { 1 } else { message.payload().len() as u64 };
+        if size > left {
+            let cut = usize::try_from(left).ok()?;
+            let mut builder = BatchBuilder::for_append(cut);
+            let payload = bytes::Bytes::copy_from_slice(&message.payload()[..cut]);
+            builder.push(&Message::new(payload)).ok()?;
+            return Some((whole, builder.take()));
+        }
+        (whole, left) = (whole + 1, left - size);
+    }
+    (left == 0).then_some((whole, None))
+}
+
+fn media_type(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or_default().trim()
+}
+
+fn opened(answer: StreamAnswer) -> Result<(bool, StreamStatus), StreamFailure> {
+    match answer {
+        StreamAnswer::Opened { created, status } => Ok((created, status)),
+        _ => Err(wrong_answer()),
+    }
+}
+
+fn of_failure(error: Failure) -> StreamFailure {
+    StreamFailure::Broker(Box::new(error))
+}
