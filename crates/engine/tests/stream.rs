@@ -109,6 +109,7 @@ fn replayed(world: &World) -> World {
     after.engine.set_generation(Generation(2));
     after.journal.batches = world.journal.batches.clone();
     after.journal.end = world.journal.end;
+    after.journal.records = world.journal.records.clone();
     after
 }
 
@@ -240,7 +241,8 @@ fn what_is_not_committed_is_not_given_to_those_who_wait() {
     let mut out = sennit_engine::Outbox::default();
     let command = Command::Stream(origin, ORDERS, StreamCommand::Append(Box::new(append)));
     world.engine.handle(command, world.now, &mut world.journal, &mut out);
-    let mut batches = world::Memory { batches: world.journal.batches.clone(), ..Default::default() };
+    let mut batches =
+        world::Memory { batches: world.journal.batches.clone(), ..Default::default() };
     world.engine.deliver(world.now, &mut world.journal, &mut batches, &mut out);
     assert!(out.now.is_empty(), "{:?}", out.now);
     assert_eq!(out.after_commit.len(), 1);
@@ -261,7 +263,10 @@ fn a_stream_ends_when_nobody_has_used_it_for_its_time_to_live() {
     world.effects.clear();
     world.pass(Duration::from_secs(5));
     assert!(
-        world.effects.iter().any(|e| matches!(e, Effect::StreamEnded { topic } if *topic == ORDERS.topic)),
+        world
+            .effects
+            .iter()
+            .any(|e| matches!(e, Effect::StreamEnded { topic } if *topic == ORDERS.topic)),
         "{:?}",
         world.effects
     );
@@ -290,7 +295,7 @@ fn a_fork_holds_its_source_and_reads_there() {
     world.do_now(Command::Stream(origin, DEAD, StreamCommand::Append(Box::new(own))));
     for mut world in [replayed(&world), world] {
         let origin = world.origin(ALICE);
-        let mut of_fork = |world: &mut World, read: StreamRead| {
+        let of_fork = |world: &mut World, read: StreamRead| {
             world.effects.clear();
             world.do_now(Command::Stream(origin, DEAD, StreamCommand::Read(read)));
             answers(world).pop()
@@ -306,7 +311,10 @@ fn a_fork_holds_its_source_and_reads_there() {
 
         let deleted = ask(&mut world, StreamCommand::Delete);
         assert!(matches!(deleted, Some(StreamAnswer::Deleted { is_unused: false, .. })));
-        assert_eq!(refused(ask(&mut world, StreamCommand::Read(read_at(0)))), StreamRefusal::Deleted);
+        assert_eq!(
+            refused(ask(&mut world, StreamCommand::Read(read_at(0)))),
+            StreamRefusal::Deleted
+        );
         let for_fork = StreamRead { for_fork: true, before: Some(Offset(1)), ..read_at(0) };
         assert_eq!(texts(&read(&mut world, for_fork)), ["a"]);
         let mut world = replayed(&world);
@@ -324,7 +332,8 @@ fn a_checkpoint_keeps_all_that_a_stream_has_said() {
     ask(&mut world, StreamCommand::Delete);
     let mut snapshot = Vec::new();
     world.engine.encode_snapshot(&mut snapshot);
-    let after = sennit_engine::Engine::from_snapshot(snapshot.clone().into(), Generation(2), world.now);
+    let after =
+        sennit_engine::Engine::from_snapshot(snapshot.clone().into(), Generation(2), world.now);
     let mut again = Vec::new();
     after.unwrap().encode_snapshot(&mut again);
     assert_eq!(again, snapshot);
