@@ -12,7 +12,7 @@ use sennit_protocol::{
 use sennit_shard::{Fetch, Held, Moved};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{arrival::Arrival, successor::SessionToken, watches::Change};
+use crate::{arrival::Arrival, http::port::HttpArrival, successor::SessionToken, watches::Change};
 
 /// What was written and synced.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,8 @@ pub(crate) struct Committed {
 pub(crate) enum Message {
     /// A connection to serve.
     Connection(Arrival),
+    /// A connection of the HTTP port to serve.
+    HttpConnection(HttpArrival),
     /// The client of this session, if that is one of the core's, is here on another connection:
     /// the session is to end. Answered once it has.
     Replace(SessionToken, oneshot::Sender<()>),
