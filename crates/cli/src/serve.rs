@@ -34,6 +34,9 @@ pub struct Args {
     /// Where /healthz, /readyz and /metrics are, and where `sennit backup` asks
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4437")]
     http: SocketAddr,
+    /// HTTP connections that are served at once; more of them wait
+    #[arg(long, value_name = "N", default_value_t = Config::default().http_connections)]
+    http_connections: usize,
     /// How many threads share the partitions [default: one per core, or what the data says]
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
@@ -91,6 +94,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         data: args.data.clone(),
         listen: args.listen,
         http: args.http,
+        http_connections: args.http_connections,
         shards: args.shards,
         access: match args.io {
             IoKind::Auto => Access::Auto,

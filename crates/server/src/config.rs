@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use sennit_journal::disk::Access;
 
-use crate::error::ServeError;
+use crate::{error::ServeError, http::limits::CONNECTIONS_MAX};
 
 /// What the broker is told when it starts. Checked by [`crate::serve`] before anything is opened.
 #[derive(Clone, Debug)]
@@ -15,6 +15,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where HTTP listens.
     pub http: SocketAddr,
+    /// HTTP connections that are served at once; more of them wait to be accepted.
+    pub http_connections: usize,
     /// How many shards a new data directory gets; by default one for each core of the machine. An
     /// existing directory keeps its own number.
     pub shards: Option<u32>,
@@ -47,6 +49,7 @@ impl Default for Config {
             data: PathBuf::from("data"),
             listen: SocketAddr::from(([127, 0, 0, 1], 4438)),
             http: SocketAddr::from(([127, 0, 0, 1], 4437)),
+            http_connections: CONNECTIONS_MAX,
             shards: None,
             segment_bytes: 64 << 20,
             cache_bytes: 32 << 20,

@@ -2,6 +2,7 @@
 //! it until the broker stops.
 
 use std::{
+    rc::Rc,
     sync::{Arc, mpsc},
     thread::{self, JoinHandle},
 };
@@ -22,6 +23,7 @@ use crate::{
     doors::{Doors, ShardDoor},
     drain,
     error::ServeError,
+    http::{door::Door, hall::Hall, port, status::Status},
     inbox::{self, Message},
     lane_thread,
     metrics::CoreMetrics,
@@ -45,6 +47,8 @@ pub(crate) struct CoreThread {
     pub(crate) cores: Arc<Cores>,
     /// Where to leave a way to the shard's files.
     pub(crate) doors: Arc<Doors>,
+    /// What the HTTP port tells of the broker.
+    pub(crate) status: Arc<Status>,
     pub(crate) receiver: inbox::Receiver,
     /// Where to say what was recovered.
     pub(crate) recovered: async_mpsc::UnboundedSender<Result<Owned, ServeError>>,
@@ -70,7 +74,8 @@ impl CoreThread {
     }
 
     fn run(self) -> Result<(), ServeError> {
-        let Self { index, lane, config, cores, doors, receiver, recovered, failed, .. } = self;
+        let Self { index, lane, config, cores, doors, status, receiver, .. } = self;
+        let (recovered, failed) = (self.recovered, self.failed);
         let shard = index as u32;
         let disk = RealDisk::new(config.access);
         let settings = Settings {
@@ -117,7 +122,9 @@ impl CoreThread {
         let local = LocalSet::new();
         local.block_on(&runtime, async move {
             spawn_local(core.clone().run());
-            take_messages(core, receiver, failed).await;
+            let hall = Rc::new(Hall::new(core.cores.metrics[index].clone()));
+            let door = Rc::new(Door::new(hall, status, Some(core.clone())));
+            take_messages(core, door, receiver, failed).await;
         });
         // With the tasks goes the core, and with it what its workers wait for.
         drop(local);
@@ -131,6 +138,7 @@ impl CoreThread {
 /// Takes what reaches the core until the broker stops.
 async fn take_messages(
     core: CoreHandle,
+    door: Rc<Door>,
     mut receiver: inbox::Receiver,
     failed: async_mpsc::UnboundedSender<(u32, Fault)>,
 ) {
@@ -141,6 +149,9 @@ async fn take_messages(
             match message {
                 Message::Connection(arrival) => {
                     spawn_local(connection::serve(arrival, core.clone()));
+                }
+                Message::HttpConnection(arrival) => {
+                    spawn_local(port::arrive(arrival, door.clone()));
                 }
                 Message::Replace(token, ended) => core.with(|core| core.replace(token, ended)),
                 Message::Commands(commands) => core.with(|core| core.handle_from_afar(commands)),
@@ -184,7 +195,7 @@ async fn take_messages(
                     let _ = failed.send((core.index as u32, fault));
                 }
                 Message::Drain(done) => {
-                    spawn_local(drain::one(core.clone(), done));
+                    spawn_local(drain::one(core.clone(), door.hall().clone(), done));
                 }
                 Message::End => {
                     core.with(|core| core.end_lane());

@@ -1,7 +1,7 @@
 //! Stopping: sessions are told, what was published is committed, what waits for them goes out, all
 //! within bounds. Then the cores end.
 
-use std::time::Duration;
+use std::{rc::Rc, time::Duration};
 
 use sennit_protocol::{Reply, control};
 use tokio::{
@@ -11,6 +11,7 @@ use tokio::{
 
 use crate::{
     core::{CoreHandle, Cores},
+    http::hall::Hall,
     inbox::Message,
 };
 
@@ -52,11 +53,12 @@ pub(crate) fn go_away() -> Reply {
 
 /// Says goodbye to the sessions of a core, and waits until its lane has written everything and
 /// they have taken what is theirs.
-pub(crate) async fn one(core: CoreHandle, done: oneshot::Sender<()>) {
+pub(crate) async fn one(core: CoreHandle, hall: Rc<Hall>, done: oneshot::Sender<()>) {
     core.with(|core| {
         core.drain();
         core.outboxes().for_each(|outbox| outbox.reply(&go_away(), 0));
     });
+    hall.closing.begin();
     let begin = Instant::now();
     loop {
         let (is_fenced, is_quiet, all_sent) = core.look(|core| {
@@ -64,7 +66,7 @@ pub(crate) async fn one(core: CoreHandle, done: oneshot::Sender<()>) {
             (core.is_fenced(), core.is_quiet(), all_sent)
         });
         let patience = if is_fenced { DRAIN_FENCED } else { DRAIN };
-        if all_sent && (is_fenced || is_quiet) {
+        if all_sent && hall.is_empty() && (is_fenced || is_quiet) {
             break;
         }
         if begin.elapsed() >= patience {

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     arrival::Arrival,
+    http::port::HttpArrival,
     streams::{CreateStream, Located, StreamFailure},
     successor::SessionToken,
     watches::Change,
@@ -33,6 +34,8 @@ pub(crate) struct Committed {
 pub(crate) enum Message {
     /// A connection to serve.
     Connection(Arrival),
+    /// A connection of the HTTP port to serve.
+    HttpConnection(HttpArrival),
     /// The client of this session, if that is one of the core's, is here on another connection:
     /// the session is to end. Answered once it has.
     Replace(SessionToken, oneshot::Sender<()>),

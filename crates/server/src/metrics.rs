@@ -88,6 +88,12 @@ core_metrics! {
     counter connections_moved none "Connections that came from another core, to be where their partition is";
     counter broken_frames none "Frames that could not be decoded";
     gauge connections none "Connections open now";
+    gauge http_connections none "Connections of the HTTP port open now";
+    counter http_connections_opened none "Connections of the HTTP port accepted";
+    counter http_answers_2xx none "HTTP requests answered with success";
+    counter http_answers_3xx none "HTTP requests answered with another place, or with nothing new";
+    counter http_answers_4xx none "HTTP requests answered with a fault of the client's";
+    counter http_answers_5xx none "HTTP requests answered with a fault of the broker's, or not now";
     gauge packs none "Packs in use";
     gauge pack_bytes bytes "Bytes of packs in use";
     gauge pack_live_bytes bytes "Bytes of live batches in packs";

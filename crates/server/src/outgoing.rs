@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 const SHARED_BYTES_MIN: usize = 8 << 10;
 
 /// Most slices of one system call.
-const SLICES_MAX: usize = 64;
+pub(crate) const SLICES_MAX: usize = 64;
 
 /// Bytes in the order in which they go out.
 #[derive(Debug, Default)]
@@ -67,16 +67,15 @@ impl Outgoing {
     /// many are taken then.
     pub(crate) fn write_now(&self, stream: &TcpStream, mut taken: usize) -> io::Result<usize> {
         while taken < self.len() {
-            let mut slices = Vec::with_capacity(SLICES_MAX.min(2 * self.shared.len() + 1));
-            self.each_from(taken, |part| {
-                if slices.len() < SLICES_MAX {
-                    slices.push(IoSlice::new(match part {
-                        Part::Own(bytes) => bytes,
-                        Part::Shared(batch, from) => &batch[from..],
-                    }));
+            let written = match self.plain(taken) {
+                Some(bytes) => stream.try_write(bytes),
+                None => {
+                    let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+                    let count = self.slices(taken, &mut slices);
+                    stream.try_write_vectored(&slices[..count])
                 }
-            });
-            match stream.try_write_vectored(&slices) {
+            };
+            match written {
                 Ok(count) => taken += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -84,6 +83,30 @@ impl Outgoing {
             }
         }
         Ok(taken)
+    }
+
+    /// What is behind the first `taken` bytes, if all of it is one slice of what was made ready here.
+    pub(crate) fn plain(&self, taken: usize) -> Option<&[u8]> {
+        self.shared.is_empty().then(|| &self.own[taken..])
+    }
+
+    /// The first slices behind the first `taken` bytes; says how many.
+    pub(crate) fn slices<'a>(
+        &'a self,
+        taken: usize,
+        slices: &mut [IoSlice<'a>; SLICES_MAX],
+    ) -> usize {
+        let mut count = 0;
+        self.each_from(taken, |part| {
+            if count < SLICES_MAX {
+                slices[count] = IoSlice::new(match part {
+                    Part::Own(bytes) => bytes,
+                    Part::Shared(batch, from) => &batch[from..],
+                });
+                count += 1;
+            }
+        });
+        count
     }
 
     /// The parts behind the first `skip` bytes, none of them empty.

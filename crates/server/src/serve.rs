@@ -29,7 +29,7 @@ use crate::{
     drain,
     error::ServeError,
     gauge::IngestGauge,
-    http::{self, Status},
+    http::{port::Port, status::Status},
     inbox::Message,
     listener,
     metrics::CoreMetrics,
@@ -118,7 +118,9 @@ impl Broker<'_> {
         let doors = Arc::new(Doors::closed(shards));
         let backups = Backups::new(settings, doors.clone(), ended.clone());
         let status = Arc::new(Status::recovering(metrics, backups));
-        tokio::task::spawn_local(http::serve(http, status.clone()));
+        let port = Port::new(http, config.http_connections, cores.clone(), status.clone());
+        let early = port.early();
+        tokio::task::spawn_local(port.serve());
 
         let (failed, mut failures) = async_mpsc::unbounded_channel();
         let (recovered, mut recoveries) = async_mpsc::unbounded_channel();
@@ -134,6 +136,7 @@ impl Broker<'_> {
                 config: config.clone(),
                 cores: cores.clone(),
                 doors: doors.clone(),
+                status: status.clone(),
                 receiver,
                 recovered: recovered.clone(),
                 failed: failed.clone(),
@@ -168,6 +171,7 @@ impl Broker<'_> {
         }
         let accepting = tokio::task::spawn_local(listener::accept(native, cores.clone()));
         status.recovering.store(false, Relaxed);
+        early.closing.begin();
         let _scrub = match config.scrub_every {
             Some(every) => Some(scrub_thread::start(every, doors, cores.metrics.clone())?),
             None => None,

@@ -3,10 +3,14 @@
 
 mod admission;
 mod archives;
+mod browser;
 mod consuming;
 mod control;
 mod filtering;
 mod http;
+mod http_connections;
+mod http_decoding;
+mod http_strictness;
 mod moving;
 mod publishing;
 mod reading;

@@ -1,0 +1,142 @@
+//! What the port answers: a status and headers, and a body of one of the kinds there are. It knows
+//! no sockets and no version of HTTP.
+
+use std::{
+    fmt,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+
+use crate::backup::Archive;
+
+/// The body of an answer.
+#[derive(Debug)]
+pub(crate) enum Body {
+    /// Nothing.
+    Empty,
+    /// All of it.
+    Full(Bytes),
+    /// Pieces that follow one another, each sent from where it lies.
+    #[cfg_attr(not(test), expect(dead_code, reason = "streams, which are under way, answer so"))]
+    Parts(Vec<Bytes>),
+    /// The archive of a backup, as it is made.
+    Archive(Archive),
+    /// What comes as long as it comes, each piece sent at once.
+    #[cfg_attr(not(test), expect(dead_code, reason = "streams, which are under way, answer so"))]
+    Events(EventSource),
+}
+
+impl Body {
+    /// How long it is, in bytes, if that is known.
+    pub(crate) fn bytes(&self) -> Option<u64> {
+        match self {
+            Self::Empty => Some(0),
+            Self::Full(bytes) => Some(bytes.len() as u64),
+            Self::Parts(parts) => Some(parts.iter().map(|part| part.len() as u64).sum()),
+            Self::Archive(archive) => Some(archive.bytes()),
+            Self::Events(_) => None,
+        }
+    }
+}
+
+/// Gives the pieces of an answer that has no end yet.
+pub(crate) trait Events {
+    /// The next piece, not empty; `None` at the end. Asked for only when the client's socket has taken the
+    /// one before, and dropped when the client goes.
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>>;
+}
+
+/// Whoever gives the pieces of an answer.
+pub(crate) struct EventSource(Box<dyn Events>);
+
+impl EventSource {
+    #[cfg_attr(not(test), expect(dead_code, reason = "streams, which are under way, answer so"))]
+    pub(crate) fn new(events: impl Events + 'static) -> Self {
+        Self(Box::new(events))
+    }
+
+    /// Pieces made one after the other: `next` gives the next one and what it needs for the one
+    /// after it, or `None` at the end.
+    #[cfg_attr(not(test), expect(dead_code, reason = "streams, which are under way, answer so"))]
+    pub(crate) fn unfold<T, F>(first: T, next: impl FnMut(T) -> F + 'static) -> Self
+    where
+        T: 'static,
+        F: Future<Output = Option<(Bytes, T)>> + 'static,
+    {
+        Self::new(Unfold { between: Some(first), next, under_way: None })
+    }
+
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        self.0.poll_next(context)
+    }
+}
+
+impl fmt::Debug for EventSource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("EventSource")
+    }
+}
+
+#[cfg_attr(not(test), expect(dead_code, reason = "streams, which are under way, answer so"))]
+struct Unfold<T, N, F> {
+    between: Option<T>,
+    next: N,
+    under_way: Option<Pin<Box<F>>>,
+}
+
+impl<T, N, F> Events for Unfold<T, N, F>
+where
+    N: FnMut(T) -> F,
+    F: Future<Output = Option<(Bytes, T)>>,
+{
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let Self { between, next, under_way } = self;
+        if let Some(from) = between.take() {
+            let future = next(from);
+            match under_way {
+                // The memory of the one before is used again.
+                Some(place) => place.set(future),
+                None => *under_way = Some(Box::pin(future)),
+            }
+        }
+        let Some(future) = under_way else { return Poll::Ready(None) };
+        let next = ready!(future.as_mut().poll(context));
+        Poll::Ready(match next {
+            Some((piece, from)) => {
+                *between = Some(from);
+                Some(piece)
+            }
+            None => {
+                *under_way = None;
+                None
+            }
+        })
+    }
+}
+
+/// An answer with a body of this type.
+pub(crate) fn full(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Body> {
+    let mut response = Response::new(Body::Full(body));
+    *response.status_mut() = status;
+    let content_type = HeaderValue::from_static(content_type);
+    response.headers_mut().insert(header::CONTENT_TYPE, content_type);
+    response
+}
+
+/// Tells what is wrong, as RFC 9457 has it, with headers besides.
+pub(crate) fn problem(
+    status: StatusCode,
+    detail: &str,
+    headers: impl IntoIterator<Item = (HeaderName, HeaderValue)>,
+) -> Response<Body> {
+    let title = status.canonical_reason().unwrap_or_default();
+    let body = serde_json::json!({ "status": status.as_u16(), "title": title, "detail": detail });
+    let mut response = full(status, "application/problem+json", (body.to_string() + "\n").into());
+    let nosniff = (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response.headers_mut().extend([nosniff]);
+    response.headers_mut().extend(headers);
+    response
+}

@@ -1,0 +1,44 @@
+//! One connection of the HTTP port: its first bytes say which HTTP it speaks. It knows what to listen
+//! for, and no requests.
+
+use std::rc::Rc;
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite},
+    time::timeout,
+};
+
+use super::{door::Door, http1, http2, limits::IDLE_TIMEOUT};
+
+/// How an HTTP/2 connection begins (RFC 9113, 3.4).
+pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// Serves a connection until it ends.
+pub(super) async fn serve(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    door: Rc<Door>,
+) {
+    let mut first = [0; PREFACE.len()];
+    let mut count = 0;
+    while count < first.len() && first[..count] == PREFACE[..count] {
+        let closing = door.hall().closing.begun();
+        let read = tokio::select! {
+            biased;
+            read = timeout(IDLE_TIMEOUT, stream.read(&mut first[count..])) => read,
+            () = closing => return,
+        };
+        match read {
+            Ok(Ok(more @ 1..)) => count += more,
+            _ => return,
+        }
+    }
+    let hall = door.hall().clone();
+    if first == *PREFACE {
+        return http2::serve(stream, hall, door).await;
+    }
+    let service = |request| {
+        let door = door.clone();
+        async move { door.answer(request).await }
+    };
+    http1::serve(stream, &first[..count], hall, service).await;
+}

@@ -1,0 +1,92 @@
+//! What all HTTP connections of a thread share: the buffers that they read into and write from, one
+//! after the other, so that a connection at rest has none; the date; whether they are to end.
+
+use std::{
+    cell::{Cell, RefCell},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use bytes::BytesMut;
+use http::StatusCode;
+
+use super::closing::Closing;
+use crate::{metrics::CoreMetrics, outgoing::Outgoing};
+
+/// Bytes of a read.
+const READ_BYTES: usize = 64 << 10;
+
+/// Bytes of a date: `Sun, 06 Nov 1994 08:49:37 GMT`.
+pub(super) const DATE_BYTES: usize = 29;
+
+/// What all connections of a thread share.
+#[derive(Debug)]
+pub(crate) struct Hall {
+    pub(crate) closing: Closing,
+    pub(super) metrics: Arc<CoreMetrics>,
+    /// What was read last, until it was looked at.
+    pub(super) read: RefCell<BytesMut>,
+    /// What is written next, until it was.
+    pub(super) write: RefCell<Outgoing>,
+    /// The second of the date, and how it is written.
+    date: Cell<(u64, [u8; DATE_BYTES])>,
+    /// Connections that have something to do still, if they are to end.
+    open: Cell<usize>,
+}
+
+impl Hall {
+    pub(crate) fn new(metrics: Arc<CoreMetrics>) -> Self {
+        Self {
+            closing: Closing::default(),
+            metrics,
+            read: RefCell::new(BytesMut::with_capacity(READ_BYTES)),
+            write: RefCell::default(),
+            date: Cell::new((u64::MAX, [b' '; DATE_BYTES])),
+            open: Cell::new(0),
+        }
+    }
+
+    /// The date as answers give it.
+    pub(super) fn date(&self) -> [u8; DATE_BYTES] {
+        let now = SystemTime::now();
+        let second = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let (of, date) = self.date.get();
+        if of == second {
+            return date;
+        }
+        let mut date = [b' '; DATE_BYTES];
+        let text = httpdate::fmt_http_date(now);
+        date.copy_from_slice(&text.as_bytes()[..DATE_BYTES]);
+        self.date.set((second, date));
+        date
+    }
+
+    pub(super) fn count(&self, status: StatusCode) {
+        match status.as_u16() / 100 {
+            5 => self.metrics.http_answers_5xx.add(1),
+            4 => self.metrics.http_answers_4xx.add(1),
+            3 => self.metrics.http_answers_3xx.add(1),
+            _ => self.metrics.http_answers_2xx.add(1),
+        }
+    }
+
+    /// Whether every connection has done what it was asked.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.get() == 0
+    }
+
+    pub(super) fn enter(self: &std::rc::Rc<Self>) -> Guest {
+        self.open.set(self.open.get() + 1);
+        Guest(self.clone())
+    }
+}
+
+/// Counts a connection as one that has something to do still, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Guest(std::rc::Rc<Hall>);
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.0.open.set(self.0.open.get() - 1);
+    }
+}

@@ -1,0 +1,442 @@
+//! One HTTP/1 connection. Requests that came together are begun together, in order, and answered in
+//! order; what is ready goes out in one write. It knows requests and answers, and not what they mean.
+
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    io::{self, IoSlice},
+    pin::{Pin, pin},
+    rc::Rc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
+use http::{Request, Response, StatusCode};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+
+use super::{
+    answer::{Body, problem},
+    hall::{Guest, Hall},
+    http1_answers::{Manner, Streaming, encode, ends_with_connection},
+    http1_clock::{Clock, Late, Waits},
+    http1_requests::{Received, RequestDecoder, UnderWay},
+    limits::{HEAD_BYTES_MAX, PIPELINED_MAX},
+    refused::Refused,
+};
+use crate::outgoing::{Outgoing, SLICES_MAX};
+
+/// Bytes of answers that are worth a write although more are ready.
+const WRITE_BYTES: usize = 256 << 10;
+
+/// Bytes that the buffer which all connections share keeps between writes.
+const WRITE_KEPT_BYTES_MAX: usize = 1 << 20;
+
+/// What is left of a body that is read into its place at once.
+const DIRECT_BYTES_MIN: usize = 32 << 10;
+
+/// The connection is of no use any more.
+#[derive(Debug)]
+struct Gone;
+
+impl From<io::Error> for Gone {
+    fn from(error: io::Error) -> Self {
+        tracing::debug!(%error, "an HTTP connection ended early");
+        Self
+    }
+}
+
+/// What may still come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Inlet {
+    Open,
+    /// Nothing that is looked at: the last request has come, or none that can be read.
+    Shut,
+    /// Nothing: the client has said so.
+    Ended,
+}
+
+/// A request that was begun.
+struct Begun<F> {
+    answer: Answer<F>,
+    manner: Manner,
+}
+
+enum Answer<F> {
+    UnderWay(Pin<Box<F>>),
+    Ready(Response<Body>),
+}
+
+/// A connection whose requests are answered by `service`.
+struct Http1<S, A, F> {
+    stream: S,
+    service: A,
+    hall: Rc<Hall>,
+    guest: Option<Guest>,
+    /// What was read and may not be begun yet.
+    input: BytesMut,
+    requests: RequestDecoder,
+    begun: VecDeque<Begun<F>>,
+    /// The body of the answer that goes out.
+    streaming: Option<Streaming>,
+    /// What the socket has not taken, behind the first `taken` bytes.
+    rest: Outgoing,
+    taken: usize,
+    inlet: Inlet,
+    /// Whether the last answer is out, and the client is waited for.
+    lingers: bool,
+    clock: Clock,
+}
+
+/// Serves a connection until it ends; `first` has been read from it.
+pub(super) async fn serve<S, A, F>(stream: S, first: &[u8], hall: Rc<Hall>, service: A)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    A: Fn(Request<Bytes>) -> F,
+    F: Future<Output = Response<Body>>,
+{
+    let mut connection = Http1 {
+        stream,
+        service,
+        guest: Some(hall.enter()),
+        hall: hall.clone(),
+        input: BytesMut::from(first),
+        requests: RequestDecoder::default(),
+        begun: VecDeque::new(),
+        streaming: None,
+        rest: Outgoing::default(),
+        taken: 0,
+        inlet: Inlet::Open,
+        lingers: false,
+        clock: Clock::new(),
+    };
+    let mut closing = pin!(hall.closing.begun());
+    let mut is_told = false;
+    poll_fn(|context| {
+        if !is_told {
+            // Once is enough: the bell wakes the task, and a flag is looked at then.
+            is_told = true;
+            let _ = closing.as_mut().poll(context);
+        }
+        connection.poll(context)
+    })
+    .await;
+}
+
+impl<S, A, F> Http1<S, A, F>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    A: Fn(Request<Bytes>) -> F,
+    F: Future<Output = Response<Body>>,
+{
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.clock.now = tokio::time::Instant::now();
+        loop {
+            if !self.lingers && self.work(context).is_err() {
+                return Poll::Ready(());
+            }
+            if !self.lingers && self.is_done() {
+                if self.inlet == Inlet::Ended {
+                    return Poll::Ready(());
+                }
+                self.lingers = true;
+                self.guest = None;
+                self.clock.ended_at = self.clock.now;
+            }
+            if self.lingers && self.poll_linger(context).is_ready() {
+                return Poll::Ready(());
+            }
+            match ready!(self.clock.poll_late(context, self.waits())) {
+                Late::Connection => return Poll::Ready(()),
+                Late::Request(detail) => {
+                    self.refuse(Refused::with(StatusCode::REQUEST_TIMEOUT, detail));
+                }
+            }
+        }
+    }
+
+    /// Reads, begins, answers and writes what can be.
+    fn work(&mut self, context: &mut Context<'_>) -> Result<(), Gone> {
+        loop {
+            self.flush(context)?;
+            self.take_in(context)?;
+            let was_full = !self.has_room();
+            self.answer(context)?;
+            if !(was_full && self.has_room()) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether another request may be begun.
+    fn has_room(&self) -> bool {
+        self.inlet == Inlet::Open && self.begun.len() < PIPELINED_MAX && self.streaming.is_none()
+    }
+
+    /// Whether everything that was asked is answered, and the answers are out.
+    fn is_at_rest(&self) -> bool {
+        self.begun.is_empty() && self.streaming.is_none() && self.rest.len() == 0
+    }
+
+    fn is_done(&self) -> bool {
+        let is_last = self.inlet != Inlet::Open
+            || (self.hall.closing.has_begun() && self.requests.under_way() != UnderWay::Body);
+        is_last && self.is_at_rest()
+    }
+
+    fn waits(&self) -> Waits {
+        if self.lingers {
+            return Waits { lingers: true, ..Waits::default() };
+        }
+        let under_way = self.requests.under_way();
+        let reads = self.has_room();
+        Waits {
+            writes: self.rest.len() > 0,
+            head: reads && under_way == UnderWay::Head,
+            body: reads && under_way == UnderWay::Body,
+            idle: under_way == UnderWay::Nothing && self.is_at_rest(),
+            half_closed: self.inlet == Inlet::Ended,
+            lingers: false,
+        }
+    }
+
+    /// Reads what has come and begins what is whole.
+    fn take_in(&mut self, context: &mut Context<'_>) -> Result<(), Gone> {
+        loop {
+            if !self.input.is_empty() && self.has_room() {
+                let input = std::mem::take(&mut self.input);
+                let mut bytes = &input[..];
+                self.begin_all(&mut bytes);
+                let taken = input.len() - bytes.len();
+                self.input = input;
+                self.input.advance(taken);
+                if self.input.is_empty() {
+                    self.input = BytesMut::new();
+                }
+            }
+            let is_full = self.inlet == Inlet::Open && self.input.len() >= HEAD_BYTES_MAX;
+            if is_full || self.inlet == Inlet::Ended {
+                return Ok(());
+            }
+            match self.poll_read(context) {
+                Poll::Pending => return Ok(()),
+                Poll::Ready(Ok(0)) => {
+                    self.inlet = Inlet::Ended;
+                    self.clock.ended_at = self.clock.now;
+                }
+                Poll::Ready(Ok(_)) => self.clock.read_at = self.clock.now,
+                Poll::Ready(Err(error)) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let has_room = self.has_room();
+        if has_room
+            && let Some(mut room) = self.requests.room()
+            && room.remaining_mut() >= DIRECT_BYTES_MIN
+        {
+            let count = ready!(pin!(self.stream.read_buf(&mut room)).poll(context))?;
+            self.requests.put(count);
+            self.begin_all(&mut &[][..]);
+            return Poll::Ready(Ok(count));
+        }
+        let hall = self.hall.clone();
+        let mut read = hall.read.borrow_mut();
+        read.clear();
+        let count = ready!(pin!(self.stream.read_buf(&mut *read)).poll(context))?;
+        let mut bytes = &read[..];
+        if self.input.is_empty() && has_room {
+            self.begin_all(&mut bytes);
+        }
+        if self.inlet == Inlet::Open {
+            self.input.extend_from_slice(bytes);
+        }
+        Poll::Ready(Ok(count))
+    }
+
+    /// Begins every request that is whole, as long as there is room.
+    fn begin_all(&mut self, bytes: &mut &[u8]) {
+        let mut was_under_way = self.requests.under_way();
+        while self.has_room() {
+            match self.requests.next(bytes) {
+                Ok(Some(received)) => {
+                    self.begin(received);
+                    was_under_way = UnderWay::Nothing;
+                }
+                Ok(None) => break,
+                Err(refused) => self.refuse(refused),
+            }
+        }
+        if self.inlet != Inlet::Open {
+            *bytes = &[];
+        }
+        if was_under_way == UnderWay::Nothing {
+            self.clock.head_at = self.clock.now;
+        }
+    }
+
+    fn begin(&mut self, received: Received) {
+        let Received { request, keep_alive } = received;
+        if !keep_alive {
+            self.inlet = Inlet::Shut;
+        }
+        let manner = Manner::of(&request, !keep_alive);
+        let answer = Answer::UnderWay(Box::pin((self.service)(request)));
+        self.begun.push_back(Begun { answer, manner });
+    }
+
+    /// Answers what is no request, behind what was asked before; nothing more is read.
+    fn refuse(&mut self, refused: Refused) {
+        let answer = Answer::Ready(problem(refused.status, refused.detail, []));
+        self.begun.push_back(Begun { answer, manner: Manner::LAST });
+        self.requests = RequestDecoder::default();
+        self.input = BytesMut::new();
+        self.inlet = Inlet::Shut;
+    }
+
+    /// Asks for answers, and writes those that are next.
+    fn answer(&mut self, context: &mut Context<'_>) -> Result<(), Gone> {
+        for begun in &mut self.begun {
+            if let Answer::UnderWay(answer) = &mut begun.answer
+                && let Poll::Ready(answer) = answer.as_mut().poll(context)
+            {
+                begun.answer = Answer::Ready(answer);
+            }
+        }
+        let hall = self.hall.clone();
+        let mut out = hall.write.borrow_mut();
+        while self.rest.len() == 0 && self.gather(context, &mut out)? {
+            let written = self.write(context, &out);
+            out.clear(WRITE_KEPT_BYTES_MAX);
+            written?;
+        }
+        Ok(())
+    }
+
+    /// Gathers what is next for the socket; false if there is nothing.
+    fn gather(&mut self, context: &mut Context<'_>, out: &mut Outgoing) -> Result<bool, Gone> {
+        self.ask_for_body(out);
+        while out.len() < WRITE_BYTES {
+            if let Some(streaming) = &mut self.streaming {
+                if streaming.is_endless() && self.hall.closing.has_begun() {
+                    streaming.end(out);
+                    self.streaming = None;
+                    self.inlet = Inlet::Shut;
+                    continue;
+                }
+                match streaming.poll_piece(context, out) {
+                    Poll::Pending => break,
+                    // The next one is asked for when the socket has this one.
+                    Poll::Ready(Ok(true)) => break,
+                    Poll::Ready(Ok(false)) => self.streaming = None,
+                    Poll::Ready(Err(error)) => return Err(error.into()),
+                }
+            } else if let Some(Begun { answer: Answer::Ready(_), .. }) = self.begun.front()
+                && let Some(Begun { answer: Answer::Ready(answer), manner }) =
+                    self.begun.pop_front()
+            {
+                self.encode(answer, manner, out);
+            } else {
+                break;
+            }
+        }
+        Ok(out.len() > 0)
+    }
+
+    fn encode(&mut self, answer: Response<Body>, mut manner: Manner, out: &mut Outgoing) {
+        let is_last = self.begun.is_empty() && self.hall.closing.has_begun();
+        manner.closes |= is_last || ends_with_connection(&answer, manner);
+        if manner.closes {
+            self.inlet = if self.inlet == Inlet::Open { Inlet::Shut } else { self.inlet };
+            self.begun.clear();
+        }
+        self.hall.count(answer.status());
+        self.streaming = encode(answer, manner, &self.hall.date(), out);
+    }
+
+    /// Tells a client that waits for it to send the body, if that is the next thing to say.
+    fn ask_for_body(&mut self, out: &mut Outgoing) {
+        if self.begun.is_empty()
+            && self.streaming.is_none()
+            && let Some(expects) = self.requests.expects_continue()
+        {
+            *expects = false;
+            self.clock.read_at = self.clock.now;
+            out.own().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+        }
+    }
+
+    /// Writes what the socket takes, and keeps the rest.
+    fn write(&mut self, context: &mut Context<'_>, out: &Outgoing) -> Result<(), Gone> {
+        let mut taken = 0;
+        while taken < out.len() {
+            match poll_write(&mut self.stream, context, out, taken) {
+                Poll::Ready(count) => taken += count?,
+                Poll::Pending => {
+                    self.rest = out.rest(taken);
+                    break;
+                }
+            }
+        }
+        self.clock.written_at = self.clock.now;
+        Ok(())
+    }
+
+    /// Writes what the socket did not take before.
+    fn flush(&mut self, context: &mut Context<'_>) -> Result<(), Gone> {
+        while self.taken < self.rest.len() {
+            match poll_write(&mut self.stream, context, &self.rest, self.taken) {
+                Poll::Ready(count) => {
+                    self.taken += count?;
+                    self.clock.written_at = self.clock.now;
+                }
+                Poll::Pending => return Ok(()),
+            }
+        }
+        if self.taken > 0 {
+            (self.rest, self.taken) = (Outgoing::default(), 0);
+        }
+        Ok(())
+    }
+
+    /// Says that it was the end, and reads what comes until the client has seen it.
+    fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if ready!(Pin::new(&mut self.stream).poll_shutdown(context)).is_err() {
+            return Poll::Ready(());
+        }
+        let hall = self.hall.clone();
+        let mut read = hall.read.borrow_mut();
+        loop {
+            read.clear();
+            match ready!(pin!(self.stream.read_buf(&mut *read)).poll(context)) {
+                Ok(1..) => {}
+                Ok(0) | Err(_) => return Poll::Ready(()),
+            }
+        }
+    }
+}
+
+/// Writes once, behind the first `taken` bytes.
+fn poll_write<S: AsyncWrite + Unpin>(
+    stream: &mut S,
+    context: &mut Context<'_>,
+    out: &Outgoing,
+    taken: usize,
+) -> Poll<io::Result<usize>> {
+    let mut stream = Pin::new(stream);
+    let count = match out.plain(taken) {
+        Some(bytes) => ready!(stream.as_mut().poll_write(context, bytes))?,
+        None => {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let count = out.slices(taken, &mut slices);
+            ready!(stream.as_mut().poll_write_vectored(context, &slices[..count]))?
+        }
+    };
+    if count == 0 {
+        return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+    }
+    Poll::Ready(Ok(count))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,458 @@
+//! A connection over a pipe in memory, and a clock that runs only while everybody waits.
+#![expect(clippy::unwrap_used, reason = "a step that fails ends the test")]
+
+use std::{cell::RefCell, time::Duration};
+
+use tokio::{
+    io::{AsyncWriteExt as _, DuplexStream, duplex},
+    sync::{mpsc, oneshot},
+    task::{LocalSet, spawn_local},
+    time::{Instant, sleep},
+};
+
+use super::*;
+use crate::{
+    http::{
+        answer::{EventSource, Events},
+        limits::{BODY_TIMEOUT, HALF_CLOSED, HEAD_TIMEOUT, IDLE_TIMEOUT, WRITE_TIMEOUT},
+    },
+    metrics::CoreMetrics,
+};
+
+/// A client of a connection, and what its requests wait for.
+struct World {
+    client: DuplexStream,
+    hall: Rc<Hall>,
+    /// The paths that were begun, each with the way to answer it.
+    begun: Rc<RefCell<Vec<(String, oneshot::Sender<Response<Body>>)>>>,
+}
+
+/// Runs a test with a clock that jumps to what is next.
+fn in_a_world<F: Future<Output = ()>>(pipe_bytes: usize, test: impl FnOnce(World) -> F) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    LocalSet::new().block_on(&runtime.unwrap(), async {
+        let (client, stream) = duplex(pipe_bytes);
+        let hall = Rc::new(Hall::new(std::sync::Arc::<CoreMetrics>::default()));
+        let begun: Rc<RefCell<Vec<_>>> = Rc::default();
+        let service = {
+            let begun = begun.clone();
+            move |request: Request<Bytes>| {
+                let (answer, answered) = oneshot::channel();
+                let path = request.uri().path().to_owned();
+                begun.borrow_mut().push((path, answer));
+                async move { answered.await.unwrap_or_else(|_| Response::new(Body::Empty)) }
+            }
+        };
+        spawn_local({
+            let hall = hall.clone();
+            async move { serve(stream, b"", hall, service).await }
+        });
+        test(World { client, hall, begun }).await;
+    });
+}
+
+impl World {
+    async fn say(&mut self, text: &str) {
+        self.client.write_all(text.as_bytes()).await.unwrap();
+        settled().await;
+    }
+
+    /// Asks for paths, all at once.
+    async fn ask(&mut self, paths: &[&str]) {
+        let requests: String =
+            paths.iter().map(|path| format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")).collect();
+        self.say(&requests).await;
+    }
+
+    /// Answers the first request of this path that was begun.
+    async fn answer(&self, path: &str, body: Body) {
+        let at = self.begun.borrow().iter().position(|(begun, _)| begun == path).unwrap();
+        let (_, answer) = self.begun.borrow_mut().remove(at);
+        answer.send(Response::new(body)).unwrap();
+        settled().await;
+    }
+
+    fn paths(&self) -> Vec<String> {
+        self.begun.borrow().iter().map(|(path, _)| path.clone()).collect()
+    }
+
+    /// Everything that has come, without its dates.
+    async fn hear(&mut self) -> String {
+        let mut bytes = BytesMut::new();
+        loop {
+            let read = poll_fn(|context| {
+                let read = pin!(self.client.read_buf(&mut bytes)).poll(context);
+                Poll::Ready(match read {
+                    Poll::Ready(count) => count.unwrap(),
+                    Poll::Pending => 0,
+                })
+            });
+            if read.await == 0 {
+                break;
+            }
+            settled().await;
+        }
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        let lines = text.split_inclusive("\r\n").filter(|line| !line.starts_with("date: "));
+        lines.collect()
+    }
+
+    /// Hears everything up to the end of the connection.
+    async fn hear_the_end(&mut self) -> String {
+        let mut bytes = Vec::new();
+        self.client.read_to_end(&mut bytes).await.unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+}
+
+/// Whatever can be done without time has been done.
+async fn settled() {
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+}
+
+fn text(text: &'static str) -> Body {
+    Body::Full(Bytes::from_static(text.as_bytes()))
+}
+
+#[test]
+fn requests_that_came_together_are_begun_together_and_answered_in_their_order() {
+    in_a_world(1 << 20, async |mut world| {
+        world.ask(&["/a", "/b", "/c"]).await;
+        assert_eq!(world.paths(), ["/a", "/b", "/c"]);
+        world.answer("/c", text("third")).await;
+        world.answer("/b", text("second")).await;
+        assert_eq!(world.hear().await, "");
+        world.answer("/a", text("first")).await;
+        let one =
+            |body: &str| format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+        let all = [one("first"), one("second"), one("third")].concat();
+        assert_eq!(world.hear().await, all);
+    });
+}
+
+#[test]
+fn no_more_requests_are_begun_than_may_wait_and_the_others_follow() {
+    in_a_world(1 << 20, async |mut world| {
+        world.ask(&["/a"; PIPELINED_MAX + 3]).await;
+        assert_eq!(world.paths().len(), PIPELINED_MAX);
+        world.answer("/a", text("")).await;
+        assert_eq!(world.paths().len(), PIPELINED_MAX);
+        for _ in 0..PIPELINED_MAX + 2 {
+            world.answer("/a", text("")).await;
+        }
+        assert_eq!(world.hear().await.matches("200 OK").count(), PIPELINED_MAX + 3);
+    });
+}
+
+#[test]
+fn an_answer_in_parts_has_their_length_together() {
+    in_a_world(1 << 20, async |mut world| {
+        world.ask(&["/"]).await;
+        let parts = [vec![b'a'; 3], Vec::new(), vec![b'b'; 20_000], vec![b'c'; 2]];
+        let whole = String::from_utf8(parts.concat()).unwrap();
+        world.answer("/", Body::Parts(parts.into_iter().map(Bytes::from).collect())).await;
+        let head = "HTTP/1.1 200 OK\r\ncontent-length: 20005\r\n\r\n";
+        assert_eq!(world.hear().await, format!("{head}{whole}"));
+    });
+}
+
+#[test]
+fn what_the_socket_does_not_take_at_once_follows_without_a_gap() {
+    in_a_world(1000, async |mut world| {
+        world.ask(&["/a", "/b"]).await;
+        let long: Vec<u8> = (0..100_000u32).map(|n| b'a' + (n % 26) as u8).collect();
+        world.answer("/a", Body::Full(long.clone().into())).await;
+        world.answer("/b", text("end")).await;
+        let heard = world.hear().await;
+        assert!(heard.contains(str::from_utf8(&long).unwrap()));
+        assert!(heard.ends_with("content-length: 3\r\n\r\nend"));
+    });
+}
+
+#[test]
+fn an_answer_to_head_has_the_length_that_the_service_says_and_no_body() {
+    in_a_world(1 << 20, async |mut world| {
+        world.say("HEAD / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        world.answer("/", text("four")).await;
+        assert_eq!(world.hear().await, "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n");
+        world.say("HEAD /b HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        let (_, answer) = world.begun.borrow_mut().pop().unwrap();
+        let response = Response::builder().header("content-length", 77);
+        answer.send(response.body(Body::Empty).unwrap()).unwrap();
+        settled().await;
+        assert_eq!(world.hear().await, "HTTP/1.1 200 OK\r\ncontent-length: 77\r\n\r\n");
+    });
+}
+
+#[test]
+fn an_answer_without_content_has_neither_body_nor_length() {
+    in_a_world(1 << 20, async |mut world| {
+        for (status, line) in [(204, "204 No Content"), (304, "304 Not Modified")] {
+            world.ask(&["/"]).await;
+            let (_, answer) = world.begun.borrow_mut().pop().unwrap();
+            let response = Response::builder().status(status).header("etag", "x");
+            answer.send(response.body(Body::Empty).unwrap()).unwrap();
+            settled().await;
+            assert_eq!(world.hear().await, format!("HTTP/1.1 {line}\r\netag: x\r\n\r\n"));
+        }
+    });
+}
+
+#[test]
+fn a_client_that_goes_gives_up_what_it_waited_for() {
+    in_a_world(1 << 20, async |mut world| {
+        world.ask(&["/wait"]).await;
+        let (_, answer) = world.begun.borrow_mut().pop().unwrap();
+        drop(world.client);
+        sleep(HALF_CLOSED + Duration::from_millis(10)).await;
+        assert!(answer.is_closed());
+        assert!(world.hall.is_empty());
+    });
+}
+
+#[test]
+fn a_client_that_only_says_no_more_hears_its_answer() {
+    in_a_world(1 << 20, async |mut world| {
+        world.ask(&["/"]).await;
+        world.client.shutdown().await.unwrap();
+        settled().await;
+        world.answer("/", text("still")).await;
+        assert!(world.hear_the_end().await.ends_with("still"));
+    });
+}
+
+/// Gives what is sent to it, and counts how often it was asked.
+struct Sent {
+    pieces: mpsc::UnboundedReceiver<Bytes>,
+    given: Rc<RefCell<usize>>,
+}
+
+impl Events for Sent {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let piece = ready!(self.pieces.poll_recv(context));
+        *self.given.borrow_mut() += usize::from(piece.is_some());
+        Poll::Ready(piece)
+    }
+}
+
+fn events() -> (mpsc::UnboundedSender<Bytes>, Rc<RefCell<usize>>, Body) {
+    let (sender, pieces) = mpsc::unbounded_channel();
+    let given: Rc<RefCell<usize>> = Rc::default();
+    let source = EventSource::new(Sent { pieces, given: given.clone() });
+    (sender, given, Body::Events(source))
+}
+
+#[test]
+fn events_go_out_as_they_come_and_the_next_request_follows_their_end() {
+    in_a_world(1 << 20, async |mut world| {
+        world.ask(&["/events", "/next"]).await;
+        let (sender, _, body) = events();
+        world.answer("/events", body).await;
+        let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+        assert_eq!(world.hear().await, head);
+        sender.send(Bytes::from_static(b"one")).unwrap();
+        settled().await;
+        assert_eq!(world.hear().await, "3\r\none\r\n");
+        world.answer("/next", text("next")).await;
+        sender.send(Bytes::from(vec![b'x'; 20_000])).unwrap();
+        drop(sender);
+        settled().await;
+        let heard = world.hear().await;
+        assert!(heard.starts_with("4e20\r\nxxx"));
+        assert!(heard.ends_with("x\r\n0\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nnext"));
+    });
+}
+
+#[test]
+fn the_next_event_is_asked_for_when_the_socket_has_taken_the_last() {
+    in_a_world(100, async |mut world| {
+        world.ask(&["/"]).await;
+        let (sender, given, body) = events();
+        for _ in 0..10 {
+            sender.send(Bytes::from(vec![b'x'; 1000])).unwrap();
+        }
+        world.answer("/", body).await;
+        // The head of the answer fills the pipe.
+        assert!(*given.borrow() <= 1);
+        world.hear().await;
+        assert_eq!(*given.borrow(), 10);
+    });
+}
+
+#[test]
+fn events_end_with_their_connection_where_no_chunks_are_known() {
+    in_a_world(1 << 20, async |mut world| {
+        world.say("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").await;
+        let (sender, _, body) = events();
+        world.answer("/", body).await;
+        sender.send(Bytes::from_static(b"one")).unwrap();
+        drop(sender);
+        settled().await;
+        assert!(world.hear_the_end().await.ends_with("connection: close\r\n\r\none"));
+    });
+}
+
+#[test]
+fn events_are_dropped_when_the_client_goes() {
+    in_a_world(1 << 20, async |mut world| {
+        world.ask(&["/"]).await;
+        let (sender, _, body) = events();
+        world.answer("/", body).await;
+        drop(world.client);
+        sleep(HALF_CLOSED + Duration::from_millis(10)).await;
+        assert!(sender.is_closed());
+    });
+}
+
+#[test]
+fn pieces_made_one_after_the_other_are_all_sent() {
+    in_a_world(1 << 20, async |mut world| {
+        world.ask(&["/"]).await;
+        let source = EventSource::unfold(0, async |n| {
+            sleep(Duration::from_secs(20)).await;
+            (n < 3).then(|| (Bytes::from(format!("n{n}")), n + 1))
+        });
+        world.answer("/", Body::Events(source)).await;
+        sleep(Duration::from_secs(90)).await;
+        let chunks = "2\r\nn0\r\n2\r\nn1\r\n2\r\nn2\r\n0\r\n\r\n";
+        assert!(world.hear().await.ends_with(chunks));
+    });
+}
+
+#[test]
+fn a_head_that_takes_too_long_is_refused() {
+    in_a_world(1 << 20, async |mut world| {
+        let begin = Instant::now();
+        // A byte now and then does not help.
+        for byte in "GET / HT".chars() {
+            world.say(&byte.to_string()).await;
+            sleep(Duration::from_secs(1)).await;
+        }
+        assert!(world.hear_the_end().await.starts_with("HTTP/1.1 408 "));
+        let took = begin.elapsed();
+        assert!(took >= HEAD_TIMEOUT && took < HEAD_TIMEOUT + Duration::from_secs(1), "{took:?}");
+    });
+}
+
+#[test]
+fn a_body_may_take_its_time_as_long_as_something_comes() {
+    in_a_world(1 << 20, async |mut world| {
+        world.say("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n").await;
+        for _ in 0..8 {
+            sleep(BODY_TIMEOUT - Duration::from_secs(1)).await;
+            world.say("x").await;
+        }
+        assert_eq!(world.hear().await, "");
+        let begin = Instant::now();
+        assert!(world.hear_the_end().await.starts_with("HTTP/1.1 408 "));
+        assert!(begin.elapsed() >= BODY_TIMEOUT);
+    });
+}
+
+#[test]
+fn a_connection_at_rest_ends_after_a_while_and_a_busy_one_does_not() {
+    in_a_world(1 << 20, async |mut world| {
+        for _ in 0..5 {
+            sleep(IDLE_TIMEOUT - Duration::from_secs(1)).await;
+            world.ask(&["/"]).await;
+            world.answer("/", text("here")).await;
+            assert!(world.hear().await.ends_with("here"));
+        }
+        // Who waits for an answer is not at rest.
+        world.ask(&["/"]).await;
+        sleep(10 * IDLE_TIMEOUT).await;
+        world.answer("/", text("late")).await;
+        assert!(world.hear().await.ends_with("late"));
+        let begin = Instant::now();
+        assert_eq!(world.hear_the_end().await, "");
+        let took = begin.elapsed();
+        assert!(took >= IDLE_TIMEOUT && took < IDLE_TIMEOUT + Duration::from_secs(1), "{took:?}");
+    });
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_closed() {
+    in_a_world(100, async |mut world| {
+        world.ask(&["/"]).await;
+        world.answer("/", Body::Full(vec![b'x'; 1000].into())).await;
+        sleep(WRITE_TIMEOUT - Duration::from_secs(1)).await;
+        assert!(!world.hall.is_empty());
+        sleep(Duration::from_secs(2)).await;
+        assert!(world.hall.is_empty());
+    });
+}
+
+#[test]
+fn a_client_that_waits_for_it_is_told_to_send_the_body_behind_earlier_answers() {
+    in_a_world(1 << 20, async |mut world| {
+        world.ask(&["/a"]).await;
+        let head =
+            "POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
+        world.say(head).await;
+        assert_eq!(world.hear().await, "");
+        world.answer("/a", text("")).await;
+        assert!(world.hear().await.ends_with("\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"));
+        world.say("xy").await;
+        world.answer("/b", text("b")).await;
+        assert!(world.hear().await.ends_with("\r\n\r\nb"));
+    });
+}
+
+#[test]
+fn connections_that_are_to_end_finish_what_they_were_asked() {
+    in_a_world(1 << 20, async |mut world| {
+        world.ask(&["/a", "/b"]).await;
+        world.hall.closing.begin();
+        settled().await;
+        assert!(!world.hall.is_empty());
+        world.answer("/a", text("a")).await;
+        world.answer("/b", text("b")).await;
+        assert!(world.hall.is_empty());
+        let heard = world.hear_the_end().await;
+        assert_eq!(heard.matches("connection: close").count(), 1);
+        assert!(heard.ends_with("connection: close\r\n\r\nb"));
+    });
+}
+
+#[test]
+fn a_connection_at_rest_and_one_with_events_end_when_all_are_to() {
+    in_a_world(1 << 20, async |world| {
+        world.hall.closing.begin();
+        settled().await;
+        assert!(world.hall.is_empty());
+    });
+    in_a_world(1 << 20, async |mut world| {
+        world.ask(&["/"]).await;
+        let (_sender, _, body) = events();
+        world.answer("/", body).await;
+        world.hall.closing.begin();
+        settled().await;
+        assert!(world.hall.is_empty());
+        assert!(world.hear_the_end().await.ends_with("0\r\n\r\n"));
+    });
+}
+
+#[test]
+fn what_comes_behind_the_last_answer_does_not_take_it_away() {
+    in_a_world(1 << 20, async |mut world| {
+        world.say("GET / HTTP/1.1\r\n\r\n").await;
+        world.say(&"x".repeat(300_000)).await;
+        assert!(world.hear_the_end().await.starts_with("HTTP/1.1 400 "));
+    });
+}
+
+#[test]
+fn a_connection_at_rest_holds_no_buffers() {
+    in_a_world(1 << 20, async |mut world| {
+        for piece in ["GET / HTTP/1.1\r\nHo", "st: x\r\n\r\n"] {
+            world.say(piece).await;
+        }
+        world.answer("/", text("x")).await;
+        world.hear().await;
+        let bytes = size_of::<Http1<DuplexStream, (), ()>>();
+        assert!(bytes <= 640, "a connection takes {bytes} bytes");
+    });
+}

@@ -1,0 +1,203 @@
+//! Answers to bytes of an HTTP/1 connection: the head, and whatever of the body is there. What comes
+//! bit by bit is given piece by piece. It knows no sockets.
+
+use std::{
+    io::{self, Write as _},
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
+use hyper::body::Body as _;
+
+use super::{
+    answer::{Body, EventSource},
+    hall::DATE_BYTES,
+};
+use crate::{backup::Archive, outgoing::Outgoing};
+
+/// What of a request its answer depends on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manner {
+    /// Whether only the head is wanted.
+    is_head: bool,
+    /// Whether the client speaks HTTP/1.0.
+    is_old: bool,
+    /// Whether this is the last answer of its connection.
+    pub(super) closes: bool,
+}
+
+impl Manner {
+    pub(super) fn of(request: &Request<Bytes>, closes: bool) -> Self {
+        let is_old = request.version() == Version::HTTP_10;
+        Self { is_head: request.method() == Method::HEAD, is_old, closes }
+    }
+
+    /// Of the answer to what is no request.
+    pub(super) const LAST: Self = Self { is_head: false, is_old: false, closes: true };
+}
+
+/// A body that comes bit by bit.
+#[derive(Debug)]
+pub(super) enum Streaming {
+    /// Of a length said before.
+    Archive(Archive),
+    Events {
+        source: EventSource,
+        is_chunked: bool,
+    },
+}
+
+/// Encodes an answer; returns what is still to come of its body.
+pub(super) fn encode(
+    answer: Response<Body>,
+    manner: Manner,
+    date: &[u8; DATE_BYTES],
+    out: &mut Outgoing,
+) -> Option<Streaming> {
+    let (parts, body) = answer.into_parts();
+    let status = parts.status;
+    let has_no_body = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
+    let own = out.own();
+    status_line(status, own);
+    own.extend_from_slice(b"date: ");
+    own.extend_from_slice(date);
+    own.extend_from_slice(b"\r\n");
+    for (name, value) in &parts.headers {
+        if *name != header::CONTENT_LENGTH {
+            line(name.as_str(), value.as_bytes(), own);
+        }
+    }
+    let length = length(&parts.headers, &body, manner.is_head || has_no_body);
+    let is_chunked = length.is_none() && !has_no_body && !manner.is_old;
+    if let Some(length) = length.filter(|_| status != StatusCode::NO_CONTENT) {
+        own.extend_from_slice(b"content-length: ");
+        decimal(length, own);
+        own.extend_from_slice(b"\r\n");
+    } else if is_chunked && !manner.is_head {
+        own.extend_from_slice(b"transfer-encoding: chunked\r\n");
+    }
+    match (manner.closes, manner.is_old) {
+        (true, _) => own.extend_from_slice(b"connection: close\r\n"),
+        (false, true) => own.extend_from_slice(b"connection: keep-alive\r\n"),
+        (false, false) => {}
+    }
+    own.extend_from_slice(b"\r\n");
+    if manner.is_head || has_no_body {
+        return None;
+    }
+    match body {
+        Body::Empty => None,
+        Body::Full(bytes) => {
+            out.push(&bytes);
+            None
+        }
+        Body::Parts(parts) => {
+            parts.iter().for_each(|part| out.push(part));
+            None
+        }
+        Body::Archive(archive) => Some(Streaming::Archive(archive)),
+        Body::Events(source) => Some(Streaming::Events { source, is_chunked }),
+    }
+}
+
+/// Whether an answer can only end with its connection.
+pub(super) fn ends_with_connection(answer: &Response<Body>, manner: Manner) -> bool {
+    manner.is_old && !manner.is_head && answer.body().bytes().is_none()
+}
+
+/// The length to be told. Without a body it is the one that the service says a body would have.
+fn length(headers: &HeaderMap, body: &Body, is_without_body: bool) -> Option<u64> {
+    if is_without_body {
+        let said = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+        let of_body = body.bytes().filter(|&bytes| bytes > 0);
+        return said.and_then(|digits| digits.parse().ok()).or(of_body);
+    }
+    body.bytes()
+}
+
+fn status_line(status: StatusCode, out: &mut Vec<u8>) {
+    let known: &[u8] = match status {
+        StatusCode::OK => b"HTTP/1.1 200 OK\r\n",
+        StatusCode::NO_CONTENT => b"HTTP/1.1 204 No Content\r\n",
+        _ => {
+            out.extend_from_slice(b"HTTP/1.1 ");
+            out.extend_from_slice(status.as_str().as_bytes());
+            out.push(b' ');
+            out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+            b"\r\n"
+        }
+    };
+    out.extend_from_slice(known);
+}
+
+fn line(name: &str, value: &[u8], out: &mut Vec<u8>) {
+    out.reserve(name.len() + value.len() + 4);
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn decimal(mut number: u64, out: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    out.extend_from_slice(&digits[at..]);
+}
+
+impl Streaming {
+    /// Encodes the next piece; false once the body is whole.
+    pub(super) fn poll_piece(
+        &mut self,
+        context: &mut Context<'_>,
+        out: &mut Outgoing,
+    ) -> Poll<io::Result<bool>> {
+        match self {
+            Self::Archive(archive) => {
+                let piece = match ready!(Pin::new(archive).poll_frame(context)) {
+                    Some(piece) => piece?,
+                    None => return Poll::Ready(Ok(false)),
+                };
+                if let Ok(piece) = piece.into_data() {
+                    out.push(&piece);
+                }
+                Poll::Ready(Ok(true))
+            }
+            Self::Events { source, is_chunked } => {
+                let Some(piece) = ready!(source.poll_next(context)) else {
+                    self.end(out);
+                    return Poll::Ready(Ok(false));
+                };
+                if !*is_chunked {
+                    out.push(&piece);
+                } else if !piece.is_empty() {
+                    let _ = write!(out.own(), "{:x}\r\n", piece.len());
+                    out.push(&piece);
+                    out.own().extend_from_slice(b"\r\n");
+                }
+                Poll::Ready(Ok(true))
+            }
+        }
+    }
+
+    /// Ends a body that could go on for ever.
+    pub(super) fn end(&self, out: &mut Outgoing) {
+        if matches!(self, Self::Events { is_chunked: true, .. }) {
+            out.own().extend_from_slice(b"0\r\n\r\n");
+        }
+    }
+
+    /// Whether nobody knows when it ends.
+    pub(super) fn is_endless(&self) -> bool {
+        matches!(self, Self::Events { .. })
+    }
+}

@@ -1,0 +1,103 @@
+//! How long an HTTP/1 connection may go without what it waits for. One timer each, moved only when
+//! it rings or has to ring earlier: a busy connection does not touch it.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::limits::{BODY_TIMEOUT, HALF_CLOSED, HEAD_TIMEOUT, IDLE_TIMEOUT, LINGER, WRITE_TIMEOUT};
+
+/// What a connection waits for; several at once.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Waits {
+    /// For the client to take what it is sent.
+    pub(super) writes: bool,
+    /// For the rest of a head.
+    pub(super) head: bool,
+    /// For more of a body.
+    pub(super) body: bool,
+    /// For the next request, and nothing else.
+    pub(super) idle: bool,
+    /// For answers to a client that sends no more.
+    pub(super) half_closed: bool,
+    /// For a client that has its last answer to go.
+    pub(super) lingers: bool,
+}
+
+/// What has taken too long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Late {
+    /// A part of a request.
+    Request(&'static str),
+    /// Anything else.
+    Connection,
+}
+
+/// When things happened last, and the timer.
+#[derive(Debug)]
+pub(super) struct Clock {
+    pub(super) now: Instant,
+    /// When something was read.
+    pub(super) read_at: Instant,
+    /// When the first byte of a head came.
+    pub(super) head_at: Instant,
+    /// When the socket took something.
+    pub(super) written_at: Instant,
+    /// When the client ended, or was told that it was the end.
+    pub(super) ended_at: Instant,
+    sleep: Pin<Box<Sleep>>,
+    /// Whether the timer rings at its time: it was looked at since it was set.
+    is_set: bool,
+}
+
+impl Clock {
+    pub(super) fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            now,
+            read_at: now,
+            head_at: now,
+            written_at: now,
+            ended_at: now,
+            sleep: Box::pin(sleep_until(now + IDLE_TIMEOUT)),
+            is_set: false,
+        }
+    }
+
+    /// Says what has taken too long, once something has.
+    pub(super) fn poll_late(&mut self, context: &mut Context<'_>, waits: Waits) -> Poll<Late> {
+        let head = "the head of the request took longer than HEAD_TIMEOUT, 10 s";
+        let body = "nothing more of the body came for BODY_TIMEOUT, 10 s";
+        let at_rest = self.read_at.max(self.written_at);
+        let dues = [
+            (waits.writes, self.written_at + WRITE_TIMEOUT, Late::Connection),
+            (waits.head, self.head_at + HEAD_TIMEOUT, Late::Request(head)),
+            (waits.body, self.read_at + BODY_TIMEOUT, Late::Request(body)),
+            (waits.idle, at_rest + IDLE_TIMEOUT, Late::Connection),
+            (waits.half_closed, self.ended_at + HALF_CLOSED, Late::Connection),
+            (waits.lingers, self.ended_at + LINGER, Late::Connection),
+        ];
+        let due = dues.into_iter().filter(|(waits, ..)| *waits).min_by_key(|(_, at, _)| *at);
+        let Some((_, at, late)) = due else { return Poll::Pending };
+        if self.sleep.deadline() > at {
+            self.sleep.as_mut().reset(at);
+            self.is_set = false;
+        }
+        loop {
+            if self.is_set && self.sleep.deadline() > self.now {
+                return Poll::Pending;
+            }
+            self.is_set = true;
+            ready!(self.sleep.as_mut().poll(context));
+            if self.sleep.deadline() >= at {
+                return Poll::Ready(late);
+            }
+            // It was set for something that has come meanwhile.
+            self.sleep.as_mut().reset(at);
+            self.is_set = false;
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The head of an HTTP/1 request: its line, its headers, and what they say of the body and of the
+//! connection (RFC 9112). Where two readers could see two different requests it is refused. It takes
+//! whole heads, and knows no sockets.
+
+use std::mem::MaybeUninit;
+
+use bytes::Bytes;
+use http::{
+    HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header,
+    request::Parts,
+    uri::{PathAndQuery, Scheme},
+};
+
+use super::{
+    limits::{BODY_BYTES_MAX, HEADERS_MAX, TARGET_BYTES_MAX},
+    refused::Refused,
+};
+
+/// How the body is delimited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// So many bytes.
+    Length(usize),
+    Chunked,
+}
+
+/// A head, and what it says of the rest.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub(super) parts: Parts,
+    pub(super) framing: Framing,
+    /// Whether the connection stays open behind the answer.
+    pub(super) keep_alive: bool,
+    /// Whether the client waits to be told to send the body.
+    pub(super) expects_continue: bool,
+}
+
+/// What the headers say that is not for the service alone.
+#[derive(Default)]
+struct Said {
+    hosts: usize,
+    length: Option<usize>,
+    is_chunked: bool,
+    closes: bool,
+    keeps_alive: bool,
+    expects_continue: bool,
+}
+
+impl Head {
+    /// Reads a head, with the empty line that ends it.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, Refused> {
+        let bytes = Bytes::copy_from_slice(bytes);
+        let mut request = httparse::Request::new(&mut []);
+        let mut lines = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+        let read = httparse::ParserConfig::default().parse_request_with_uninit_headers(
+            &mut request,
+            &bytes,
+            &mut lines,
+        );
+        match read {
+            Ok(httparse::Status::Complete(length)) if length == bytes.len() => {}
+            Ok(_) => return Err(Refused::bad("the head does not end where its lines do")),
+            Err(error) => return Err(refused(error, &bytes)),
+        }
+        let (Some(method), Some(target), Some(minor)) =
+            (request.method, request.path, request.version)
+        else {
+            return Err(Refused::bad("the request line is not whole"));
+        };
+        if target.len() > TARGET_BYTES_MAX {
+            let detail = "the target is longer than TARGET_BYTES_MAX, 8 KiB";
+            return Err(Refused::with(StatusCode::URI_TOO_LONG, detail));
+        }
+        let (mut parts, ()) = Request::new(()).into_parts();
+        parts.version = if minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
+        parts.method = Method::from_bytes(method.as_bytes())
+            .map_err(|_| Refused::bad("the method is not a token"))?;
+        parts.headers.reserve(request.headers.len());
+        let mut said = Said::default();
+        for line in request.headers.iter() {
+            let name = HeaderName::from_bytes(line.name.as_bytes())
+                .map_err(|_| Refused::bad("the name of a header is not a token"))?;
+            said.listen(&name, line.value, parts.version)?;
+            let value = HeaderValue::from_maybe_shared(bytes.slice_ref(line.value))
+                .map_err(|_| Refused::bad("the value of a header has control characters"))?;
+            parts.headers.append(name, value);
+        }
+        if said.hosts != 1 && (said.hosts > 1 || minor == 1) {
+            return Err(Refused::bad("a request has exactly one Host header"));
+        }
+        let framing = match (said.length, said.is_chunked) {
+            (Some(_), true) => {
+                return Err(Refused::bad(
+                    "Content-Length and Transfer-Encoding contradict each other",
+                ));
+            }
+            (_, true) => Framing::Chunked,
+            (length, false) => Framing::Length(length.unwrap_or(0)),
+        };
+        if matches!(framing, Framing::Length(length) if length > BODY_BYTES_MAX) {
+            return Err(too_long());
+        }
+        read_target(&mut parts, bytes.slice_ref(target.as_bytes()))?;
+        let keep_alive = !said.closes && (minor == 1 || said.keeps_alive);
+        Ok(Self { parts, framing, keep_alive, expects_continue: said.expects_continue })
+    }
+}
+
+/// The body is longer than any may be.
+pub(super) const fn too_long() -> Refused {
+    let detail = "the body is longer than BODY_BYTES_MAX, 17 MiB";
+    Refused::with(StatusCode::PAYLOAD_TOO_LARGE, detail)
+}
+
+impl Said {
+    fn listen(&mut self, name: &HeaderName, value: &[u8], version: Version) -> Result<(), Refused> {
+        match *name {
+            header::HOST => {
+                self.hosts += 1;
+                if !value.iter().all(|&byte| is_of_authority(byte)) {
+                    return Err(Refused::bad("the Host header is no host"));
+                }
+            }
+            header::CONTENT_LENGTH => {
+                if self.length.is_some() {
+                    return Err(Refused::bad("there is more than one Content-Length"));
+                }
+                self.length = Some(content_length(value)?);
+            }
+            header::TRANSFER_ENCODING => {
+                if self.is_chunked {
+                    return Err(Refused::bad("there is more than one Transfer-Encoding"));
+                }
+                if version == Version::HTTP_10 {
+                    return Err(Refused::bad("HTTP/1.0 knows no Transfer-Encoding"));
+                }
+                check_coding(value)?;
+                self.is_chunked = true;
+            }
+            header::CONNECTION => {
+                for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+                    self.closes |= option.eq_ignore_ascii_case(b"close");
+                    self.keeps_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+                }
+            }
+            // HTTP/1.0 knows no expectations: there they are passed over.
+            header::EXPECT if version == Version::HTTP_11 => {
+                if !value.eq_ignore_ascii_case(b"100-continue") {
+                    let detail = "100-continue is all that can be expected";
+                    return Err(Refused::with(StatusCode::EXPECTATION_FAILED, detail));
+                }
+                self.expects_continue = true;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// Digits, and as few of them as the number needs.
+fn content_length(value: &[u8]) -> Result<usize, Refused> {
+    match value {
+        [b'0'] => Ok(0),
+        [b'1'..=b'9', rest @ ..] if rest.iter().all(u8::is_ascii_digit) => {
+            let digits = str::from_utf8(value).unwrap_or_default();
+            digits.parse().map_err(|_| too_long())
+        }
+        _ => Err(Refused::bad("Content-Length is not a plain decimal number")),
+    }
+}
+
+fn check_coding(value: &[u8]) -> Result<(), Refused> {
+    if value.eq_ignore_ascii_case(b"chunked") {
+        return Ok(());
+    }
+    let mut codings = value.rsplit(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+    let is_chunked = |coding: &[u8]| coding.eq_ignore_ascii_case(b"chunked");
+    let ends_chunked = codings.next().is_some_and(is_chunked);
+    if ends_chunked && codings.all(|coding| !coding.is_empty() && !is_chunked(coding)) {
+        let detail = "no transfer coding but chunked is known";
+        return Err(Refused::with(StatusCode::NOT_IMPLEMENTED, detail));
+    }
+    Err(Refused::bad("Transfer-Encoding does not say where the body ends"))
+}
+
+/// Whether a byte may stand in a host and port (RFC 3986).
+fn is_of_authority(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:[]%".contains(&byte)
+}
+
+/// Reads the target in whichever of its four forms; the service sees its path, and the host in
+/// the header.
+fn read_target(parts: &mut Parts, target: Bytes) -> Result<(), Refused> {
+    if target.contains(&b'#') || !target.is_ascii() {
+        return Err(Refused::bad("the target has bytes that no target has"));
+    }
+    if parts.method == Method::CONNECT {
+        return Err(Refused::with(StatusCode::NOT_IMPLEMENTED, "this is no proxy"));
+    }
+    let is_path = target.first() == Some(&b'/');
+    let is_asterisk = target[..] == b"*"[..];
+    if is_asterisk && parts.method != Method::OPTIONS {
+        return Err(Refused::bad("only OPTIONS asks for *"));
+    }
+    let uri = Uri::from_maybe_shared(target)
+        .map_err(|_| Refused::bad("the target is no path, and no http address"))?;
+    if is_path || is_asterisk {
+        parts.uri = uri;
+        return Ok(());
+    }
+    let is_http = uri.scheme() == Some(&Scheme::HTTP) || uri.scheme() == Some(&Scheme::HTTPS);
+    let (Some(authority), true) = (uri.authority(), is_http) else {
+        return Err(Refused::bad("the target is no path, and no http address"));
+    };
+    if !authority.as_str().bytes().all(is_of_authority) {
+        return Err(Refused::bad("the target's host is no host"));
+    }
+    // RFC 9112, 3.2.2: what the target says counts, whatever the header says.
+    let host = HeaderValue::from_str(authority.as_str())
+        .map_err(|_| Refused::bad("the target's host is no host"))?;
+    parts.headers.insert(header::HOST, host);
+    let root = PathAndQuery::from_static("/");
+    let mut path = uri.into_parts();
+    (path.scheme, path.authority) = (None, None);
+    path.path_and_query.get_or_insert(root);
+    parts.uri = Uri::from_parts(path).map_err(|_| Refused::bad("the target has no path"))?;
+    Ok(())
+}
+
+/// What the parser found, as a client is told it.
+fn refused(error: httparse::Error, head: &[u8]) -> Refused {
+    match error {
+        httparse::Error::TooManyHeaders => {
+            let detail = "there are more than HEADERS_MAX headers, 64";
+            Refused::with(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, detail)
+        }
+        httparse::Error::Version if is_other_version(head) => {
+            let detail = "HTTP/1.0, HTTP/1.1 and HTTP/2 are spoken";
+            Refused::with(StatusCode::HTTP_VERSION_NOT_SUPPORTED, detail)
+        }
+        httparse::Error::HeaderName => Refused::bad("the name of a header is not a token"),
+        httparse::Error::HeaderValue => {
+            Refused::bad("the value of a header has control characters")
+        }
+        httparse::Error::NewLine => Refused::bad("a line does not end in CR LF"),
+        _ => Refused::bad("the request line is not METHOD TARGET HTTP/1.1"),
+    }
+}
+
+fn is_other_version(head: &[u8]) -> bool {
+    let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
+    let word = line.rsplit(|&byte| byte == b' ').next().unwrap_or_default();
+    matches!(word, [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'])
+}

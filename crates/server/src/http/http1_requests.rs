@@ -1,0 +1,170 @@
+//! Bytes of an HTTP/1 connection to requests, however they come in pieces. It keeps what a request
+//! that is not whole has brought, within limits, and knows no sockets and no time.
+
+use bytes::{Bytes, BytesMut, buf::Limit};
+use http::{Request, StatusCode, Version};
+
+use super::{
+    head_end::HeadEnd, http1_body::BodyDecoder, http1_head::Head, limits::HEAD_BYTES_MAX,
+    refused::Refused,
+};
+
+/// A request that has come whole.
+#[derive(Debug)]
+pub struct Received {
+    /// The request; its target is a path or `*`, its host is in the header.
+    pub request: Request<Bytes>,
+    /// Whether the connection stays open behind the answer; what comes behind a request of which this is
+    /// false is not looked at.
+    pub keep_alive: bool,
+}
+
+/// What is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum UnderWay {
+    /// Nothing of a request has come.
+    Nothing,
+    /// A part of a head.
+    Head,
+    /// A head, and not all of the body.
+    Body,
+}
+
+/// Makes requests of what comes.
+#[derive(Debug, Default)]
+pub struct RequestDecoder {
+    /// What has come of a head that is not whole.
+    partial: Vec<u8>,
+    end: HeadEnd,
+    empty_line: EmptyLine,
+    body: Option<Box<Body>>,
+}
+
+/// A head, and what has come of its body.
+#[derive(Debug)]
+struct Body {
+    head: Head,
+    decoder: BodyDecoder,
+}
+
+/// The empty line that old clients send behind a body: one is passed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum EmptyLine {
+    #[default]
+    None,
+    Half,
+    Whole,
+}
+
+impl RequestDecoder {
+    /// Takes what comes next, up to the end of a request; the request once it is whole. Behind a
+    /// refusal nothing can be read any more.
+    ///
+    /// # Errors
+    /// A [`Refused`]: what came is no request that is read here.
+    pub fn next(&mut self, input: &mut &[u8]) -> Result<Option<Received>, Refused> {
+        let mut body = match self.body.take() {
+            Some(body) => body,
+            None => {
+                let Some(head) = self.head(input)? else { return Ok(None) };
+                let mut decoder = BodyDecoder::new(head.framing);
+                match decoder.take(input)? {
+                    Some(body) => return Ok(Some(received(head, body))),
+                    None => Box::new(Body { head, decoder }),
+                }
+            }
+        };
+        match body.decoder.take(input)? {
+            Some(bytes) => Ok(Some(received(body.head, bytes))),
+            None => {
+                self.body = Some(body);
+                Ok(None)
+            }
+        }
+    }
+
+    pub(super) fn under_way(&self) -> UnderWay {
+        match &self.body {
+            Some(_) => UnderWay::Body,
+            None if self.partial.is_empty() && self.empty_line != EmptyLine::Half => {
+                UnderWay::Nothing
+            }
+            None => UnderWay::Head,
+        }
+    }
+
+    /// Whether the client waits to be told to send the body; it is told once.
+    pub(super) fn expects_continue(&mut self) -> Option<&mut bool> {
+        let body = self.body.as_mut()?;
+        body.head.expects_continue.then_some(&mut body.head.expects_continue)
+    }
+
+    /// Room for what comes next, where the body's length is known.
+    pub(super) fn room(&mut self) -> Option<Limit<&mut BytesMut>> {
+        self.body.as_mut()?.decoder.room()
+    }
+
+    /// So many bytes were put into the room.
+    pub(super) fn put(&mut self, bytes: usize) {
+        if let Some(body) = &mut self.body {
+            body.decoder.put(bytes);
+        }
+    }
+
+    fn head(&mut self, input: &mut &[u8]) -> Result<Option<Head>, Refused> {
+        self.pass_over_empty_line(input)?;
+        let window = &input[..input.len().min(HEAD_BYTES_MAX - self.partial.len())];
+        let Some(end) = self.end.find(window)? else {
+            if self.partial.len() + window.len() == HEAD_BYTES_MAX {
+                return Err(self.too_long());
+            }
+            self.partial.extend_from_slice(window);
+            *input = &input[window.len()..];
+            return Ok(None);
+        };
+        let (now, rest) = input.split_at(end);
+        *input = rest;
+        let head = if self.partial.is_empty() {
+            Head::read(now)
+        } else {
+            let mut whole = std::mem::take(&mut self.partial);
+            whole.extend_from_slice(now);
+            Head::read(&whole)
+        };
+        (self.end, self.empty_line) = (HeadEnd::default(), EmptyLine::None);
+        head.map(Some)
+    }
+
+    fn pass_over_empty_line(&mut self, input: &mut &[u8]) -> Result<(), Refused> {
+        if !self.partial.is_empty() {
+            return Ok(());
+        }
+        while let [first, rest @ ..] = *input {
+            self.empty_line = match (self.empty_line, first) {
+                (EmptyLine::None, b'\r') => EmptyLine::Half,
+                (EmptyLine::Half, b'\n') => EmptyLine::Whole,
+                (EmptyLine::Half, _) | (_, b'\r' | b'\n') => {
+                    return Err(Refused::bad("a request begins with an empty line"));
+                }
+                _ => return Ok(()),
+            };
+            *input = rest;
+        }
+        Ok(())
+    }
+
+    fn too_long(&self) -> Refused {
+        if self.end.lines() == 0 {
+            let detail = "the target is longer than TARGET_BYTES_MAX, 8 KiB";
+            return Refused::with(StatusCode::URI_TOO_LONG, detail);
+        }
+        let detail = "the head is longer than HEAD_BYTES_MAX, 16 KiB";
+        Refused::with(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, detail)
+    }
+}
+
+fn received(head: Head, body: Bytes) -> Received {
+    let Head { parts, keep_alive, .. } = head;
+    debug_assert!(parts.version == Version::HTTP_10 || parts.version == Version::HTTP_11);
+    Received { request: Request::from_parts(parts, body), keep_alive }
+}

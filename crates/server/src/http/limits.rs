@@ -1,0 +1,48 @@
+//! What the HTTP port takes, and how long it waits. docs/reference/http.md tells each of them; where
+//! one is reached the answer names it.
+
+use std::time::Duration;
+
+/// Connections that the port serves at once, unless the broker is told otherwise.
+pub(crate) const CONNECTIONS_MAX: usize = 65_536;
+
+/// Longest head of a request, in bytes, and longest trailer section.
+pub(crate) const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// Most header lines of a request.
+pub(crate) const HEADERS_MAX: usize = 64;
+
+/// Longest target of a request, in bytes.
+pub(crate) const TARGET_BYTES_MAX: usize = 8 << 10;
+
+/// Longest body of a request, in bytes: 16 MiB of messages, and what an encoding adds.
+pub(crate) const BODY_BYTES_MAX: usize = 17 << 20;
+
+/// Longest extensions of one chunk, and of all chunks of a body, in bytes. Nobody needs any.
+pub(crate) const CHUNK_EXTENSION_BYTES_MAX: usize = 256;
+pub(crate) const CHUNK_EXTENSIONS_BYTES_MAX: usize = 4 << 10;
+
+/// Requests of a connection that wait for their answers; more of them are not read.
+pub(crate) const PIPELINED_MAX: usize = 32;
+
+/// Requests of an HTTP/2 connection that are under way at once.
+pub(crate) const STREAMS_MAX: u32 = 128;
+
+/// How long the head of a request may take from its first byte to its last.
+pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a body may come to a standstill.
+pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a connection stays open when nothing is asked.
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
+
+/// How long a client may take nothing of what it is sent.
+pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long answers are still awaited for a client that has said it sends no more: it may have gone.
+pub(crate) const HALF_CLOSED: Duration = Duration::from_secs(1);
+
+/// How long what a client still sends is read and dropped behind the last answer: a connection that
+/// is closed over unread bytes takes the answer with it.
+pub(crate) const LINGER: Duration = Duration::from_secs(2);

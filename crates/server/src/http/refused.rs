@@ -1,0 +1,26 @@
+//! Why a request cannot be read: the status, and a sentence for who wrote the client. It knows no
+//! sockets; whoever reads on behind it would read another request than was meant, so the connection
+//! ends with it.
+
+use http::StatusCode;
+
+/// Why a request cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{status}: {detail}")]
+pub struct Refused {
+    /// What the client is answered.
+    pub status: StatusCode,
+    /// What is wrong, for people.
+    pub detail: &'static str,
+}
+
+impl Refused {
+    /// The request is not HTTP as RFC 9112 has it.
+    pub(crate) const fn bad(detail: &'static str) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, detail }
+    }
+
+    pub(crate) const fn with(status: StatusCode, detail: &'static str) -> Self {
+        Self { status, detail }
+    }
+}

@@ -1,0 +1,147 @@
+//! Is the broker alive, is it ready, what does it count; and its backup. It knows no sockets, and
+//! answers on any thread.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+
+use http::{HeaderValue, Method, Response, StatusCode, header};
+use prometheus_client::registry::Registry;
+
+use super::answer::{Body, full, problem};
+use crate::{
+    backup::{Archive, Backups, NoBackup},
+    metrics::{self, CoreMetrics},
+};
+
+/// Where the archive of a backup is.
+const BACKUP: &str = "/v1/admin/backup";
+
+/// What the port tells.
+#[derive(Debug)]
+pub(crate) struct Status {
+    /// Whether the journals are still read.
+    pub(crate) recovering: AtomicBool,
+    /// Whether the broker is about to stop.
+    pub(crate) draining: AtomicBool,
+    /// Whether a journal has failed.
+    pub(crate) fenced: AtomicBool,
+    /// What is counted, for people and for [`Status::ready`].
+    registry: Registry,
+    cores: Vec<Arc<CoreMetrics>>,
+    backups: Arc<Backups>,
+}
+
+impl Status {
+    /// Of a broker that has just started.
+    pub(crate) fn recovering(cores: Vec<Arc<CoreMetrics>>, backups: Arc<Backups>) -> Self {
+        Self {
+            recovering: AtomicBool::new(true),
+            draining: AtomicBool::new(false),
+            fenced: AtomicBool::new(false),
+            registry: metrics::registry(cores.clone()),
+            cores,
+            backups,
+        }
+    }
+
+    /// Whether the cores serve: the shards are recovered, and the broker is not about to stop.
+    pub(crate) fn is_serving(&self) -> bool {
+        ![&self.recovering, &self.draining, &self.fenced].iter().any(|flag| flag.load(Relaxed))
+    }
+
+    fn ready(&self) -> (StatusCode, String) {
+        let reasons = [
+            (&self.recovering, "recovering"),
+            (&self.draining, "draining"),
+            (&self.fenced, "journal failed"),
+        ];
+        let reasons: Vec<&str> = reasons
+            .into_iter()
+            .filter_map(|(flag, reason)| flag.load(Relaxed).then_some(reason))
+            .collect();
+        let ready = reasons.is_empty();
+        let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        let mut body = serde_json::json!({ "ready": ready, "reasons": reasons });
+        // The rest is served; that something is not has to be seen all the same.
+        type Of = fn(&CoreMetrics) -> u64;
+        let quarantined: [(&str, Of); 5] = [
+            ("batches", |core| core.damaged_batches.value()),
+            ("journal_places", |core| core.journal_damage.value()),
+            ("doubtful_partitions", |core| core.doubtful_partitions.value()),
+            ("scrubbed_places", |core| core.scrub_damage.value()),
+            ("lost_files", |core| core.lost_files.value()),
+        ];
+        for (name, of) in quarantined {
+            let sum: u64 = self.cores.iter().map(|core| of(core)).sum();
+            if sum > 0 {
+                body["quarantined"][name] = sum.into();
+            }
+        }
+        (status, body.to_string() + "\n")
+    }
+
+    fn metrics(&self) -> (StatusCode, String) {
+        let mut text = String::new();
+        match prometheus_client::encoding::text::encode(&mut text, &self.registry) {
+            Ok(()) => (StatusCode::OK, text),
+            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        }
+    }
+
+    /// Answers what is asked under this path, if anything is there.
+    pub(super) async fn answer(&self, method: &Method, path: &str) -> Option<Response<Body>> {
+        let is_get = matches!(*method, Method::GET | Method::HEAD);
+        let json = "application/json";
+        Some(match path {
+            "/healthz" if is_get => full(StatusCode::OK, json, ALIVE.into()),
+            "/readyz" if is_get => {
+                let (status, body) = self.ready();
+                full(status, json, body.into())
+            }
+            "/metrics" if is_get => {
+                let (status, body) = self.metrics();
+                let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+                full(status, kind, body.into())
+            }
+            BACKUP if *method == Method::GET => match self.backup().await {
+                Ok(archive) => archive_answer(archive),
+                Err(error) => problem(status_of(&error), &error.to_string(), []),
+            },
+            "/healthz" | "/readyz" | "/metrics" => not_allowed("GET, HEAD", "only GET and HEAD"),
+            BACKUP => not_allowed("GET", "only GET"),
+            _ => return None,
+        })
+    }
+
+    async fn backup(&self) -> Result<Archive, NoBackup> {
+        if !self.is_serving() {
+            return Err(NoBackup::NotServing);
+        }
+        self.backups.clone().begin().await
+    }
+}
+
+const ALIVE: &str = "{\"alive\":true}\n";
+
+fn not_allowed(allowed: &'static str, detail: &str) -> Response<Body> {
+    let allow = (header::ALLOW, HeaderValue::from_static(allowed));
+    problem(StatusCode::METHOD_NOT_ALLOWED, detail, [allow])
+}
+
+fn archive_answer(archive: Archive) -> Response<Body> {
+    let mut response = Response::new(Body::Archive(archive));
+    let kind = HeaderValue::from_static("application/x-tar");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+fn status_of(no_backup: &NoBackup) -> StatusCode {
+    match no_backup {
+        NoBackup::UnderWay => StatusCode::CONFLICT,
+        NoBackup::NotServing => StatusCode::SERVICE_UNAVAILABLE,
+        NoBackup::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
+        NoBackup::Disk(_) | NoBackup::System(_) => StatusCode::INTERNAL_SERVER_ERROR,
+    }
+}

@@ -1,0 +1,84 @@
+//! A client of the HTTP port that says what it is told to, byte by byte.
+
+use std::{
+    io::{ErrorKind, Read, Write},
+    net::TcpStream,
+};
+
+use crate::world::{Broker, SOON};
+
+/// A connection of the HTTP port.
+pub struct Browser {
+    stream: TcpStream,
+    input: Vec<u8>,
+}
+
+/// An answer: status, head and body.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+impl Browser {
+    pub fn of(broker: &Broker) -> Self {
+        let stream = TcpStream::connect(broker.addresses.http).unwrap();
+        stream.set_read_timeout(Some(SOON)).unwrap();
+        stream.set_write_timeout(Some(SOON)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self { stream, input: Vec::new() }
+    }
+
+    /// Says as much as the broker takes before it hangs up.
+    pub fn say(&mut self, bytes: impl AsRef<[u8]>) {
+        let _ = self.stream.write_all(bytes.as_ref());
+    }
+
+    pub fn get(&mut self, path: &str) -> Answer {
+        self.say(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
+        self.hear(true)
+    }
+
+    /// The next answer, with its body if it has one.
+    pub fn hear(&mut self, has_body: bool) -> Answer {
+        let head = self.until("\r\n\r\n");
+        let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let length = if has_body { length.map_or(0, |digits| digits.parse().unwrap()) } else { 0 };
+        while self.input.len() < length {
+            assert!(self.read() > 0, "the body breaks off");
+        }
+        let body = self.input.drain(..length).collect();
+        Answer { status, head, body: String::from_utf8(body).unwrap() }
+    }
+
+    /// Everything up to these characters.
+    pub fn until(&mut self, end: &str) -> String {
+        loop {
+            let text = String::from_utf8_lossy(&self.input).into_owned();
+            if let Some(at) = text.find(end) {
+                self.input.drain(..at + end.len());
+                return text[..at + end.len()].to_owned();
+            }
+            assert!(self.read() > 0, "no answer comes: {text:?}");
+        }
+    }
+
+    /// Whether the broker has said all it will say.
+    pub fn is_closed(&mut self) -> bool {
+        self.input.is_empty() && self.read() == 0
+    }
+
+    fn read(&mut self) -> usize {
+        let mut bytes = [0; 16 << 10];
+        match self.stream.read(&mut bytes) {
+            Ok(count) => {
+                self.input.extend_from_slice(&bytes[..count]);
+                count
+            }
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
+            Err(error) => panic!("nothing comes: {error}"),
+        }
+    }
+}
