@@ -339,6 +339,16 @@ impl Engine {
         Err(StreamRefusal::ProducerGap { expected: life.sequence + 1, given: *given })
     }
 
+    /// Who holds streams: each with every fork of it, and without one if it is deleted and has none
+    /// left.
+    pub fn held_streams(&self) -> impl Iterator<Item = (PartitionId, Option<TopicId>)> {
+        self.streams.iter().flat_map(|(id, stream)| {
+            let said = stream.said();
+            let is_left = (said.is_deleted && said.forks.is_empty()).then_some((id, None));
+            said.forks.iter().map(move |fork| (id, Some(*fork))).chain(is_left)
+        })
+    }
+
     fn forks(&self, id: PartitionId) -> Option<&BTreeSet<TopicId>> {
         Some(&self.streams.get(id)?.said().forks)
     }

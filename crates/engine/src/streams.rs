@@ -128,6 +128,10 @@ impl Streams {
         self.by_partition.entry(id).insert(stream).into_mut()
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (PartitionId, &Stream)> {
+        self.by_partition.iter().map(|(id, stream)| (*id, stream))
+    }
+
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = (PartitionId, &mut Stream)> {
         self.by_partition.iter_mut().map(|(id, stream)| (*id, stream))
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use sennit_journal::{Fault, LaneConfig, disk::RealDisk};
-use sennit_model::PartitionId;
+use sennit_model::{PartitionId, TopicId};
 use sennit_shard::{PackLengths, Recovered, RecoveryReport, Settings};
 use tokio::{
     sync::{mpsc as async_mpsc, oneshot},
@@ -35,8 +35,14 @@ use crate::{
 /// Most messages that are taken before others have their turn.
 const MESSAGES_MAX: usize = 64;
 
-/// Partitions, each with the shard it was found on.
-pub(crate) type Owned = Vec<(usize, PartitionId)>;
+/// What was recovered that the catalogue may not know.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    /// Partitions, each with its shard.
+    pub(crate) partitions: Vec<(usize, PartitionId)>,
+    /// Streams with each of their forks; without one, those that are deleted and have none.
+    pub(crate) held_streams: Vec<(PartitionId, Option<TopicId>)>,
+}
 
 /// What a core's thread begins with.
 #[derive(Debug)]
@@ -51,7 +57,7 @@ pub(crate) struct CoreThread {
     pub(crate) status: Arc<Status>,
     pub(crate) receiver: inbox::Receiver,
     /// Where to say what was recovered.
-    pub(crate) recovered: async_mpsc::UnboundedSender<Result<Owned, ServeError>>,
+    pub(crate) recovered: async_mpsc::UnboundedSender<Result<Found, ServeError>>,
     /// Where to say that the journal has failed.
     pub(crate) failed: async_mpsc::UnboundedSender<(u32, Fault)>,
     /// Dropped when the thread and those that work for it have ended.
@@ -115,9 +121,11 @@ impl CoreThread {
             .enable_all()
             .build()
             .map_err(ServeError::system("start a runtime"))?;
-        let owned = state.engine().partition_ids().map(|partition| (index, partition)).collect();
+        let partitions = state.engine().partition_ids().map(|partition| (index, partition));
+        let held_streams = state.engine().held_streams().collect();
+        let found = Found { partitions: partitions.collect(), held_streams };
         let core = CoreHandle::new(index, state, cores, Workers { lane, reads, moves });
-        let _ = recovered.send(Ok(owned));
+        let _ = recovered.send(Ok(found));
         drop(recovered);
         let local = LocalSet::new();
         local.block_on(&runtime, async move {
@@ -186,8 +194,8 @@ async fn take_messages(
                 Message::Watch(pattern, changes, answer) => {
                     let _ = answer.send(control.watch(pattern, changes));
                 }
-                Message::Reconcile(owned, done) => {
-                    spawn_local(reconcile(control.clone(), owned, done));
+                Message::Reconcile(found, done) => {
+                    spawn_local(reconcile(control.clone(), found, done));
                 }
                 Message::Fenced(fault) => {
                     tracing::error!(shard = core.index, %fault, "the journal failed");
@@ -213,10 +221,11 @@ async fn take_messages(
     }
 }
 
-async fn reconcile(control: Control, owned: Owned, done: oneshot::Sender<()>) {
-    if let Err(error) = control.reconcile(&owned).await {
+async fn reconcile(control: Control, found: Found, done: oneshot::Sender<()>) {
+    if let Err(error) = control.reconcile(&found.partitions).await {
         tracing::error!(error = error.message, "shards lag the catalogue");
     }
+    control.release_streams(&found.held_streams).await;
     let _ = done.send(());
 }
 

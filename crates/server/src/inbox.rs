@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sennit_engine::{Command, Effect, SessionId, StreamStatus};
 use sennit_journal::{Fault, Home, Position};
-use sennit_model::{PartitionId, TopicId, TopicName, TopicPattern};
+use sennit_model::{TopicId, TopicName, TopicPattern};
 use sennit_protocol::{
     Reply, Request,
     control::{self, WatchedTopic},
@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     arrival::Arrival,
+    core_thread::Found,
     http::port::HttpArrival,
     streams::{CreateStream, Located, StreamFailure},
     successor::SessionToken,
@@ -73,7 +74,7 @@ pub(crate) enum Message {
     DeleteStream(TopicName, oneshot::Sender<Result<(), StreamFailure>>),
     /// Bring the shards, recovered with these partitions, in line with the catalogue; only the
     /// first core is asked.
-    Reconcile(Vec<(usize, PartitionId)>, oneshot::Sender<()>),
+    Reconcile(Found, oneshot::Sender<()>),
     /// The broker stops: say so to every session, finish what is under way, answer when done.
     Drain(oneshot::Sender<()>),
     /// The end, after [`Message::Drain`] was answered.

@@ -24,7 +24,7 @@ use crate::{
     backup::Backups,
     config::Config,
     core::Cores,
-    core_thread::CoreThread,
+    core_thread::{CoreThread, Found},
     doors::Doors,
     drain,
     error::ServeError,
@@ -146,14 +146,17 @@ impl Broker<'_> {
         }
         drop((recovered, failed, ended));
         let mut stop = pin!(stop);
-        let mut owned = Vec::new();
+        let mut found = Found::default();
         let recovering = async {
             for _ in 0..shards {
-                owned.extend(recoveries.recv().await.unwrap_or_else(|| Ok(Vec::new()))?);
+                let Found { mut partitions, mut held_streams } =
+                    recoveries.recv().await.unwrap_or_else(|| Ok(Found::default()))?;
+                found.partitions.append(&mut partitions);
+                found.held_streams.append(&mut held_streams);
             }
             // Nobody is let in before the shards are as the catalogue says.
             let (asked, reconciled) = oneshot::channel();
-            let _ = cores.inboxes[0].send(Message::Reconcile(owned, asked));
+            let _ = cores.inboxes[0].send(Message::Reconcile(found, asked));
             let _ = reconciled.await;
             Ok(())
         };

@@ -132,7 +132,8 @@ impl Control {
         } else if let Some(topic) = self.topic(topic) {
             // Nothing is left of what was refused.
             self.remove_topic(&topic).await.map_err(of_failure)?;
-            self.remove_fork(settings.fork, topic.id()).await?;
+            let source = settings.fork.map(|of| (of.source, of.home));
+            self.remove_fork(source, topic.id()).await?;
         }
         is_opened
     }
@@ -262,7 +263,7 @@ impl Control {
             Ok(StreamAnswer::Deleted { is_unused: false, .. }) => Ok(()),
             Ok(StreamAnswer::Deleted { is_unused: true, fork_of }) => {
                 self.remove_topic(topic).await.map_err(of_failure)?;
-                self.remove_fork(fork_of, topic.id()).await
+                self.remove_fork(fork_of.map(|of| (of.source, of.home)), topic.id()).await
             }
             Ok(_) => Err(wrong_answer()),
             Err(failure) => Err(failure),
@@ -272,20 +273,51 @@ impl Control {
     /// A fork is gone: so is what it was made of, if only that was needed there, and so on.
     async fn remove_fork(
         &self,
-        mut fork_of: Option<ForkOf>,
+        mut source: Option<StreamPlace>,
         mut fork: TopicId,
     ) -> Result<(), StreamFailure> {
-        while let Some(ForkOf { source, home, .. }) = fork_of.take() {
-            let answer = ask(&self.core, (source, home), StreamCommand::RemoveFork(fork)).await;
-            let Ok(StreamAnswer::Deleted { is_unused: true, fork_of: next }) = answer else {
-                return Ok(());
-            };
-            if let Some(topic) = self.topic(source.topic) {
-                self.remove_topic(&topic).await.map_err(of_failure)?;
-            }
-            (fork_of, fork) = (next, source.topic);
+        while let Some(place) = source {
+            source = self.release(place, fork).await?;
+            fork = place.0.topic;
         }
         Ok(())
+    }
+
+    /// A fork of `source` is gone. If nothing needs that any more it is deleted; says what it was
+    /// forked from.
+    async fn release(
+        &self,
+        source: StreamPlace,
+        fork: TopicId,
+    ) -> Result<Option<StreamPlace>, StreamFailure> {
+        match ask(&self.core, source, StreamCommand::RemoveFork(fork)).await {
+            Ok(StreamAnswer::Deleted { is_unused: true, fork_of }) => {
+                if let Some(topic) = self.topic(source.0.topic) {
+                    self.remove_topic(&topic).await.map_err(of_failure)?;
+                }
+                Ok(fork_of.map(|of| (of.source, of.home)))
+            }
+            Ok(_) => Ok(None),
+            Err(StreamFailure::Stream(_)) => Ok(None),
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// What a crash has left of streams: forks that are gone hold nothing any more, and what nothing
+    /// needs is deleted.
+    pub(crate) async fn release_streams(&self, held: &[(PartitionId, Option<TopicId>)]) {
+        for &(source, fork) in held {
+            let Some(topic) = self.topic(source.topic) else { continue };
+            let done = match fork {
+                Some(fork) if self.topic(fork).is_some() => continue,
+                Some(fork) => self.remove_fork(Some((source, topic.created.home)), fork).await,
+                None => self.remove_stream(&topic).await,
+            };
+            if let Err(failure) = done {
+                let name = topic.created.name.as_str();
+                tracing::warn!(name, %failure, "a deleted stream is still there");
+            }
+        }
     }
 
     fn topic(&self, id: TopicId) -> Option<Topic> {
