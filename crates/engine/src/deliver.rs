@@ -65,7 +65,6 @@ impl Engine {
             }
             self.serve_readers(id, &mut work_left, payloads, out);
             self.serve_stream(id, now, payloads, out);
-            self.judge_slow_readers(id, out);
         }
         if self.stirred.is_empty() {
             self.stirred = stirred;
@@ -85,7 +84,7 @@ impl Engine {
     pub fn damaged(&mut self, partition: PartitionId, place: Place, out: &mut Outbox) -> bool {
         let id = partition;
         let Some(partition) = self.partitions.get_mut(&id) else { return false };
-        let reading = self.readers.of(id).into_iter().flat_map(|held| held.readers.iter());
+        let reading = self.readers.of(id).into_iter().flat_map(|held| held.readers.values());
         let Some(entry) = partition.batch_at(place, reading.map(|reader| reader.at)) else {
             return false;
         };

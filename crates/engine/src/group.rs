@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Who holds a lease: a subscription of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Holder {
     pub(crate) session: SessionId,
     pub(crate) subscription: u32,

@@ -14,7 +14,7 @@ use crate::{
     log::Entry,
     lost::Lost,
     partition::Partition,
-    readers::{PartitionReaders, Reader, bounded},
+    readers::{Reader, bounded},
     record::Record,
     refusal::Refusal,
     reserved::Reach,
@@ -55,8 +55,7 @@ impl Engine {
             out.now.push(Effect::Gap { session, subscription, partition: id, range, reason });
         }
         let at = rolled_back.map_or(at, |range| range.end.0);
-        self.readers.join(id, holder, (at, credit), (cursor, filter));
-        self.set_when_slow(id, holder, when_slow);
+        self.readers.join(id, holder, (at, credit), (cursor, filter), when_slow);
     }
 
     pub(crate) fn change_reader(&mut self, holder: Holder, id: PartitionId, change: ReaderChange) {
@@ -65,7 +64,7 @@ impl Engine {
             return;
         }
         let Some(held) = self.readers.of(id) else { return };
-        let Some(reader) = held.get_mut(holder) else { return };
+        let Some(reader) = held.readers.get_mut(&holder) else { return };
         let had_room = reader.room_messages() > 0;
         match change {
             ReaderChange::Credit(credit) => reader.credit = bounded(credit),
@@ -77,7 +76,7 @@ impl Engine {
         }
         // One that has room has all there is, or waits for a batch.
         if !had_room && reader.room_messages() > 0 {
-            held.is_awake = true;
+            held.awake.push(holder);
             if let Some(partition) = self.partitions.get_mut(&id) {
                 stir(&mut self.stirred, partition);
             }
@@ -95,8 +94,8 @@ impl Engine {
         (held.is_some() && !take_over).then(|| name.clone())
     }
 
-    /// Gives the readers of a partition what they have room for. Filters may do `work_left` more in
-    /// this turn.
+    /// Gives the readers of a partition what they have room for: all of them when something new is
+    /// there, else those that wait. Filters may do `work_left` more in this turn.
     pub(crate) fn serve_readers(
         &mut self,
         id: PartitionId,
@@ -106,11 +105,12 @@ impl Engine {
     ) {
         let Some(held) = self.readers.of(id) else { return };
         let Some(partition) = self.partitions.get_mut(&id) else { return };
-        if held.served_to == partition.visible && !held.is_awake {
+        let mut awake = std::mem::take(&mut held.awake);
+        let is_same = held.served_to == partition.visible;
+        if is_same && awake.is_empty() {
             return;
         }
-        let PartitionReaders { readers, served_to, is_awake } = held;
-        *served_to = partition.visible;
+        held.served_to = partition.visible;
         let generation = self.generation;
         let mut pass = Pass {
             id,
@@ -119,32 +119,36 @@ impl Engine {
             generation,
             reach: self.reserved.reach(id, partition.config.durability),
             at_hand: Vec::new(),
-            waits: false,
+            waiting: Vec::new(),
+            too_slow: Vec::new(),
             work_left,
             has_more: false,
         };
-        for reader in readers.iter_mut() {
-            match reader.sieve.take() {
-                None => pass.serve(reader, payloads, out),
-                Some(mut sieve) => {
-                    pass.sieve(reader, &mut sieve, payloads, out);
-                    reader.sieve = Some(sieve);
+        if is_same {
+            awake.sort_unstable();
+            awake.dedup();
+            for holder in awake {
+                if let Some(reader) = held.readers.get_mut(&holder) {
+                    pass.attend(reader, payloads, out);
                 }
             }
+        } else {
+            held.readers.values_mut().for_each(|reader| pass.attend(reader, payloads, out));
         }
-        let Pass { waits, has_more, .. } = pass;
-        *is_awake = waits || has_more;
+        let Pass { waiting, too_slow, has_more, .. } = pass;
+        held.awake = waiting;
         if has_more {
             stir(&mut self.stirred, partition);
         }
+        self.end_slow_readers(id, too_slow, out);
     }
 
     /// A batch cannot be read: the readers that stand before its end are told, and go on behind it.
     pub(crate) fn pass_over_damaged(&mut self, id: PartitionId, entry: &Entry, out: &mut Outbox) {
         let Some(held) = self.readers.of(id) else { return };
-        held.is_awake = true;
         let inside = |reader: &&mut Reader| (entry.first..entry.end()).contains(&reader.at);
-        for reader in held.readers.iter_mut().filter(inside) {
+        for reader in held.readers.values_mut().filter(inside) {
+            held.awake.push(reader.holder);
             out.now.push(gap(reader, id, entry.end(), GapReason::Damaged));
         }
     }
@@ -183,8 +187,10 @@ pub(crate) struct Pass<'a> {
     pub(crate) reach: Reach,
     /// Batches that were looked up in this pass, in order.
     at_hand: Vec<(Entry, Bytes)>,
-    /// Whether somebody waits for a batch that has to be fetched.
-    waits: bool,
+    /// Those that wait for a batch that has to be fetched, or whose filter has more to look at.
+    pub(crate) waiting: Vec<Holder>,
+    /// Those that have fallen behind and would rather end.
+    pub(crate) too_slow: Vec<Holder>,
     /// What filters may do in this turn.
     pub(crate) work_left: &'a mut u64,
     /// Whether a filter has more to look at.
@@ -192,6 +198,17 @@ pub(crate) struct Pass<'a> {
 }
 
 impl Pass<'_> {
+    fn attend(&mut self, reader: &mut Reader, payloads: &mut impl Payloads, out: &mut Outbox) {
+        match reader.sieve.take() {
+            None => self.serve(reader, payloads, out),
+            Some(mut sieve) => {
+                self.sieve(reader, &mut sieve, payloads, out);
+                reader.sieve = Some(sieve);
+            }
+        }
+        self.judge(reader, out);
+    }
+
     fn serve(&mut self, reader: &mut Reader, payloads: &mut impl Payloads, out: &mut Outbox) {
         let visible = self.partition.visible;
         while reader.at < visible {
@@ -247,7 +264,7 @@ impl Pass<'_> {
         }
         let entry = *next?;
         let Some(batch) = payloads.batch(self.id, entry.place) else {
-            self.waits = true;
+            self.waiting.push(reader.holder);
             return None;
         };
         if self.at_hand.len() < AT_HAND_MAX {
@@ -306,13 +323,15 @@ impl Engine {
             return out.refuse(origin, Refusal::UnknownTopic);
         };
         let offset = Offset(offset.0.min(partition.visible));
-        let holder = self.readers.cursor_holder(id, &name);
         if let Some(subscription) = by.subscription {
             // One that was taken over may have said so before it heard of that.
-            if holder != Some(Holder { session: by.session, subscription }) {
+            let holder = Holder { session: by.session, subscription };
+            if !self.readers.has_cursor(id, holder, &name) {
                 return out.refuse(origin, Refusal::CursorLost { name });
             }
-        } else if let Some(holder) = holder.filter(|holder| holder.session != by.session) {
+        } else if let Some(holder) = self.readers.cursor_holder(id, &name)
+            && holder.session != by.session
+        {
             if !by.take_over {
                 return out.refuse(origin, Refusal::CursorHeld { name });
             }

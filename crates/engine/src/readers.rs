@@ -3,6 +3,8 @@
 //!
 //! Readers live beside the partitions, so that a partition without one pays nothing.
 
+use std::collections::BTreeMap;
+
 use hashbrown::HashMap;
 use sennit_model::{
     CursorName, Filter, PartitionId, WhenSlow,
@@ -68,26 +70,14 @@ impl Reader {
     }
 }
 
-/// The readers of one partition, by session and subscription.
+/// The readers of one partition.
 #[derive(Debug, Default)]
 pub(crate) struct PartitionReaders {
-    pub(crate) readers: Vec<Reader>,
-    /// Where the partition's visible end was when they were served last.
+    pub(crate) readers: BTreeMap<Holder, Reader>,
+    /// Where the partition's visible end was when all of them were served last.
     pub(crate) served_to: u64,
-    /// Whether one of them may get something though the end is where it was.
-    pub(crate) is_awake: bool,
-}
-
-impl PartitionReaders {
-    fn index(&self, holder: Holder) -> Result<usize, usize> {
-        let key = |holder: Holder| (holder.session, holder.subscription);
-        self.readers.binary_search_by_key(&key(holder), |reader| key(reader.holder))
-    }
-
-    pub(crate) fn get_mut(&mut self, holder: Holder) -> Option<&mut Reader> {
-        let index = self.index(holder).ok()?;
-        Some(&mut self.readers[index])
-    }
+    /// Those that may get something though the end is where it was. Some may have left since.
+    pub(crate) awake: Vec<Holder>,
 }
 
 /// All readers of a shard.
@@ -113,11 +103,11 @@ impl Readers {
         holder: Holder,
         (at, credit): (u64, Credit),
         (cursor, filter): (Option<CursorClaim>, Option<Filter>),
+        when_slow: WhenSlow,
     ) {
         let (held_messages, held_bytes, place_hint) = (0, 0, None);
-        let credit = bounded(credit);
+        let (credit, was_live) = (bounded(credit), false);
         let sieve = filter.map(|filter| Box::new(Sieve::new(filter, at)));
-        let (when_slow, was_live) = (WhenSlow::Wait, false);
         let reader = Reader {
             holder,
             at,
@@ -131,21 +121,18 @@ impl Readers {
             place_hint,
         };
         let held = self.by_partition.entry(partition).or_default();
-        held.is_awake = true;
-        match held.index(holder) {
-            Ok(index) => held.readers[index] = reader,
-            Err(index) => {
-                held.readers.insert(index, reader);
-                self.by_session.entry(holder.session).or_default().push(partition);
-            }
+        held.awake.push(holder);
+        if held.readers.insert(holder, reader).is_none() {
+            self.by_session.entry(holder.session).or_default().push(partition);
         }
     }
 
     /// Removes a reader; whether it was there.
     pub(crate) fn leave(&mut self, partition: PartitionId, holder: Holder) -> bool {
         let Some(held) = self.by_partition.get_mut(&partition) else { return false };
-        let Ok(index) = held.index(holder) else { return false };
-        held.readers.remove(index);
+        if held.readers.remove(&holder).is_none() {
+            return false;
+        }
         if held.readers.is_empty() {
             self.by_partition.remove(&partition);
         }
@@ -165,9 +152,12 @@ impl Readers {
 
     /// Removes all readers of a session.
     pub(crate) fn end_session(&mut self, session: SessionId) {
+        let all = Holder { session, subscription: 0 }..=Holder { session, subscription: u32::MAX };
         for partition in self.by_session.remove(&session).into_iter().flatten() {
             if let Some(held) = self.by_partition.get_mut(&partition) {
-                held.readers.retain(|reader| reader.holder.session != session);
+                while let Some((&holder, _)) = held.readers.range(all.clone()).next() {
+                    held.readers.remove(&holder);
+                }
                 if held.readers.is_empty() {
                     self.by_partition.remove(&partition);
                 }
@@ -180,10 +170,17 @@ impl Readers {
         if self.by_partition.is_empty() {
             return;
         }
-        for reader in self.by_partition.remove(&partition).into_iter().flat_map(|held| held.readers)
-        {
-            self.forget_place(reader.holder.session, partition);
+        let readers =
+            self.by_partition.remove(&partition).into_iter().flat_map(|held| held.readers);
+        for (holder, _) in readers {
+            self.forget_place(holder.session, partition);
         }
+    }
+
+    /// Whether this reader has the cursor.
+    pub(crate) fn has_cursor(&self, id: PartitionId, holder: Holder, name: &CursorName) -> bool {
+        let reader = self.by_partition.get(&id).and_then(|held| held.readers.get(&holder));
+        reader.and_then(|reader| reader.cursor.as_ref()).is_some_and(|claim| claim.name == *name)
     }
 
     /// Who has a cursor of a partition.
@@ -198,7 +195,7 @@ impl Readers {
         name: &CursorName,
     ) -> Option<(Holder, &CursorClaim)> {
         let held = self.by_partition.get(&id)?;
-        held.readers.iter().find_map(|reader| {
+        held.readers.values().find_map(|reader| {
             let claim = reader.cursor.as_ref().filter(|claim| claim.name == *name)?;
             Some((reader.holder, claim))
         })
@@ -207,7 +204,7 @@ impl Readers {
     /// Who reads a partition.
     pub(crate) fn holders(&self, partition: PartitionId) -> impl Iterator<Item = Holder> {
         let held = self.by_partition.get(&partition);
-        held.into_iter().flat_map(|held| held.readers.iter().map(|reader| reader.holder))
+        held.into_iter().flat_map(|held| held.readers.keys().copied())
     }
 }
 

@@ -45,6 +45,7 @@ impl Pass<'_> {
         while reader.at < visible && reader.room_messages() > 0 {
             if work == 0 {
                 self.has_more = true;
+                self.waiting.push(reader.holder);
                 break;
             }
             let at = reader.at;

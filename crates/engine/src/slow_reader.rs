@@ -8,7 +8,7 @@ use crate::{
     engine::{Engine, Outbox},
     group::Holder,
     partition::Partition,
-    read::gap,
+    read::{Pass, gap},
     readers::Reader,
 };
 
@@ -25,33 +25,31 @@ impl Reader {
     }
 }
 
-impl Engine {
-    /// How one that has just begun to read wants to be treated.
-    pub(crate) fn set_when_slow(&mut self, id: PartitionId, holder: Holder, when_slow: WhenSlow) {
-        if let Some(reader) = self.readers.of(id).and_then(|held| held.get_mut(holder)) {
-            reader.when_slow = when_slow;
+impl Pass<'_> {
+    /// Does with a reader as it wishes if it has fallen behind. It has been served just now.
+    pub(crate) fn judge(&mut self, reader: &mut Reader, out: &mut Outbox) {
+        if !reader.is_too_slow(self.partition) {
+            return;
+        }
+        match reader.when_slow {
+            WhenSlow::Wait => {}
+            WhenSlow::Skip => {
+                out.now.push(gap(reader, self.id, self.partition.visible, GapReason::Skipped));
+            }
+            WhenSlow::Disconnect => self.too_slow.push(reader.holder),
         }
     }
+}
 
-    /// Does as they wish with the readers of a partition that have fallen behind. They have been
-    /// served just now.
-    pub(crate) fn judge_slow_readers(&mut self, id: PartitionId, out: &mut Outbox) {
-        let Some(held) = self.readers.of(id) else { return };
-        let Some(partition) = self.partitions.get(&id) else { return };
-        let mut ended: Vec<Holder> = Vec::new();
-        for reader in &mut held.readers {
-            if !reader.is_too_slow(partition) {
-                continue;
-            }
-            match reader.when_slow {
-                WhenSlow::Wait => {}
-                WhenSlow::Skip => {
-                    out.now.push(gap(reader, id, partition.visible, GapReason::Skipped));
-                }
-                WhenSlow::Disconnect => ended.push(reader.holder),
-            }
-        }
-        for holder in ended {
+impl Engine {
+    /// Ends readers that have fallen behind.
+    pub(crate) fn end_slow_readers(
+        &mut self,
+        id: PartitionId,
+        too_slow: Vec<Holder>,
+        out: &mut Outbox,
+    ) {
+        for holder in too_slow {
             self.readers.leave(id, holder);
             let Holder { session, subscription } = holder;
             out.now.push(Effect::ReaderTooSlow { session, subscription, partition: id });

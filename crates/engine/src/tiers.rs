@@ -175,7 +175,7 @@ impl Engine {
                     out.now.extend(group.members.iter().map(|member| tell(member.holder, end)));
                 }
             }
-            let readers = self.readers.of(id).into_iter().flat_map(|held| held.readers.iter());
+            let readers = self.readers.of(id).into_iter().flat_map(|held| held.readers.values());
             let saw = readers.filter(|reader| reader.at > start);
             out.now.extend(saw.map(|reader| tell(reader.holder, reader.at)));
         }

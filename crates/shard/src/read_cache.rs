@@ -1,7 +1,7 @@
 //! Batches that had to be read back from the journal. Reads are made in chunks, because what a
 //! lagging consumer wants next lies behind what it wants now.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use bytes::Bytes;
 use sennit_engine::Place;
@@ -17,6 +17,8 @@ const AHEAD_BYTES: u64 = 2 * CHUNK_BYTES as u64;
 const REMNANT_BYTES: usize = CHUNK_BYTES / 4;
 /// Bytes of chunks that are kept.
 const BUDGET_BYTES: usize = 8 << 20;
+/// Chunks that are kept: each batch is looked for in all of them.
+const CHUNKS_MAX: usize = 64;
 /// Most reads under way at once.
 const FETCHES_MAX: usize = 8;
 /// As long as no more are under way, there may be one that nobody waits for.
@@ -42,11 +44,14 @@ pub(crate) enum Found {
     Damaged,
 }
 
+/// Batches that are waited for: thousands of small ones may lie in a chunk.
+type Wants = BTreeSet<(PartitionId, Place)>;
+
 /// A read under way, and for which batches.
 #[derive(Debug)]
 struct UnderWay {
     fetch: Fetch,
-    wants: Vec<(PartitionId, Place)>,
+    wants: Wants,
     /// Whether it is made because another one failed.
     is_second: bool,
 }
@@ -77,7 +82,9 @@ pub(crate) struct ReadCache {
     bytes: usize,
     under_way: Vec<UnderWay>,
     wanted: Vec<Fetch>,
-    hungry: Vec<PartitionId>,
+    /// Those that wait for something for which no read could begin, in the order in which they asked.
+    starved: Vec<PartitionId>,
+    is_starved: BTreeSet<PartitionId>,
 }
 
 impl ReadCache {
@@ -100,17 +107,15 @@ impl ReadCache {
             }
             Err(missing) => missing,
         };
-        if !self.hungry.contains(&partition) {
-            self.hungry.push(partition);
-        }
         let bytes = u32::try_from(length).expect("a batch is limited far below 4 GiB");
         let want = (partition, Place { position: position.0, bytes });
-        match self.under_way.iter_mut().find(|held| held.covers(missing)) {
-            Some(held) if held.wants.contains(&want) => {}
-            Some(held) => held.wants.push(want),
-            None => {
-                self.begin_chunk(Position(missing), (end - missing) as usize, limit, vec![want]);
-            }
+        if let Some(held) = self.under_way.iter_mut().find(|held| held.covers(missing)) {
+            held.wants.insert(want);
+        } else if self.under_way.len() < FETCHES_MAX {
+            let wants = BTreeSet::from([want]);
+            self.begin_chunk(Position(missing), (end - missing) as usize, limit, wants);
+        } else if self.is_starved.insert(partition) {
+            self.starved.push(partition);
         }
         Found::Pending
     }
@@ -161,24 +166,16 @@ impl ReadCache {
             if !is_worth_it || self.under_way.len() >= AHEAD_FETCHES_MAX {
                 return;
             }
-            self.begin_chunk(Position(at), 1, limit, Vec::new());
+            self.begin_chunk(Position(at), 1, limit, BTreeSet::new());
         }
     }
 
-    fn begin_chunk(
-        &mut self,
-        position: Position,
-        length: usize,
-        limit: Position,
-        wants: Vec<(PartitionId, Place)>,
-    ) {
-        if self.under_way.len() < FETCHES_MAX {
-            // Of a pack that has lost its end there is less than what is wanted.
-            let room = limit.0.saturating_sub(position.0) as usize;
-            let most = if room <= CHUNK_BYTES + REMNANT_BYTES { room } else { CHUNK_BYTES };
-            let fetch = Fetch { position, length: most.max(length) };
-            self.begin(fetch, wants, false);
-        }
+    fn begin_chunk(&mut self, position: Position, length: usize, limit: Position, wants: Wants) {
+        // Of a pack that has lost its end there is less than what is wanted.
+        let room = limit.0.saturating_sub(position.0) as usize;
+        let most = if room <= CHUNK_BYTES + REMNANT_BYTES { room } else { CHUNK_BYTES };
+        let fetch = Fetch { position, length: most.max(length) };
+        self.begin(fetch, wants, false);
     }
 
     /// Takes the reads to be made.
@@ -186,7 +183,7 @@ impl ReadCache {
         out.append(&mut self.wanted);
     }
 
-    fn begin(&mut self, fetch: Fetch, wants: Vec<(PartitionId, Place)>, is_second: bool) {
+    fn begin(&mut self, fetch: Fetch, wants: Wants, is_second: bool) {
         self.under_way.push(UnderWay { fetch, wants, is_second });
         self.wanted.push(fetch);
     }
@@ -194,32 +191,38 @@ impl ReadCache {
     /// A read is done; without bytes it failed, and is made once more, of the very batches that
     /// were wanted.
     pub(crate) fn fetched(&mut self, fetch: Fetch, bytes: Option<Bytes>) -> Done {
-        let mut done = Done::default();
+        // A place is free: who found none comes first, so that none starves.
+        self.is_starved.clear();
+        let partitions = std::mem::take(&mut self.starved);
+        let mut done = Done { partitions, unreadable: Vec::new() };
         let held = self.under_way.iter().position(|held| held.fetch == fetch);
         let held = held.map(|index| self.under_way.swap_remove(index));
         match (bytes, held) {
-            (Some(bytes), _) => {
+            (Some(bytes), held) => {
                 self.bytes += bytes.len();
                 self.chunks.push_back((fetch.position, bytes));
+                let wants = held.into_iter().flat_map(|held| held.wants);
+                done.partitions.extend(wants.map(|(partition, _)| partition));
             }
             (None, Some(UnderWay { wants, is_second: false, .. })) => {
                 for (partition, place) in wants {
                     let position = Position(place.position);
                     let fetch = Fetch { position, length: place.bytes as usize };
-                    self.begin(fetch, vec![(partition, place)], true);
+                    self.begin(fetch, BTreeSet::from([(partition, place)]), true);
                 }
-                return done;
             }
-            (None, Some(UnderWay { wants, .. })) => done.unreadable = wants,
+            (None, Some(UnderWay { wants, .. })) => {
+                done.partitions.extend(wants.iter().map(|(partition, _)| partition));
+                done.unreadable.extend(wants);
+            }
             (None, None) => {}
         }
-        while self.bytes > BUDGET_BYTES
+        while (self.bytes > BUDGET_BYTES || self.chunks.len() > CHUNKS_MAX)
             && self.chunks.len() > FETCHES_MAX
             && let Some((_, oldest)) = self.chunks.pop_front()
         {
             self.bytes -= oldest.len();
         }
-        done.partitions = std::mem::take(&mut self.hungry);
         done
     }
 
@@ -302,7 +305,7 @@ mod tests {
         let limit = Position(journal.len() as u64);
         let mut cache = ReadCache::default();
         let across = Position((CHUNK_BYTES / length * length) as u64);
-        cache.begin_chunk(Position(0), 1, limit, Vec::new());
+        cache.begin_chunk(Position(0), 1, limit, BTreeSet::new());
         let first = wanted(&mut cache)[0];
         fetched(&mut cache, &journal, first);
         assert!(matches!(cache.read(PARTITION, across, length, limit), Found::Pending));
@@ -319,7 +322,7 @@ mod tests {
     fn what_was_committed_just_now_is_not_read_ahead() {
         let (journal, length) = journal(4 << 20);
         let mut cache = ReadCache::default();
-        cache.begin_chunk(Position(0), 1, Position(CHUNK), Vec::new());
+        cache.begin_chunk(Position(0), 1, Position(CHUNK), BTreeSet::new());
         let first = wanted(&mut cache)[0];
         fetched(&mut cache, &journal, first);
         let last = Position(((CHUNK_BYTES / length - 1) * length) as u64);
@@ -328,5 +331,51 @@ mod tests {
             assert!(matches!(found, Found::Batch(_)));
             assert_eq!(wanted(&mut cache).len(), ahead);
         }
+    }
+
+    fn of_topic(topic: u64) -> PartitionId {
+        PartitionId { topic: TopicId(topic as u32), ..PARTITION }
+    }
+
+    /// A cache that makes as many reads as it can, one for each topic from 0 on.
+    fn busy(length: usize) -> (ReadCache, Vec<Fetch>) {
+        let mut cache = ReadCache::default();
+        for topic in 0..FETCHES_MAX as u64 {
+            let (partition, position) = (of_topic(topic), Position(topic * 4 * CHUNK));
+            let found = cache.read(partition, position, length, position.plus(CHUNK));
+            assert!(matches!(found, Found::Pending));
+        }
+        let fetches = wanted(&mut cache);
+        assert_eq!(fetches.len(), FETCHES_MAX);
+        (cache, fetches)
+    }
+
+    #[test]
+    fn a_read_that_is_done_wakes_those_who_found_no_place_and_then_those_who_wait_for_it() {
+        let (_, length) = journal(1 << 20);
+        let (mut cache, fetches) = busy(length);
+        for topic in [90, 70, 90, 80] {
+            let position = Position(topic * 4 * CHUNK);
+            cache.read(of_topic(topic), position, length, position.plus(CHUNK));
+        }
+        assert_eq!(wanted(&mut cache), []);
+        let done = cache.fetched(fetches[3], Some(Bytes::from(vec![0; fetches[3].length])));
+        assert_eq!(done.partitions, [90, 70, 80, 3].map(of_topic));
+        assert_eq!(cache.fetched(fetches[4], None).partitions, []);
+        let again = wanted(&mut cache);
+        assert_eq!(cache.fetched(again[0], None).partitions, [of_topic(4)]);
+    }
+
+    #[test]
+    fn a_read_ahead_that_fails_makes_place_for_those_who_found_none() {
+        let mut cache = ReadCache::default();
+        for index in 0..FETCHES_MAX as u64 {
+            let position = Position(index * 4 * CHUNK);
+            cache.begin_chunk(position, 1, position.plus(CHUNK), BTreeSet::new());
+        }
+        let ahead = wanted(&mut cache);
+        let far = Position(400 * CHUNK);
+        assert!(matches!(cache.read(PARTITION, far, 100, far.plus(CHUNK)), Found::Pending));
+        assert_eq!(cache.fetched(ahead[0], None).partitions, [PARTITION]);
     }
 }
