@@ -41,13 +41,6 @@ impl Item {
             Self::Reply(_) => None,
         }
     }
-
-    fn into_delivery(self) -> Option<Delivery> {
-        match self {
-            Self::Delivery(delivery) => Some(delivery),
-            Self::Reply(_) => None,
-        }
-    }
 }
 
 /// Confirms of one producer in one partition.
@@ -333,19 +326,22 @@ impl Outbox {
             }
         }
         while out.len() < WRITE_BYTES {
-            match items.pop_front() {
+            let follow = match items.front() {
                 Some(Item::Reply(bytes)) => {
                     *reply_bytes -= bytes.len();
-                    out.own().extend_from_slice(&bytes);
+                    out.own().extend_from_slice(bytes);
+                    0
                 }
-                Some(Item::Delivery(delivery)) => {
-                    let waiting = items.iter().map_while(Item::delivery);
-                    let follow = row(&delivery, waiting, frame_bytes_max);
-                    let row = items.drain(..follow).filter_map(Item::into_delivery);
-                    encode(delivery, row, frame_bytes_max, out);
+                Some(Item::Delivery(first)) => {
+                    let waiting = items.iter().skip(1).map_while(Item::delivery);
+                    let follow = row(first, waiting, frame_bytes_max);
+                    let row = items.range(1..=follow).filter_map(Item::delivery);
+                    encode(first, row, frame_bytes_max, out);
+                    follow
                 }
                 None => break,
-            }
+            };
+            items.drain(..=follow);
         }
         if *reply_bytes < reply_bytes_before {
             self.emptied.notify_one();

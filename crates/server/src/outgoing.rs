@@ -67,16 +67,18 @@ impl Outgoing {
     /// many are taken then.
     pub(crate) fn write_now(&self, stream: &TcpStream, mut taken: usize) -> io::Result<usize> {
         while taken < self.len() {
-            let mut slices = Vec::with_capacity(SLICES_MAX.min(2 * self.shared.len() + 1));
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let mut count = 0;
             self.each_from(taken, |part| {
-                if slices.len() < SLICES_MAX {
-                    slices.push(IoSlice::new(match part {
+                if let Some(slice) = slices.get_mut(count) {
+                    *slice = IoSlice::new(match part {
                         Part::Own(bytes) => bytes,
                         Part::Shared(batch, from) => &batch[from..],
-                    }));
+                    });
+                    count += 1;
                 }
             });
-            match stream.try_write_vectored(&slices) {
+            match stream.try_write_vectored(&slices[..count]) {
                 Ok(count) => taken += count,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
