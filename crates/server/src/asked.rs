@@ -130,11 +130,10 @@ impl Asked {
             if routes.closed {
                 return;
             }
-            if routes.subscriptions.contains_key(&number) {
+            // Another may have begun meanwhile.
+            if let Err(error) = routes.admit(number, false) {
                 drop(routes);
-                let message = format!("subscription {number} is in use");
-                let error = control::Error::new(ErrorCode::SubscriptionExists, message);
-                return self.outbox.refused(self.number, error);
+                return self.outbox.refused(self.number, *error);
             }
             routes.subscriptions.insert(number, subscription);
         }

@@ -1,6 +1,8 @@
 //! Deliveries as frames: what follows one another goes out as one frame, what is longer than the client
 //! takes as several. It does not know who waits for them.
 
+use std::iter;
+
 use sennit_engine::Delivery;
 use sennit_model::{
     Messages,
@@ -55,20 +57,20 @@ fn is_alike(one: &Delivery, other: &Delivery) -> bool {
         && one.durability == *durability
 }
 
-/// Encodes `delivery` and the `row` that follows it as one frame; or without a row, if it is larger
+/// Encodes `first` and the [`row`] that follows it as one frame; or without a row, if it is larger
 /// than the client takes, as several. A single message beyond that limit goes out all the same: the
 /// client has to say so.
-pub(crate) fn encode(
-    mut delivery: Delivery,
-    row: impl Iterator<Item = Delivery>,
+pub(crate) fn encode<'a>(
+    first: &'a Delivery,
+    row: impl Iterator<Item = &'a Delivery> + Clone,
     frame_bytes_max: usize,
     out: &mut Outgoing,
 ) {
-    let row: Vec<Delivery> = row.collect();
-    if !row.is_empty() {
-        return encode_frame(&delivery, &row, out);
-    }
     let room = frame_bytes_max.saturating_sub(DeliverHead::BYTES);
+    if first.messages.len() <= room {
+        return encode_frame(first, row, out);
+    }
+    let mut delivery = first.clone();
     while delivery.messages.len() > room && delivery.count > 1 {
         let mut messages = Messages::of_checked(&delivery.messages);
         let (mut count, mut length) = (0, 0);
@@ -87,13 +89,17 @@ pub(crate) fn encode(
             messages: rest,
             ..part
         };
-        encode_frame(&part, &[], out);
+        encode_frame(&part, iter::empty(), out);
     }
-    encode_frame(&delivery, &[], out);
+    encode_frame(&delivery, iter::empty(), out);
 }
 
-fn encode_frame(first: &Delivery, row: &[Delivery], out: &mut Outgoing) {
-    let all = || std::iter::once(first).chain(row);
+fn encode_frame<'a>(
+    first: &'a Delivery,
+    row: impl Iterator<Item = &'a Delivery> + Clone,
+    out: &mut Outgoing,
+) {
+    let all = || iter::once(first).chain(row.clone());
     let head = DeliverHead {
         subscription: first.subscription,
         partition: first.partition.index,
@@ -171,7 +177,7 @@ mod tests {
     #[test]
     fn a_row_is_encoded_as_one_frame_with_all_its_messages() {
         let mut out = Outgoing::default();
-        encode(delivery(0, 2), [delivery(2, 3)].into_iter(), FRAME_BYTES_MAX, &mut out);
+        encode(&delivery(0, 2), [delivery(2, 3)].iter(), FRAME_BYTES_MAX, &mut out);
         assert_eq!(out.len(), 16 + DeliverHead::BYTES + 50);
     }
 }

@@ -3,12 +3,12 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{HashMap, HashSet, VecDeque},
+    collections::{HashMap, HashSet, VecDeque, hash_map::Entry},
     rc::Rc,
 };
 
 use sennit_engine::{Confirmed, Delivery};
-use sennit_model::{PartitionId, ProducerId, limits::READER_BEHIND_BYTES_MAX};
+use sennit_model::{PartitionId, PartitionIndex, ProducerId, limits::READER_BEHIND_BYTES_MAX};
 use sennit_protocol::{
     ConfirmHead, ConfirmRun, Durability, ErrorCode, Features, Gap, Reply, Run, SettleRun, Settled,
     control,
@@ -31,6 +31,7 @@ const REPLY_BYTES_HIGH: usize = 1 << 20;
 #[derive(Debug)]
 enum Item {
     Delivery(Delivery),
+    Gap(Gap),
     Reply(Vec<u8>),
 }
 
@@ -38,14 +39,7 @@ impl Item {
     fn delivery(&self) -> Option<&Delivery> {
         match self {
             Self::Delivery(delivery) => Some(delivery),
-            Self::Reply(_) => None,
-        }
-    }
-
-    fn into_delivery(self) -> Option<Delivery> {
-        match self {
-            Self::Delivery(delivery) => Some(delivery),
-            Self::Reply(_) => None,
+            Self::Gap(_) | Self::Reply(_) => None,
         }
     }
 }
@@ -80,6 +74,10 @@ impl Confirms {
 struct Waiting {
     confirms: Vec<Confirms>,
     items: VecDeque<Item>,
+    /// How many items have gone.
+    gone: u64,
+    /// The last gap that waits of each subscription's partition: which item it is of all there were.
+    gaps: HashMap<(u32, PartitionIndex), u64>,
     reply_bytes: usize,
     /// Settles over several partitions whose answers are gathered, by request.
     settles: HashMap<u64, Settling>,
@@ -98,8 +96,41 @@ struct Settling {
     refused: bool,
 }
 
-/// What waits to be sent on one connection. Deliveries are bounded by the session's credit,
-/// confirms and replies by [`Outbox::has_room`], which the reader waits for.
+impl Waiting {
+    /// Adds a gap, to the one that waits if it goes on where that ends: who does not read gets one for
+    /// all, however often it was passed over.
+    fn add_gap(&mut self, gap: Gap) {
+        let next = self.gone + self.items.len() as u64;
+        let number = self.gaps.entry((gap.subscription, gap.partition)).or_insert(next);
+        let index = usize::try_from(*number - self.gone).unwrap_or(usize::MAX);
+        if let Some(Item::Gap(held)) = self.items.get_mut(index)
+            && held.reason == gap.reason
+            && held.offsets.end == gap.offsets.start
+        {
+            held.offsets.end = gap.offsets.end;
+            return;
+        }
+        *number = next;
+        self.items.push_back(Item::Gap(gap));
+    }
+
+    /// The first `count` items have gone.
+    fn remove(&mut self, count: usize) {
+        for item in self.items.drain(..count) {
+            if let Item::Gap(gap) = item
+                && let Entry::Occupied(last) = self.gaps.entry((gap.subscription, gap.partition))
+                && *last.get() == self.gone
+            {
+                last.remove();
+            }
+            self.gone += 1;
+        }
+    }
+}
+
+/// What waits to be sent on one connection. All of it is bounded, also where the client does not read:
+/// deliveries by the session's credit, gaps by the deliveries between them, and confirms and replies by
+/// [`Outbox::has_room`], for which whoever makes more of them waits.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     waiting: RefCell<Waiting>,
@@ -146,12 +177,16 @@ impl Outbox {
         self.features.get()
     }
 
-    /// Waits while too many replies wait: a client that asks and does not read is not read either.
+    /// Waits while too many replies wait: a client that asks and does not read is not read either, nor told
+    /// of what it watches. Several may wait.
     pub(crate) async fn has_room(&self) {
         loop {
             let emptied = self.emptied.notified();
-            if self.waiting.borrow().reply_bytes <= REPLY_BYTES_HIGH {
-                return;
+            {
+                let waiting = self.waiting.borrow();
+                if waiting.reply_bytes <= REPLY_BYTES_HIGH || waiting.closed {
+                    return;
+                }
             }
             emptied.await;
         }
@@ -264,7 +299,8 @@ impl Outbox {
     /// Messages are passed over; said behind what was delivered before.
     pub(crate) fn gap(&self, gap: Gap) {
         if self.features.get().gaps {
-            self.reply(&Reply::Gap(gap), 0);
+            self.waiting.borrow_mut().add_gap(gap);
+            self.filled.notify_one();
         }
     }
 
@@ -292,6 +328,7 @@ impl Outbox {
     pub(crate) fn close(&self) {
         self.waiting.borrow_mut().closed = true;
         self.filled.notify_one();
+        self.emptied.notify_waiters();
     }
 
     /// Waits until there is something to send. False once the outbox is closed and empty.
@@ -321,8 +358,8 @@ impl Outbox {
         let frame_bytes_max = self.frame_bytes_max.get();
         let runs_max =
             (frame_bytes_max.saturating_sub(ConfirmHead::BYTES) / ConfirmRun::BYTES).max(1);
-        let Waiting { confirms, items, reply_bytes, .. } = &mut *waiting;
-        let reply_bytes_before = *reply_bytes;
+        let reply_bytes_before = waiting.reply_bytes;
+        let Waiting { confirms, reply_bytes, .. } = &mut *waiting;
         for Confirms { partition, producer, durability, runs } in confirms.drain(..) {
             *reply_bytes -= runs.len() * ConfirmRun::BYTES;
             for runs in runs.chunks(runs_max) {
@@ -333,22 +370,94 @@ impl Outbox {
             }
         }
         while out.len() < WRITE_BYTES {
-            match items.pop_front() {
+            let Waiting { items, reply_bytes, .. } = &mut *waiting;
+            let gone = match items.front() {
                 Some(Item::Reply(bytes)) => {
                     *reply_bytes -= bytes.len();
-                    out.own().extend_from_slice(&bytes);
+                    out.own().extend_from_slice(bytes);
+                    1
                 }
-                Some(Item::Delivery(delivery)) => {
-                    let waiting = items.iter().map_while(Item::delivery);
-                    let follow = row(&delivery, waiting, frame_bytes_max);
-                    let row = items.drain(..follow).filter_map(Item::into_delivery);
-                    encode(delivery, row, frame_bytes_max, out);
+                Some(Item::Gap(gap)) => {
+                    Reply::Gap(*gap).encode(0, out.own());
+                    1
+                }
+                Some(Item::Delivery(first)) => {
+                    let behind = items.iter().skip(1).map_while(Item::delivery);
+                    let follow = row(first, behind, frame_bytes_max);
+                    let row = items.range(1..=follow).filter_map(Item::delivery);
+                    encode(first, row, frame_bytes_max, out);
+                    1 + follow
                 }
                 None => break,
-            }
+            };
+            waiting.remove(gone);
         }
-        if *reply_bytes < reply_bytes_before {
-            self.emptied.notify_one();
+        if waiting.reply_bytes < reply_bytes_before {
+            self.emptied.notify_waiters();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sennit_model::{Offset, OffsetRange};
+    use sennit_protocol::GapReason;
+
+    use super::*;
+
+    fn outbox() -> Outbox {
+        let outbox = Outbox::new(1 << 20);
+        outbox.set_features(Features { gaps: true, ..Features::default() });
+        outbox
+    }
+
+    fn gap(partition: u32, offsets: std::ops::Range<u64>, reason: GapReason) -> Gap {
+        let offsets = OffsetRange { start: Offset(offsets.start), end: Offset(offsets.end) };
+        Gap { subscription: 7, partition: PartitionIndex(partition), offsets, reason }
+    }
+
+    fn gaps(outbox: &Outbox) -> Vec<Gap> {
+        let waiting = outbox.waiting.borrow();
+        let gap = |item: &Item| match item {
+            Item::Gap(gap) => Some(*gap),
+            _ => None,
+        };
+        waiting.items.iter().filter_map(gap).collect()
+    }
+
+    #[test]
+    fn who_does_not_read_has_one_gap_waiting_for_each_partition_that_is_passed_over() {
+        let outbox = outbox();
+        let passed = GapReason::Filtered;
+        for n in 0..10_000 {
+            outbox.gap(gap(0, 2 * n..2 * n + 2, passed));
+            outbox.gap(gap(1, n..n + 1, passed));
+        }
+        assert_eq!(gaps(&outbox), [gap(0, 0..20_000, passed), gap(1, 0..10_000, passed)]);
+        // Another reason is told by itself, and what was sent is not added to.
+        outbox.gap(gap(1, 10_000..10_001, GapReason::Retention));
+        outbox.fill(&mut Outgoing::default());
+        assert!(outbox.is_empty() && outbox.waiting.borrow().gaps.is_empty());
+        outbox.gap(gap(0, 20_000..20_001, passed));
+        assert_eq!(gaps(&outbox), [gap(0, 20_000..20_001, passed)]);
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn all_who_wait_for_room_go_on_once_there_is_some_or_the_session_is_over() {
+        for ends in [false, true] {
+            let outbox = outbox();
+            while outbox.waiting.borrow().reply_bytes <= REPLY_BYTES_HIGH {
+                outbox.reply(&Reply::Pong, 0);
+            }
+            let make_room = async {
+                if ends {
+                    outbox.close();
+                }
+                while !ends && !outbox.is_empty() {
+                    outbox.fill(&mut Outgoing::default());
+                }
+            };
+            tokio::join!(outbox.has_room(), outbox.has_room(), make_room);
         }
     }
 }

@@ -4,7 +4,11 @@
 use std::collections::{HashMap, HashSet};
 
 use sennit_engine::Credit;
-use sennit_model::{GroupId, PartitionId, PartitionIndex, TopicId};
+use sennit_model::{
+    GroupId, PartitionId, PartitionIndex, TopicId,
+    limits::{SUBSCRIPTIONS_PER_CONNECTION_MAX, WATCHES_PER_CONNECTION_MAX},
+};
+use sennit_protocol::{ErrorCode, control};
 use tokio::sync::oneshot;
 
 use crate::placement::shard_of;
@@ -62,6 +66,26 @@ pub(crate) struct Routes {
 }
 
 impl Routes {
+    /// Whether another subscription, or watch, may have this number.
+    pub(crate) fn admit(&self, number: u32, is_watch: bool) -> Result<(), Box<control::Error>> {
+        let (count, limit, name) = if is_watch {
+            let limit = WATCHES_PER_CONNECTION_MAX;
+            (self.watches.len(), limit, "WATCHES_PER_CONNECTION_MAX")
+        } else {
+            let limit = SUBSCRIPTIONS_PER_CONNECTION_MAX;
+            (self.subscriptions.len(), limit, "SUBSCRIPTIONS_PER_CONNECTION_MAX")
+        };
+        let refused = |code, message| Err(Box::new(control::Error::new(code, message)));
+        if self.subscriptions.contains_key(&number) || self.watches.contains_key(&number) {
+            let message = format!("subscription {number} is in use");
+            return refused(ErrorCode::SubscriptionExists, message);
+        }
+        if count >= limit {
+            return refused(ErrorCode::LimitReached, format!("{name} is {limit}"));
+        }
+        Ok(())
+    }
+
     /// The shard of a partition, of `shards`.
     pub(crate) fn shard(&self, partition: PartitionId, shards: usize) -> usize {
         let home = self.homes.get(&partition.topic).copied().unwrap_or(partition.topic);

@@ -6,8 +6,7 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 use bytes::{Bytes, BytesMut};
 use sennit_engine::{Command, Credit, DeliveryRun, Origin, ReaderChange, SessionId, Verdict};
 use sennit_model::{
-    GroupId, Offset, PartitionId, PartitionIndex, TopicId,
-    limits::{SETTLE_RUNS_MAX, SUBSCRIPTIONS_PER_CONNECTION_MAX},
+    GroupId, Offset, PartitionId, PartitionIndex, TopicId, limits::SETTLE_RUNS_MAX,
 };
 use sennit_protocol::{
     DecodeError, ErrorCode, Features, FrameHeader, FrameReader, Preface, Publish, PublishAt, Reply,
@@ -473,35 +472,24 @@ impl Session {
     /// comes; frames behind it do not wait.
     async fn control(&mut self, request: Request, number: u64) {
         let subscription = match &request {
-            Request::Subscribe(body) => Some(body.subscription),
-            Request::Read(body) => Some(body.subscription),
-            Request::Watch(body) => Some(body.subscription),
+            Request::Subscribe(body) => Some((body.subscription, false)),
+            Request::Read(body) => Some((body.subscription, false)),
+            Request::Watch(body) => Some((body.subscription, true)),
             _ => None,
         };
-        if let Some(subscription) = subscription {
+        if let Some((subscription, is_watch)) = subscription {
             let mut routes = self.routes.borrow_mut();
             // Numbers of subscriptions that have ended are free again.
             routes.subscriptions.retain(|number, _| !self.outbox.has_ended(*number));
-            let is_used = routes.subscriptions.contains_key(&subscription)
-                || routes.watches.contains_key(&subscription);
-            let refused = if is_used {
-                let message = format!("subscription {subscription} is in use");
-                Some((ErrorCode::SubscriptionExists, message))
-            } else if routes.subscriptions.len() >= SUBSCRIPTIONS_PER_CONNECTION_MAX {
-                let limit = SUBSCRIPTIONS_PER_CONNECTION_MAX;
-                let message = format!("SUBSCRIPTIONS_PER_CONNECTION_MAX is {limit}");
-                Some((ErrorCode::LimitReached, message))
-            } else {
-                None
-            };
-            drop(routes);
-            if let Some((code, message)) = refused {
-                self.refuse(number, code, message);
-                return;
+            if let Err(error) = routes.admit(subscription, is_watch) {
+                drop(routes);
+                return self.outbox.refused(number, *error);
             }
         }
         // What was read before goes first, whatever this waits for.
         self.core.with(|core| core.handle());
+        // One read may ask for thousands of answers, each as large as a frame may be.
+        self.outbox.has_room().await;
         let Ok(permit) = self.controls.acquire().await else { return };
         // Given back when the answer has come.
         permit.forget();
@@ -517,7 +505,9 @@ impl Session {
             Request::Watch(watch) => {
                 // What it hears comes to this session: the connection stays.
                 self.is_settled = true;
-                tokio::task::spawn_local(asked.watch(watch));
+                let (ends, ended) = oneshot::channel();
+                self.routes.borrow_mut().watches.insert(watch.subscription, ends);
+                tokio::task::spawn_local(asked.watch(watch, ended));
             }
             request => drop(tokio::task::spawn_local(asked.answer(request))),
         }

@@ -1,15 +1,15 @@
 //! A session's watch: asked of the first core, told to the client as long as both are there. It does not
 //! know which topics there are.
 
-use sennit_model::{
-    TopicPattern,
-    limits::{WATCH_TOPICS_MAX, WATCHES_PER_CONNECTION_MAX},
-};
+use sennit_model::{TopicPattern, limits::WATCH_TOPICS_MAX};
 use sennit_protocol::{
     ErrorCode, Reply,
     control::{self, WatchedTopic},
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{
+    mpsc,
+    oneshot::{self, error::TryRecvError},
+};
 
 use crate::{
     asked::Asked,
@@ -24,23 +24,19 @@ use crate::{
 const PAGE_TOPICS_MAX: usize = 64;
 
 impl Asked {
-    /// Has the first core watch, and tells the client what there is and what comes.
-    pub(crate) async fn watch(self, body: control::Watch) {
+    /// Has the first core watch, and tells the client what there is and what comes, until the watch has
+    /// `ended`: unsubscribed, or the session is over.
+    pub(crate) async fn watch(self, body: control::Watch, mut ended: oneshot::Receiver<()>) {
         let watched = self.begin(&body).await;
         self.controls.add_permits(1);
+        let number = body.subscription;
         let (topics, mut changes) = match watched {
             Ok(watched) => watched,
-            Err(error) => return self.outbox.refused(self.number, *error),
-        };
-        let number = body.subscription;
-        let (ends, mut ended) = oneshot::channel();
-        {
-            let mut routes = self.routes.borrow_mut();
-            if routes.closed {
-                return;
+            Err(error) => {
+                self.forget(number, &mut ended);
+                return self.outbox.refused(self.number, *error);
             }
-            routes.watches.insert(number, ends);
-        }
+        };
         self.outbox.subscription_begins(number);
         let pages = topics.chunks(PAGE_TOPICS_MAX).count().max(1);
         for page in 0..pages {
@@ -49,13 +45,14 @@ impl Asked {
             let topics = topics[from..until].to_vec();
             let more = page + 1 < pages;
             let watching = control::Watching { subscription: number, topics, more };
+            self.outbox.has_room().await;
             self.outbox.reply(&Reply::Watching(watching), self.number);
         }
         tokio::select! {
-            // Unsubscribed, or the session is over.
+            biased;
             _ = &mut ended => {}
             () = pass_on(&mut changes, &self.outbox, number) => {
-                self.routes.borrow_mut().watches.remove(&number);
+                self.forget(number, &mut ended);
                 let ended = control::SubscriptionEnded {
                     subscription: number,
                     code: ErrorCode::Busy.number(),
@@ -66,14 +63,17 @@ impl Asked {
         }
     }
 
+    /// The number is free again, unless it was given up before, and may be another's now.
+    fn forget(&self, number: u32, ended: &mut oneshot::Receiver<()>) {
+        if let Err(TryRecvError::Empty) = ended.try_recv() {
+            self.routes.borrow_mut().watches.remove(&number);
+        }
+    }
+
     async fn begin(
         &self,
         body: &control::Watch,
     ) -> Result<(Vec<WatchedTopic>, mpsc::Receiver<Change>), Box<Failure>> {
-        if self.routes.borrow().watches.len() >= WATCHES_PER_CONNECTION_MAX {
-            let message = format!("WATCHES_PER_CONNECTION_MAX is {WATCHES_PER_CONNECTION_MAX}");
-            return Err(Box::new(control::Error::new(ErrorCode::LimitReached, message)));
-        }
         let pattern: TopicPattern = body.pattern.parse().map_err(|error| {
             let message = format!("{error}");
             Box::new(control::Error::new(ErrorCode::InvalidPattern, message))

@@ -72,3 +72,32 @@ fn a_watch_that_is_none_or_means_too_much_is_refused() {
     assert!(matches!(watch(&mut peer, "many.1"), Reply::Watching(page) if page.topics.len() == 1));
     broker.stop();
 }
+
+#[test]
+fn a_connection_has_so_many_watches_and_no_more_however_fast_it_asks() {
+    use sennit_model::limits::WATCHES_PER_CONNECTION_MAX;
+
+    let (broker, _folder) = Broker::fresh();
+    let mut peer = reader(&broker);
+    let number = |n: usize| u32::try_from(n).unwrap();
+    for n in 0..=WATCHES_PER_CONNECTION_MAX {
+        let body = control::Watch { subscription: number(n), pattern: "a.*".into() };
+        peer.send(&Request::Watch(body));
+    }
+    // A number twice in one read is taken the second time.
+    peer.send(&Request::Watch(control::Watch { subscription: 0, pattern: "b.*".into() }));
+    let replies = (0..WATCHES_PER_CONNECTION_MAX + 2).map(|_| peer.next().unwrap().1);
+    let (told, refused): (Vec<_>, Vec<_>) =
+        replies.partition(|reply| matches!(reply, Reply::Watching(_)));
+    let refused: Vec<_> = refused.into_iter().map(code).collect();
+    assert_eq!(told.len(), WATCHES_PER_CONNECTION_MAX);
+    assert_eq!(refused, [Some(ErrorCode::LimitReached), Some(ErrorCode::SubscriptionExists)]);
+    // One that ends, or that never began, leaves its place to another.
+    let end = Request::Unsubscribe(control::Unsubscribe { subscription: 0 });
+    assert!(matches!(peer.ask(&end), Reply::Done(_)));
+    let again =
+        |pattern: &str| Request::Watch(control::Watch { subscription: 0, pattern: pattern.into() });
+    assert_eq!(code(peer.ask(&again("a*"))), Some(ErrorCode::InvalidPattern));
+    assert!(matches!(peer.ask(&again("c.*")), Reply::Watching(_)));
+    broker.stop();
+}
