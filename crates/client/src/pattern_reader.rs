@@ -140,7 +140,7 @@ impl PatternReaderBuilder {
 pub struct PatternReader {
     pattern: TopicPattern,
     bell: Arc<Bell>,
-    joined: mpsc::UnboundedReceiver<Joined>,
+    joined: mpsc::Receiver<Joined>,
     readers: BTreeMap<u32, Reader>,
     /// Of the readers, those that have come to their end.
     left: BTreeSet<u32>,
