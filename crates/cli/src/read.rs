@@ -140,7 +140,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let mut source = begun.map_err(|error| Failure::from(error).about(args.topic.as_str()))?;
         let mut unprinted = None;
         let read = read(&args, &mut source, &mut unprinted).await;
-        source.end(&client, args.cursor.as_ref(), unprinted).await?;
+        source.end(unprinted).await?;
         client.close().await;
         read
     })

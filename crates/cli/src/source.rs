@@ -1,6 +1,6 @@
 //! What `sennit read` reads: one topic, or all that a pattern means. Knows no output.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::time::Duration;
 
 use sennit_client::{
     Client, Error, Filter, Offset, PartitionIndex, PatternReader, ReadFrom, ReadRun, Reader,
@@ -80,7 +80,7 @@ macro_rules! told {
             builder = builder.filter(filter);
         }
         if let Some((cursor, take_over)) = $manner.cursor {
-            builder = builder.cursor(cursor).take_over(take_over);
+            builder = builder.cursor(cursor).take_over(take_over).auto_commit(COMMIT_AFTER);
         }
         builder
     }};
@@ -100,7 +100,6 @@ impl Source {
             Wanted::Topic(topic) => {
                 let builder = told!(client.reader(topic), manner);
                 let builder = builder.credit_messages(CREDIT_MESSAGES).credit_bytes(CREDIT_BYTES);
-                let builder = builder.auto_commit(COMMIT_AFTER);
                 Self::One(Box::new(builder.start().await?))
             }
             Wanted::Pattern(pattern) => {
@@ -125,12 +124,7 @@ impl Source {
     ///
     /// # Errors
     /// What the broker refuses.
-    pub async fn end(
-        self,
-        client: &Client,
-        cursor: Option<&CursorName>,
-        left_at: Option<Place>,
-    ) -> Result<(), Error> {
+    pub async fn end(self, left_at: Option<Place>) -> Result<(), Error> {
         match self {
             Self::One(mut reader) => {
                 if let Some((_, partition, offset)) = left_at {
@@ -138,20 +132,11 @@ impl Source {
                 }
                 reader.close().await
             }
-            Self::Many(reader) => {
-                let Some(cursor) = cursor else { return Ok(()) };
-                let mut positions: BTreeMap<_, BTreeMap<_, _>> = BTreeMap::new();
-                for (topic, partition, offset) in reader.uncommitted() {
-                    positions.entry(topic.clone()).or_default().insert(partition, offset);
-                }
+            Self::Many(mut reader) => {
                 if let Some((topic, partition, offset)) = left_at {
-                    positions.entry(topic).or_default().insert(partition, offset);
+                    reader.commit_no_further(&topic, partition, offset);
                 }
-                for (topic, positions) in positions {
-                    let positions: Vec<_> = positions.into_iter().collect();
-                    client.set_cursor(&topic, cursor, &positions, false).await?;
-                }
-                Ok(())
+                reader.close().await
             }
         }
     }

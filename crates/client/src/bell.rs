@@ -1,5 +1,5 @@
 //! Which of many queues have something, for the one who takes from all of them: each once, in the order
-//! in which they rang.
+//! in which they rang. There are as many as there are queues.
 
 use std::{
     collections::{HashSet, VecDeque},

@@ -1,13 +1,9 @@
-//! What the connection task tells one who watches for topics. It knows neither.
+//! What the connection task tells one who watches for topics: which there are, as it last heard. It knows
+//! neither. As many as the broker lets a pattern mean are kept, however often they come and go.
+
+use std::collections::BTreeMap;
 
 use sennit_protocol::control::WatchedTopic;
 
-/// What a watch hears.
-pub(crate) enum Heard {
-    /// All topics there are: at the beginning, and on every later connection.
-    All(Vec<WatchedTopic>),
-    /// One more.
-    Appeared(WatchedTopic),
-    /// One less.
-    Gone(WatchedTopic),
-}
+/// The topics there are, by number; `None` before the first answer.
+pub(crate) type Heard = Option<BTreeMap<u32, WatchedTopic>>;

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use sennit_model::{ReadFrom, TopicName, TopicPattern};
 use sennit_protocol::control::{self, WatchedTopic};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use crate::{
     error::Error,
@@ -20,13 +20,16 @@ const AGAIN_DELAY: Duration = Duration::from_millis(250);
 /// A reader that has begun, or why there is nothing more.
 pub(crate) type Joined = Result<Reader, Error>;
 
+/// Readers that have begun and were not taken yet. While they wait, what appears is only noted.
+const JOINED_WAITING_MAX: usize = 1;
+
 /// Begins readers. Dropping it ends its watch.
 pub(crate) struct Joining {
     link: Arc<Link>,
     watch: u32,
     each: ReaderBuilder,
-    heard: mpsc::UnboundedReceiver<Heard>,
-    joined: mpsc::UnboundedSender<Joined>,
+    heard: watch::Receiver<Heard>,
+    joined: mpsc::Sender<Joined>,
     /// The topics whose readers have begun.
     known: BTreeSet<u32>,
 }
@@ -37,10 +40,10 @@ impl Joining {
         link: Arc<Link>,
         pattern: &TopicPattern,
         each: ReaderBuilder,
-    ) -> Result<(Self, mpsc::UnboundedReceiver<Joined>), Error> {
+    ) -> Result<(Self, mpsc::Receiver<Joined>), Error> {
         let watch = link.number() as u32;
-        let (hears, heard) = mpsc::unbounded_channel();
-        let (joined, received) = mpsc::unbounded_channel();
+        let (hears, heard) = watch::channel(None);
+        let (joined, received) = mpsc::channel(JOINED_WAITING_MAX);
         let body = control::Watch { subscription: watch, pattern: pattern.to_string() };
         // Made first: if this call is cancelled, dropping it ends the watch.
         let known = BTreeSet::new();
@@ -52,12 +55,10 @@ impl Joining {
 
     /// Begins a reader for each topic that is there.
     pub(crate) async fn begin_all(&mut self) -> Result<Vec<Reader>, Error> {
-        let topics = match self.heard.recv().await {
-            Some(Heard::All(topics)) => topics,
-            _ => return Err(Error::Closed),
-        };
+        let there = self.heard.wait_for(Option::is_some).await;
+        let there = there.map_err(|_| Error::Closed)?.clone().unwrap_or_default();
         let mut readers = Vec::new();
-        for topic in topics {
+        for topic in there.into_values() {
             readers.extend(self.begin_one(&topic, false).await?);
         }
         Ok(readers)
@@ -73,18 +74,13 @@ impl Joining {
     }
 
     async fn join_those_that_appear(&mut self) {
-        while let Some(heard) = self.heard.recv().await {
-            let appeared = match heard {
-                Heard::All(topics) => {
-                    let ids: BTreeSet<u32> = topics.iter().map(|topic| topic.id).collect();
-                    self.known.retain(|id| ids.contains(id));
-                    topics
-                }
-                Heard::Appeared(topic) => vec![topic],
-                Heard::Gone(topic) => {
-                    self.known.remove(&topic.id);
-                    continue;
-                }
+        loop {
+            let appeared: Vec<_> = {
+                let heard = self.heard.borrow_and_update();
+                let there = heard.iter().flatten();
+                self.known.retain(|id| heard.as_ref().is_some_and(|there| there.contains_key(id)));
+                let is_new = |(id, _): &(&u32, &WatchedTopic)| !self.known.contains(id);
+                there.filter(is_new).map(|(_, topic)| topic.clone()).collect()
             };
             for topic in appeared {
                 let begun = match self.begin_one(&topic, true).await {
@@ -93,9 +89,12 @@ impl Joining {
                     Err(error) => Err(error),
                 };
                 let is_last = begun.is_err();
-                if self.joined.send(begun).is_err() || is_last {
+                if self.joined.send(begun).await.is_err() || is_last {
                     return;
                 }
+            }
+            if self.heard.changed().await.is_err() {
+                return;
             }
         }
     }
@@ -122,7 +121,7 @@ impl Joining {
             match builder.start().await {
                 Ok(reader) => return Ok(Some(reader)),
                 Err(error) if error.is_unknown_topic() => {
-                    // Gone again, or on its way: then it is heard of again.
+                    // Gone again, or on its way: looked at again when more is heard.
                     self.known.remove(&topic.id);
                     return Ok(None);
                 }

@@ -7,7 +7,7 @@ use std::sync::{
 };
 
 use sennit_protocol::{Reply, Request, Taken, control};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
     delivery_queue::DeliveryQueue, error::Error, heard::Heard, outbox::Outbox,
@@ -37,7 +37,7 @@ pub(crate) enum Command {
     /// Read, now and on every later connection.
     Read { read: control::Read, queue: Arc<ReaderQueue>, answer: Answer<Vec<ReadRange>> },
     /// Watch for topics, now and on every later connection.
-    Watch { watch: control::Watch, heard: mpsc::UnboundedSender<Heard>, answer: Answer<()> },
+    Watch { watch: control::Watch, heard: watch::Sender<Heard>, answer: Answer<()> },
     /// A reader has taken messages that came on the connection of this number.
     Taken { epoch: u64, taken: Taken },
     /// Replace a subscription's window.

@@ -9,9 +9,13 @@ use std::{
 use sennit_model::{
     CursorName, Filter, Offset, PartitionIndex, ReadFrom, TopicName, TopicPattern, WhenSlow,
 };
-use tokio::sync::mpsc;
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until},
+};
 
 use crate::{
+    auto_commit::AutoCommit,
     bell::Bell,
     error::Error,
     gap::Received,
@@ -58,6 +62,13 @@ impl PatternReaderBuilder {
     /// As [`ReaderBuilder::take_over`].
     pub fn take_over(mut self, take_over: bool) -> Self {
         self.each = self.each.take_over(take_over);
+        self
+    }
+
+    /// As [`ReaderBuilder::auto_commit`], in each topic by itself: after so many messages of that topic, or so
+    /// long after the first of it. [`PatternReader::close`] commits everything that was given.
+    pub fn auto_commit(mut self, when: impl Into<AutoCommit>) -> Self {
+        self.each = self.each.auto_commit(when);
         self
     }
 
@@ -110,6 +121,8 @@ impl PatternReaderBuilder {
             readers: BTreeMap::new(),
             left: BTreeSet::new(),
             current: None,
+            given_by: None,
+            look_at: None,
             until_end,
             has_failed: false,
         };
@@ -140,11 +153,16 @@ impl PatternReaderBuilder {
 pub struct PatternReader {
     pattern: TopicPattern,
     bell: Arc<Bell>,
-    joined: mpsc::UnboundedReceiver<Joined>,
+    joined: mpsc::Receiver<Joined>,
     readers: BTreeMap<u32, Reader>,
     /// Of the readers, those that have come to their end.
     left: BTreeSet<u32>,
-    current: Option<ReadRun>,
+    /// What is left of a run that is given message by message, and whose it is.
+    current: Option<(u32, ReadRun)>,
+    /// The reader that has given something last.
+    given_by: Option<u32>,
+    /// When to look again for commits that are due.
+    look_at: Option<Instant>,
     until_end: bool,
     has_failed: bool,
 }
@@ -161,9 +179,24 @@ impl PatternReader {
     /// # Errors
     /// As [`Self::next`].
     pub async fn receive_run(&mut self) -> Option<Result<(TopicName, Received<ReadRun>), Error>> {
-        if let Some(rest) = self.current.take().filter(|rest| rest.count() > 0) {
-            return Some(Ok((rest.topic().clone(), Received::Delivered(rest))));
-        }
+        self.commit_if_due();
+        let (number, received) = match self.current.take() {
+            Some((number, rest)) if rest.count() > 0 => (number, Received::Delivered(rest)),
+            _ => match self.take().await? {
+                Ok(taken) => taken,
+                Err(error) => return Some(Err(error)),
+            },
+        };
+        self.has_given(number, |reader| reader.given(&received));
+        let topic = match &received {
+            Received::Delivered(run) => run.topic().clone(),
+            Received::Gap(_) => self.readers.get(&number)?.topic().clone(),
+        };
+        Some(Ok((topic, received)))
+    }
+
+    /// What comes next, and by which reader. Nothing is lost if it is cancelled.
+    async fn take(&mut self) -> Option<Result<(u32, Received<ReadRun>), Error>> {
         while !self.has_failed {
             while let Ok(joined) = self.joined.try_recv() {
                 match joined {
@@ -177,6 +210,7 @@ impl PatternReader {
                 }
                 tokio::select! {
                     () = self.bell.rung() => {}
+                    () = until(self.look_at) => self.commit_if_due(),
                     joined = self.joined.recv(), if !self.until_end => match joined {
                         Some(Ok(begun)) => self.add(begun),
                         Some(Err(error)) => return self.fails(error),
@@ -188,11 +222,16 @@ impl PatternReader {
                 continue;
             };
             let Some(reader) = self.readers.get_mut(&number) else { continue };
-            match reader.receive_now() {
+            let received = reader.receive_now();
+            if self.look_at.is_none() {
+                // A filter may have passed over something.
+                self.look_at = reader.look_at();
+            }
+            match received {
                 Some(Some(Ok(received))) => {
                     // There may be more, behind what others have.
                     self.bell.ring(number);
-                    return Some(Ok((reader.topic().clone(), received)));
+                    return Some(Ok((number, received)));
                 }
                 Some(Some(Err(error))) if error.is_unknown_topic() => self.leave(number),
                 Some(Some(Err(error))) => return self.fails(error),
@@ -231,18 +270,47 @@ impl PatternReader {
     /// [`Error::Refused`] when another has the cursor of a topic, or more topics are there than may be,
     /// [`Error::Unreachable`] when the client has given up. Each is followed by `None`.
     pub async fn next(&mut self) -> Option<Result<ReadMessage, Error>> {
+        self.commit_if_due();
         loop {
-            if let Some(message) = self.current.as_mut().and_then(ReadRun::take_first) {
+            if let Some((number, run)) = &mut self.current
+                && let Some(message) = run.take_first()
+            {
+                let number = *number;
+                let (partition, end) = (message.partition(), message.offset().0 + 1);
+                self.has_given(number, |reader| reader.has_given(partition, end, 1));
                 return Some(Ok(message));
             }
             self.current = None;
-            match self.receive_run().await? {
-                Ok((_, Received::Delivered(run))) => self.current = Some(run),
-                Ok((topic, Received::Gap(gap))) => {
-                    tracing::warn!(%topic, pattern = %self.pattern, "{gap}");
+            match self.take().await? {
+                Ok((number, Received::Delivered(run))) => self.current = Some((number, run)),
+                Ok((number, Received::Gap(gap))) => {
+                    let topic = self.readers.get(&number).map(Reader::topic);
+                    tracing::warn!(topic = topic.map(TopicName::as_str), pattern = %self.pattern, "{gap}");
+                    self.has_given(number, |reader| reader.given(&Received::Gap(gap)));
                 }
                 Err(error) => return Some(Err(error)),
             }
+        }
+    }
+
+    fn has_given(&mut self, number: u32, note: impl FnOnce(&mut Reader)) {
+        // It may have left with its topic since.
+        let Some(reader) = self.readers.get_mut(&number) else { return };
+        note(reader);
+        self.given_by = Some(number);
+        if self.look_at.is_none() {
+            self.look_at = reader.look_at();
+        }
+    }
+
+    /// Commits what was given before, where it is time.
+    fn commit_if_due(&mut self) {
+        if let Some(reader) = self.given_by.and_then(|number| self.readers.get_mut(&number)) {
+            reader.commit_if_due();
+        }
+        if self.look_at.is_some_and(|at| at <= Instant::now()) {
+            self.readers.values_mut().for_each(Reader::commit_if_due);
+            self.look_at = self.readers.values().filter_map(Reader::look_at).min();
         }
     }
 
@@ -253,8 +321,19 @@ impl PatternReader {
         })
     }
 
-    /// As [`Reader::commit`], in every topic where anything was given. With [`Self::next`], the rest of
-    /// what came together with the last message counts as given.
+    /// As [`Reader::commit_no_further`], in a topic that it reads.
+    pub fn commit_no_further(
+        &mut self,
+        topic: &TopicName,
+        partition: PartitionIndex,
+        offset: Offset,
+    ) {
+        for reader in self.readers.values_mut().filter(|reader| reader.topic() == topic) {
+            reader.commit_no_further(partition, offset);
+        }
+    }
+
+    /// As [`Reader::commit`], in every topic where anything was given.
     ///
     /// # Errors
     /// As [`Reader::commit`].
@@ -263,5 +342,25 @@ impl PatternReader {
             reader.commit().await?;
         }
         Ok(())
+    }
+
+    /// As [`Reader::close`], in every topic.
+    ///
+    /// # Errors
+    /// The first error; the others are ended all the same.
+    pub async fn close(self) -> Result<(), Error> {
+        let mut closed = Ok(());
+        for reader in self.readers.into_values() {
+            closed = closed.and(reader.close().await);
+        }
+        closed
+    }
+}
+
+/// Waits until then; without a time, for ever.
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }

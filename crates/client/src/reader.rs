@@ -8,7 +8,7 @@ use sennit_model::{
     limits::{CREDIT_BYTES_MAX, CREDIT_MESSAGES_MAX},
 };
 use sennit_protocol::{GapReason, Reply, Request, Taken, control};
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 
 use crate::{
     auto_commit::{AutoCommit, AutoCommits, Done},
@@ -244,7 +244,8 @@ impl Reader {
         self.subscription
     }
 
-    /// As [`Self::receive_run`] without waiting: `None` where nothing is here yet.
+    /// As [`Self::receive_run`] without waiting: `None` where nothing is here yet. Whoever passes it on to the
+    /// program says so, with [`Self::given`] or [`Self::has_given`].
     pub(crate) fn receive_now(&mut self) -> Option<Option<Result<Received<ReadRun>, Error>>> {
         loop {
             if self.has_reached_end() {
@@ -256,14 +257,13 @@ impl Reader {
                 None => return Some(None),
             };
             if let Some(received) = self.sort(epoch, received) {
-                self.given(&received);
                 return Some(Some(Ok(received)));
             }
         }
     }
 
     /// Notes what the program is given, for the cursor.
-    fn given(&mut self, received: &Received<ReadRun>) {
+    pub(crate) fn given(&mut self, received: &Received<ReadRun>) {
         match received {
             Received::Delivered(run) => {
                 let count = u64::from(run.count());
@@ -376,7 +376,7 @@ impl Reader {
     /// What comes next; meanwhile it commits when that is due.
     async fn next_item(&mut self) -> Option<Result<Item, Error>> {
         loop {
-            let Some(at) = self.auto.as_ref().and_then(AutoCommits::look_at) else {
+            let Some(at) = self.look_at() else {
                 return self.queue.next().await;
             };
             match tokio::time::timeout_at(at, self.queue.next()).await {
@@ -435,7 +435,8 @@ impl Reader {
         self.link.tell(Command::Taken { epoch, taken });
     }
 
-    fn has_given(&mut self, partition: PartitionIndex, end: u64, count: u64) {
+    /// Everything before `end` was given to the program, `count` messages of it just now.
+    pub(crate) fn has_given(&mut self, partition: PartitionIndex, end: u64, count: u64) {
         self.done.insert(partition.0, end);
         if let Some(auto) = &mut self.auto {
             auto.has_given(count);
@@ -493,8 +494,13 @@ impl Reader {
         self.done.retain(|partition, offset| done.get(partition) != Some(offset));
     }
 
+    /// When to look again whether a commit is due, although nothing has come.
+    pub(crate) fn look_at(&self) -> Option<Instant> {
+        self.auto.as_ref().and_then(AutoCommits::look_at)
+    }
+
     /// Commits what was given, if it is time, without waiting for the answer.
-    fn commit_if_due(&mut self) {
+    pub(crate) fn commit_if_due(&mut self) {
         let Some(auto) = &mut self.auto else { return };
         if let Some(done) = auto.committed() {
             self.committed(&done);

@@ -1,11 +1,13 @@
 //! What has come for a reader and was not taken yet, in order. Its window bounds it: twice over, for
-//! what a lost connection has brought stays good.
+//! what a lost connection has brought stays good. Gaps cost nothing of the window; those that follow one
+//! another are one.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use sennit_model::PartitionIndex;
 use tokio::sync::Notify;
 
 use crate::{bell::Bell, error::Error, gap::Received, read_run::ReadRun};
@@ -16,8 +18,42 @@ pub(crate) type Item = (u64, Received<ReadRun>);
 #[derive(Default)]
 struct State {
     items: VecDeque<Item>,
+    /// How many items were taken.
+    taken: u64,
+    /// The last gap that waits of each partition: which item it is of all there were.
+    gaps: HashMap<PartitionIndex, u64>,
     fault: Option<Error>,
     ended: bool,
+}
+
+impl State {
+    fn push(&mut self, item: Item) {
+        if let Received::Gap(gap) = &item.1 {
+            let next = self.taken + self.items.len() as u64;
+            let number = self.gaps.entry(gap.partition).or_insert(next);
+            let index = usize::try_from(*number - self.taken).unwrap_or(usize::MAX);
+            if let Some((_, Received::Gap(held))) = self.items.get_mut(index)
+                && held.reason == gap.reason
+                && held.offsets.end == gap.offsets.start
+            {
+                held.offsets.end = gap.offsets.end;
+                return;
+            }
+            *number = next;
+        }
+        self.items.push_back(item);
+    }
+
+    fn pop(&mut self) -> Option<Item> {
+        let item = self.items.pop_front()?;
+        if let Received::Gap(gap) = &item.1
+            && self.gaps.get(&gap.partition) == Some(&self.taken)
+        {
+            self.gaps.remove(&gap.partition);
+        }
+        self.taken += 1;
+        Some(item)
+    }
 }
 
 /// What has come for one reader and was not taken yet.
@@ -47,7 +83,7 @@ impl ReaderQueue {
     }
 
     pub(crate) fn push(&self, item: Item) {
-        self.state().items.push_back(item);
+        self.state().push(item);
         self.has_changed();
     }
 
@@ -68,7 +104,7 @@ impl ReaderQueue {
     /// What is here; `None` where nothing is yet, `Some(None)` once nothing will be.
     pub(crate) fn next_now(&self) -> Option<Option<Result<Item, Error>>> {
         let mut state = self.state();
-        if let Some(item) = state.items.pop_front() {
+        if let Some(item) = state.pop() {
             return Some(Some(Ok(item)));
         }
         if let Some(error) = state.fault.take() {
@@ -86,5 +122,43 @@ impl ReaderQueue {
             }
             self.changed.notified().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sennit_model::{Offset, OffsetRange};
+    use sennit_protocol::GapReason;
+
+    use super::*;
+    use crate::gap::Gap;
+
+    fn gap(partition: u32, offsets: std::ops::Range<u64>) -> Gap {
+        let offsets = OffsetRange { start: Offset(offsets.start), end: Offset(offsets.end) };
+        Gap { partition: PartitionIndex(partition), offsets, reason: GapReason::Filtered }
+    }
+
+    fn taken(queue: &ReaderQueue) -> Vec<Gap> {
+        let next = || match queue.next_now()? {
+            Some(Ok((_, Received::Gap(gap)))) => Some(gap),
+            _ => None,
+        };
+        std::iter::from_fn(next).collect()
+    }
+
+    #[test]
+    fn gaps_that_follow_one_another_wait_as_one() {
+        let queue = ReaderQueue::default();
+        for n in 0..1000 {
+            queue.push((0, Received::Gap(gap(0, 3 * n..3 * n + 3))));
+            queue.push((0, Received::Gap(gap(1, n..n + 1))));
+        }
+        assert_eq!(taken(&queue), [gap(0, 0..3000), gap(1, 0..1000)]);
+        // What was taken is not added to, and what does not follow is one by itself.
+        queue.push((0, Received::Gap(gap(0, 3000..3001))));
+        queue.push((0, Received::Gap(gap(0, 3005..3006))));
+        queue.push((0, Received::Gap(gap(0, 3006..3008))));
+        assert_eq!(taken(&queue), [gap(0, 3000..3001), gap(0, 3005..3008)]);
+        assert!(queue.state().gaps.is_empty());
     }
 }

@@ -7,7 +7,7 @@ use sennit_protocol::{
     Request,
     control::{self, WatchedTopic},
 };
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{sync::watch, time::Instant};
 
 use crate::{error::Error, heard::Heard, link::Answer};
 
@@ -16,11 +16,11 @@ const AGAIN_DELAY: Duration = Duration::from_millis(250);
 
 struct Watching {
     watch: control::Watch,
-    heard: mpsc::UnboundedSender<Heard>,
+    heard: watch::Sender<Heard>,
     /// Whoever waits for the first answer.
     answer: Option<Answer<()>>,
     /// The pages of the answer that have come.
-    topics: Vec<WatchedTopic>,
+    topics: BTreeMap<u32, WatchedTopic>,
     again_at: Option<Instant>,
 }
 
@@ -34,10 +34,10 @@ impl Watchings {
     pub(crate) fn add(
         &mut self,
         watch: control::Watch,
-        heard: mpsc::UnboundedSender<Heard>,
+        heard: watch::Sender<Heard>,
         answer: Answer<()>,
     ) {
-        let (number, topics) = (watch.subscription, Vec::new());
+        let (number, topics) = (watch.subscription, BTreeMap::new());
         let watching = Watching { watch, heard, answer: Some(answer), topics, again_at: None };
         self.known.insert(number, watching);
     }
@@ -61,12 +61,11 @@ impl Watchings {
     /// A page of the answer.
     pub(crate) fn listed(&mut self, page: control::Watching) {
         let Some(known) = self.known.get_mut(&page.subscription) else { return };
-        known.topics.extend(page.topics);
+        known.topics.extend(page.topics.into_iter().map(|topic| (topic.id, topic)));
         if page.more {
             return;
         }
-        // Whoever watches may have gone.
-        let _ = known.heard.send(Heard::All(std::mem::take(&mut known.topics)));
+        known.heard.send_replace(Some(std::mem::take(&mut known.topics)));
         if let Some(answer) = known.answer.take() {
             let _ = answer.send(Ok(()));
         }
@@ -74,17 +73,26 @@ impl Watchings {
 
     /// A topic has appeared.
     pub(crate) fn appeared(&mut self, body: control::TopicAppeared) {
-        self.hear(body.subscription, body.topic.map(Heard::Appeared));
+        self.change(body.subscription, body.topic, |there, topic| {
+            there.insert(topic.id, topic);
+        });
     }
 
     /// A topic is gone.
     pub(crate) fn gone(&mut self, body: control::TopicGone) {
-        self.hear(body.subscription, body.topic.map(Heard::Gone));
+        self.change(body.subscription, body.topic, |there, topic| {
+            there.remove(&topic.id);
+        });
     }
 
-    fn hear(&mut self, number: u32, heard: Option<Heard>) {
-        if let (Some(known), Some(heard)) = (self.known.get(&number), heard) {
-            let _ = known.heard.send(heard);
+    fn change(
+        &mut self,
+        number: u32,
+        topic: Option<WatchedTopic>,
+        change: impl FnOnce(&mut BTreeMap<u32, WatchedTopic>, WatchedTopic),
+    ) {
+        if let (Some(known), Some(topic)) = (self.known.get(&number), topic) {
+            known.heard.send_modify(|heard| change(heard.get_or_insert_default(), topic));
         }
     }
 

@@ -207,6 +207,47 @@ fn a_filter_and_a_cursor_hold_in_each_topic() {
     });
 }
 
+async fn committed(client: &Client, name: &str) -> u64 {
+    let cursors = client.list_cursors(&topic(name)).await.unwrap();
+    cursors.iter().flat_map(|cursor| &cursor.positions).map(|(_, offset)| offset.0).sum()
+}
+
+#[test]
+fn a_pattern_reader_commits_by_itself_and_what_was_not_given_comes_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start(folder.path());
+    run(async {
+        let client = client(&broker).await;
+        for name in ["a.x", "a.y"] {
+            make(&client, name).await;
+            publish(&client, name, 0..10).await;
+        }
+        let (pattern, cursor) = (pattern("a.*"), "audit".parse().unwrap());
+        let every = Duration::from_millis(20);
+        let begin = || client.pattern_reader(&pattern).cursor(&cursor).auto_commit(every);
+        // Closed amid a run: the rest of that is not committed.
+        let mut reader = begin().start().await.unwrap();
+        let first = take(&mut reader, 3).await;
+        reader.close().await.unwrap();
+        assert_eq!(committed(&client, "a.x").await + committed(&client, "a.y").await, 3);
+        let mut reader = begin().start().await.unwrap();
+        let rest = take(&mut reader, 17).await;
+        assert_eq!([first, rest].concat_all(), [all("a.x", 0..10), all("a.y", 0..10)].concat_all());
+        // While it waits for more, it commits what was given; so it need not be closed.
+        let waited = tokio::time::timeout(Duration::from_secs(30), async {
+            while committed(&client, "a.x").await + committed(&client, "a.y").await < 20 {
+                let more = tokio::time::timeout(every, reader.next()).await;
+                assert!(more.is_err(), "{more:?}");
+            }
+        });
+        waited.await.expect("everything is committed");
+        drop(reader);
+        let mut reader = begin().take_over(true).until_end(true).start().await.unwrap();
+        assert!(reader.next().await.is_none());
+        client.close().await;
+    });
+}
+
 #[test]
 fn read_takes_a_pattern_and_refuses_what_is_none() {
     let folder = tempfile::tempdir().unwrap();
