@@ -46,6 +46,7 @@ fn main() {
     lanes();
     packs();
     archives();
+    requests();
 }
 
 fn messages() -> Vec<Message> {
@@ -216,6 +217,27 @@ fn engine_life() -> (BTreeMap<u8, (String, Vec<u8>)>, Vec<Vec<u8>>) {
     }
     engine.advance(now.plus(Duration::from_secs(120)), &mut journal);
     (journal.records, snapshots)
+}
+
+/// Requests of HTTP/1 behind the length of the pieces that they come in.
+fn requests() {
+    let body = "3;a=b\r\nabc\r\n00A\r\n0123456789\r\n0\r\nA: b\r\n\r\n";
+    let chunked = "POST /v1/stream/a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let length =
+        "PUT /a HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello";
+    let old = "\r\nGET http://h:1/a?b HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+    let last = "OPTIONS * HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let both =
+        "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n";
+    for (name, text) in [
+        ("chunked", format!("{chunked}{body}")),
+        ("length", length.to_owned()),
+        ("old", old.to_owned()),
+        ("pipelined", format!("{length}{chunked}{body}{old}{last}")),
+        ("both", both.to_owned()),
+    ] {
+        write("http1", name, &[&[7], text.as_bytes()].concat());
+    }
 }
 
 /// Frames out of the protocol's own examples.

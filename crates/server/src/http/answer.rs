@@ -53,7 +53,6 @@ pub(crate) trait Events {
 pub(crate) struct EventSource(Box<dyn Events>);
 
 impl EventSource {
-    #[cfg_attr(not(test), expect(dead_code, reason = "streams, which are under way, answer so"))]
     pub(crate) fn new(events: impl Events + 'static) -> Self {
         Self(Box::new(events))
     }
@@ -80,7 +79,6 @@ impl fmt::Debug for EventSource {
     }
 }
 
-#[cfg_attr(not(test), expect(dead_code, reason = "streams, which are under way, answer so"))]
 struct Unfold<T, N, F> {
     between: Option<T>,
     next: N,

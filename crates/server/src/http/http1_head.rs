@@ -247,8 +247,11 @@ fn refused(error: httparse::Error, head: &[u8]) -> Refused {
     }
 }
 
+/// Whether the request line is one of another version.
 fn is_other_version(head: &[u8]) -> bool {
     let line = head.split(|&byte| byte == b'\r').next().unwrap_or_default();
-    let word = line.rsplit(|&byte| byte == b' ').next().unwrap_or_default();
-    matches!(word, [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'])
+    let mut words = line.split(|&byte| byte == b' ');
+    let version = words.nth(2).unwrap_or_default();
+    words.next().is_none()
+        && matches!(version, [b'H', b'T', b'T', b'P', b'/', b'0'..=b'9', b'.', b'0'..=b'9'])
 }

@@ -1,5 +1,4 @@
 //! A connection over a pipe in memory, and a clock that runs only while everybody waits.
-#![expect(clippy::unwrap_used, reason = "a step that fails ends the test")]
 
 use std::{cell::RefCell, time::Duration};
 
@@ -24,8 +23,11 @@ struct World {
     client: DuplexStream,
     hall: Rc<Hall>,
     /// The paths that were begun, each with the way to answer it.
-    begun: Rc<RefCell<Vec<(String, oneshot::Sender<Response<Body>>)>>>,
+    begun: Rc<RefCell<Vec<Asked>>>,
 }
+
+/// A path, and the way to answer.
+type Asked = (String, oneshot::Sender<Response<Body>>);
 
 /// Runs a test with a clock that jumps to what is next.
 fn in_a_world<F: Future<Output = ()>>(pipe_bytes: usize, test: impl FnOnce(World) -> F) {
