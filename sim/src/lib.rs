@@ -18,6 +18,7 @@ mod scenarios;
 mod script;
 mod sequences;
 mod swarm;
+mod takes;
 mod topics;
 mod trace;
 mod world;

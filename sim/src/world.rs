@@ -16,6 +16,7 @@ use crate::{
     oracle::Oracle,
     oracle::Violation,
     publishers::Publishers,
+    takes::Takes,
     trace::Trace,
 };
 
@@ -83,6 +84,8 @@ pub struct World {
     pub committed: Position,
     /// What is moved, and which packs go.
     pub moving: Moving,
+    /// What the lane took at a time at most, in bytes.
+    pub takes: Takes,
     config: LaneConfig,
     settings: Settings,
     commands: Vec<Command>,
@@ -130,6 +133,7 @@ impl World {
             has_rot: false,
             committed: Position(0),
             moving: Moving::default(),
+            takes: Takes::default(),
             config,
             settings,
             commands: Vec::new(),
@@ -233,6 +237,7 @@ impl World {
             None if self.parts.shard.has_frames() => {
                 let mut frames = Vec::new();
                 self.parts.shard.take_frames(&mut frames);
+                self.takes.taken(&frames, self.parts.shard.counters().checkpoints);
                 self.flight = Some(Flight::Taken(frames, self.oracle.turn()));
                 Ok(())
             }

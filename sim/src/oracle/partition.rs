@@ -251,6 +251,14 @@ impl PartitionModel {
         Ok(())
     }
 
+    /// After a crash the oldest kept may be older than it was: what was freed by a record that is lost is
+    /// back. Between what is back lie batches that were freed by records that are not lost, and which
+    /// those are cannot be told: groups that saw to it may be forgotten. All of it was free to go once.
+    pub(super) fn goes_back(&mut self, start: Offset) {
+        self.holes.extend(start.0..self.start);
+        self.start = self.start.min(start.0);
+    }
+
     fn note_holes(&mut self, now: Timestamp) {
         if !self.groups.is_empty() {
             let gone = (self.start..self.entries.len() as u64)

@@ -93,8 +93,7 @@ impl Oracle {
             }
             partition.entries.iter_mut().for_each(|entry| entry.turn = 0);
             partition.seen_end = partition.seen_end.max(end);
-            // What was freed by a record that is lost is back.
-            partition.start = partition.start.min(description.start.0);
+            partition.goes_back(description.start);
             if !partition.is_clear() {
                 partition.groups.values_mut().for_each(GroupModel::order_begins_again);
             }
