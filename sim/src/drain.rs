@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 
 use sennit_journal::Position;
 
-use crate::{moving::live_packs, oracle::Violation, run::Run, world::Stop};
+use crate::{moving::live_packs, oracle::Violation, readers::Readers, run::Run, world::Stop};
 
 /// Steps of the drain, each at most [`DRAIN_STEP`] long.
 const DRAIN_STEPS: u64 = 1_500;
@@ -54,6 +54,7 @@ impl Run {
         self.topics.audit(&mut self.world)?;
         let goodbyes = self.world.consumers.leave_all();
         goodbyes.into_iter().for_each(|command| self.world.say(command));
+        Readers::read_all(&mut self.world)?;
         self.topics.subscribe_all(&mut self.world, &mut self.random);
         for step in 0..DRAIN_STEPS {
             for _ in 0..20 {
@@ -77,7 +78,11 @@ impl Run {
             self.world.advance()?;
         }
         self.world.check();
-        self.world.oracle.settled_up(self.world.now)
+        self.world.oracle.settled_up(self.world.now)?;
+        for id in self.world.oracle.partitions() {
+            self.world.describe(id)?;
+        }
+        self.world.oracle.readers_have_all()
     }
 
     /// Whether nothing is owed, now that the shard has said what it keeps.

@@ -12,6 +12,7 @@ mod moving;
 pub mod oracle;
 mod publishers;
 mod random;
+mod readers;
 mod rot;
 mod run;
 mod scenarios;

@@ -268,7 +268,7 @@ impl PartitionModel {
         }
     }
 
-    fn may_be_gone(&self, offset: u64, now: Timestamp) -> bool {
+    pub(super) fn may_be_gone(&self, offset: u64, now: Timestamp) -> bool {
         let Some(entry) = self.entries.get(offset as usize) else { return true };
         if self.least_age.is_some_and(|age| entry.appended_at.plus(age) <= now) {
             return true;

@@ -17,6 +17,7 @@ impl Oracle {
         self.sent.clear();
         self.changes.clear();
         let durable_turn = self.durable_turn;
+        self.readers.crashed(durable_turn);
         for partition in self.partitions.values_mut() {
             partition.unreadable.clear();
             for group in partition.groups.values_mut() {
@@ -108,6 +109,7 @@ impl Oracle {
             ));
         }
         self.durable_turn = self.turn;
+        self.cursors_gone();
         Ok(())
     }
 
