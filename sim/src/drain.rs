@@ -5,12 +5,15 @@ use std::{path::PathBuf, time::Duration};
 
 use sennit_journal::Position;
 
-use crate::{moving::live_packs, oracle::Violation, run::Run, world::Stop};
+use crate::{moving::live_packs, oracle::Violation, readers::Readers, run::Run, world::Stop};
 
 /// Steps of the drain, each at most [`DRAIN_STEP`] long.
 const DRAIN_STEPS: u64 = 1_500;
 const FINE_STEPS: u64 = 300;
 const DRAIN_STEP: Duration = Duration::from_secs(60);
+/// Segments that a replay may have beyond what is counted: the one after which a checkpoint is due, those
+/// at whose ends it begins and ends, and those whose headers do not state it yet.
+const SLACK: u64 = 5;
 /// Steps in which all that is to be moved at the end is moved.
 const MOVE_STEPS: u64 = 5_000;
 
@@ -51,6 +54,7 @@ impl Run {
         self.topics.audit(&mut self.world)?;
         let goodbyes = self.world.consumers.leave_all();
         goodbyes.into_iter().for_each(|command| self.world.say(command));
+        Readers::read_all(&mut self.world)?;
         self.topics.subscribe_all(&mut self.world, &mut self.random);
         for step in 0..DRAIN_STEPS {
             for _ in 0..20 {
@@ -74,7 +78,11 @@ impl Run {
             self.world.advance()?;
         }
         self.world.check();
-        self.world.oracle.settled_up(self.world.now)
+        self.world.oracle.settled_up(self.world.now)?;
+        for id in self.world.oracle.partitions() {
+            self.world.describe(id)?;
+        }
+        self.world.oracle.readers_have_all()
     }
 
     /// Whether nothing is owed, now that the shard has said what it keeps.
@@ -122,14 +130,17 @@ impl Run {
         live.dedup();
         // The state may have been larger when the last checkpoint was written. It takes its own length,
         // is due when four times that were journaled, and while it is written the rest gets eight
-        // times as much. The checkpoint before it is kept too, to fall back on if this one rots.
+        // times as much. It begins and ends with what the lane takes: each may be late by all that
+        // gathered while a commit was under way. The checkpoint before it is kept too, to fall back on
+        // if this one rots.
         let snapshot = self.snapshot_bytes().max(largest_snapshot);
-        let replayed = 2 * (13 * snapshot / segment_bytes + 8);
+        let taken = self.world.takes.longest();
+        let replayed = 2 * ((13 * snapshot + 2 * taken) / segment_bytes + SLACK);
         let (count, most) = (shard.segment_count(), live.len() as u64 + replayed);
         if count as u64 > most {
             let detail = format!(
-                "{count} in use, {} hold messages, the state takes {snapshot} bytes, a segment \
-                 {segment_bytes}",
+                "{count} in use, {} hold messages, the state takes {snapshot} bytes, the longest take \
+                 {taken}, a segment {segment_bytes}",
                 live.len()
             );
             return Err(Violation::new("I8 segments are released", detail));

@@ -16,6 +16,7 @@ use crate::{
     consumers::window,
     oracle::Violation,
     random::Random,
+    readers::Readers,
     swarm::{OPERATIONS, Operation, Swarm},
     topics::Topics,
     trace::Trace,
@@ -145,8 +146,9 @@ impl Run {
             journal_segments: swarm.journal_segments,
             packs: swarm.packs,
         };
-        let world = World::begin(random.number(), swarm.segment_bytes, settings, trace)?;
+        let mut world = World::begin(random.number(), swarm.segment_bytes, settings, trace)?;
         let topics = Topics::default();
+        world.readers = Readers::new(seed);
         let mut run = Self { random, swarm, world, topics, lives: 1, delivered: 0 };
         run.plan(true);
         Ok(run)
@@ -255,6 +257,7 @@ impl Run {
 
     /// What goes on by itself beside the operations.
     fn others_get_on(&mut self) -> Result<(), Stop> {
+        Readers::step(&mut self.world)?;
         if self.random.chance(self.swarm.turn_eagerness) {
             self.world.turn()?;
         }

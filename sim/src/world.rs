@@ -4,9 +4,11 @@
 
 use std::path::PathBuf;
 
-use sennit_engine::{Command, Effect, Origin, PartitionCommand, PartitionDescription, SessionId};
+use sennit_engine::{
+    Command, CursorClaim, Effect, Origin, PartitionCommand, PartitionDescription, SessionId,
+};
 use sennit_journal::{Fault, Frame, LaneConfig, Position, Slot};
-use sennit_model::{PartitionId, Timestamp, TopicId};
+use sennit_model::{Offset, PartitionId, ReadFrom, Timestamp, TopicId};
 use sennit_shard::{Fetch, RecoverError, Recovered, Settings, recover};
 
 use crate::{
@@ -16,6 +18,8 @@ use crate::{
     oracle::Oracle,
     oracle::Violation,
     publishers::Publishers,
+    readers::Readers,
+    takes::Takes,
     trace::Trace,
 };
 
@@ -67,6 +71,8 @@ pub struct World {
     pub publishers: Publishers,
     /// Those who consume.
     pub consumers: Consumers,
+    /// Those who read.
+    pub readers: Readers,
     /// What was done so far.
     pub trace: Trace,
     /// The shard and its helpers, while it runs.
@@ -83,6 +89,8 @@ pub struct World {
     pub committed: Position,
     /// What is moved, and which packs go.
     pub moving: Moving,
+    /// What the lane took at a time at most, in bytes.
+    pub takes: Takes,
     config: LaneConfig,
     settings: Settings,
     commands: Vec<Command>,
@@ -122,6 +130,7 @@ impl World {
             oracle: Oracle::default(),
             publishers: Publishers::default(),
             consumers: Consumers::default(),
+            readers: Readers::new(0),
             trace,
             parts,
             requests: 0,
@@ -130,6 +139,7 @@ impl World {
             has_rot: false,
             committed: Position(0),
             moving: Moving::default(),
+            takes: Takes::default(),
             config,
             settings,
             commands: Vec::new(),
@@ -189,9 +199,17 @@ impl World {
             match effect {
                 Effect::Confirmed(confirmed) => self.publishers.confirmed(confirmed),
                 Effect::Refused { origin, .. } => self.publishers.refused(origin.request),
+                Effect::Deliver(delivery) if delivery.attempt == 0 => {
+                    self.readers.delivered(delivery);
+                }
                 Effect::Deliver(delivery) => self.consumers.delivered(delivery),
-                Effect::SubscriptionEnded { session, subscription, .. } => {
+                Effect::Gap { session, subscription, range, .. } => {
+                    self.readers.passed(*session, *subscription, range.end);
+                }
+                Effect::SubscriptionEnded { session, subscription, .. }
+                | Effect::CursorTaken { session, subscription, .. } => {
                     self.consumers.ended(*session, *subscription);
+                    self.readers.ended(*session, *subscription);
                 }
                 Effect::DeadLetterTopicNeeded { source } => self.letters_wanted.push(*source),
                 _ => {}
@@ -233,6 +251,7 @@ impl World {
             None if self.parts.shard.has_frames() => {
                 let mut frames = Vec::new();
                 self.parts.shard.take_frames(&mut frames);
+                self.takes.taken(&frames, self.parts.shard.counters().checkpoints);
                 self.flight = Some(Flight::Taken(frames, self.oracle.turn()));
                 Ok(())
             }
@@ -365,24 +384,11 @@ impl World {
     /// # Errors
     /// The promise that was broken.
     pub fn describe(&mut self, id: PartitionId) -> Result<(), Violation> {
-        if self.is_fenced {
-            return Ok(());
-        }
-        let origin = Origin { session: SessionId(1), request: self.request() };
-        let command = Command::Partition(origin, id, PartitionCommand::Describe);
-        self.parts.shard.handle(&mut vec![command], self.now);
-        let mut found = None;
-        self.parts.shard.effects().retain(|effect| match effect {
-            Effect::Described { description, .. } => {
-                found = Some(description.clone());
-                false
+        match self.ask(id, PartitionCommand::Describe) {
+            Some(Effect::Described { description, .. }) => {
+                self.oracle.described(id, &description, self.now)
             }
-            Effect::Refused { .. } => false,
-            _ => true,
-        });
-        match found {
-            Some(description) => self.oracle.described(id, &description, self.now),
-            None => Ok(()),
+            _ => Ok(()),
         }
     }
 
@@ -412,6 +418,7 @@ impl World {
         self.oracle.crashed();
         self.publishers.disconnected();
         self.consumers.disconnected();
+        self.readers.disconnected();
         for attempt in 0.. {
             before(&self.disk, attempt);
             self.trace.step(format_args!("recover at {:?}", self.now));
@@ -437,7 +444,56 @@ impl World {
         let mut ids: Vec<PartitionId> = self.parts.shard.engine().partition_ids().collect();
         ids.sort_unstable();
         let found = self.descriptions(&ids);
-        self.oracle.recovered(self.parts.report.generation, &found, self.now)
+        self.oracle.recovered(self.parts.report.generation, &found, self.now)?;
+        ids.into_iter().try_for_each(|id| self.cursors(id))
+    }
+
+    /// Asks where one begins that reads from there; tells the oracle. `None` if it may not.
+    ///
+    /// # Errors
+    /// The promise that was broken.
+    pub fn locate(
+        &mut self,
+        id: PartitionId,
+        from: ReadFrom,
+        claim: Option<&CursorClaim>,
+    ) -> Result<Option<Offset>, Violation> {
+        self.describe(id)?;
+        let answer = self.ask(id, PartitionCommand::Locate(from, claim.cloned()));
+        let said = match &answer {
+            Some(Effect::Located { first, end, .. }) => Ok((*first, *end)),
+            Some(Effect::Refused { refusal, .. }) => Err(refusal),
+            _ => return Ok(None),
+        };
+        self.oracle.located(id, (from, claim), said)?;
+        Ok(said.ok().map(|(first, _)| first))
+    }
+
+    /// Asks which cursors a partition has; tells the oracle.
+    fn cursors(&mut self, id: PartitionId) -> Result<(), Violation> {
+        match self.ask(id, PartitionCommand::ListCursors) {
+            Some(Effect::Cursors { cursors, .. }) => self.oracle.cursors_found(id, &cursors),
+            _ => Ok(()),
+        }
+    }
+
+    /// Asks something that is answered at once.
+    fn ask(&mut self, id: PartitionId, question: PartitionCommand) -> Option<Effect> {
+        if self.is_fenced {
+            return None;
+        }
+        let origin = Origin { session: SessionId(1), request: self.request() };
+        self.parts.shard.handle(&mut vec![Command::Partition(origin, id, question)], self.now);
+        let effects = self.parts.shard.effects();
+        let is_answer = |effect: &Effect| match effect {
+            Effect::Described { origin: asked, .. }
+            | Effect::Located { origin: asked, .. }
+            | Effect::Cursors { origin: asked, .. }
+            | Effect::Refused { origin: asked, .. } => *asked == origin,
+            _ => false,
+        };
+        let index = effects.iter().position(is_answer)?;
+        Some(effects.remove(index))
     }
 
     /// Whether the start has said that something is damaged or lost.
@@ -470,13 +526,10 @@ impl World {
     fn descriptions(&mut self, ids: &[PartitionId]) -> Vec<(PartitionId, PartitionDescription)> {
         let mut found = Vec::new();
         for &id in ids {
-            let origin = Origin { session: SessionId(1), request: self.request() };
-            let command = Command::Partition(origin, id, PartitionCommand::Describe);
-            self.parts.shard.handle(&mut vec![command], self.now);
-            for effect in self.parts.shard.effects().drain(..) {
-                if let Effect::Described { description, .. } = effect {
-                    found.push((id, description));
-                }
+            if let Some(Effect::Described { description, .. }) =
+                self.ask(id, PartitionCommand::Describe)
+            {
+                found.push((id, description));
             }
         }
         found

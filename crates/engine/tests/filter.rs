@@ -23,20 +23,22 @@ fn streaming(retention: Retention) -> World {
     world
 }
 
-fn begin(world: &mut World, session: SessionId, filter: Option<&str>, credit: Credit) {
-    let filter = filter.map(|text| text.parse::<Filter>().expect("it is a filter"));
-    let (origin, at, cursor) = (world.origin(session), Offset(0), None);
-    let (subscription, partition) = (3, ORDERS);
-    let read = Read {
-        origin,
-        subscription,
-        partition,
-        at,
-        credit,
-        cursor,
+/// A reader from `at` on, of what its filter lets through, or of all.
+fn read(world: &mut World, session: SessionId, filter: Option<&str>, at: u64) -> Read {
+    Read {
+        origin: world.origin(session),
+        subscription: 3,
+        partition: ORDERS,
+        at: Offset(at),
+        credit: WIDE,
+        cursor: None,
         when_slow: WhenSlow::Wait,
-        filter,
-    };
+        filter: filter.map(|text| text.parse::<Filter>().expect("it is a filter")),
+    }
+}
+
+fn begin(world: &mut World, session: SessionId, filter: &str, credit: Credit) {
+    let read = Read { credit, ..read(world, session, Some(filter), 0) };
     world.do_now(Command::Read(read));
 }
 
@@ -94,7 +96,7 @@ fn neighbours_that_pass_come_together_and_the_rest_is_told_once_at_the_end() {
     let mut world = streaming(Retention::FOREVER);
     publish(&mut world, 0..10);
     publish(&mut world, 10..12);
-    begin(&mut world, ALICE, Some("header.n >= 2 and header.n != 4 and header.n < 7"), WIDE);
+    begin(&mut world, ALICE, "header.n >= 2 and header.n != 4 and header.n < 7", WIDE);
     let (two, five) = (Came::Run(2, vec![2, 3]), Came::Run(5, vec![5, 6]));
     assert_eq!(came(&mut world, ALICE), [two, five, filtered(7, 12)]);
     publish(&mut world, [3, 20]);
@@ -106,7 +108,7 @@ fn what_is_passed_over_costs_no_credit() {
     let mut world = streaming(Retention::FOREVER);
     publish(&mut world, 0..100);
     let two = Credit { messages: 2, bytes: 1 << 20 };
-    begin(&mut world, ALICE, Some("header.n glob '*9'"), two);
+    begin(&mut world, ALICE, "header.n glob '*9'", two);
     assert_eq!(came(&mut world, ALICE), [Came::Run(9, vec![9]), Came::Run(19, vec![19])]);
     taken(&mut world, ALICE, 2, 1 << 20);
     assert_eq!(came(&mut world, ALICE), [Came::Run(29, vec![29]), Came::Run(39, vec![39])]);
@@ -116,7 +118,7 @@ fn what_is_passed_over_costs_no_credit() {
 fn a_full_window_stops_the_filter_inside_a_run() {
     let mut world = streaming(Retention::FOREVER);
     publish(&mut world, 0..5);
-    begin(&mut world, ALICE, Some("exists header.n"), Credit { messages: 9, bytes: 30 });
+    begin(&mut world, ALICE, "exists header.n", Credit { messages: 9, bytes: 30 });
     assert_eq!(came(&mut world, ALICE), [Came::Run(0, vec![0, 1])]);
     taken(&mut world, ALICE, 1, 20);
     assert_eq!(came(&mut world, ALICE), [Came::Run(2, vec![2])]);
@@ -128,7 +130,7 @@ fn gaps_are_told_from_where_the_filter_was() {
     for n in 0..6 {
         publish(&mut world, [n]);
     }
-    begin(&mut world, ALICE, Some("header.n = 4"), WIDE);
+    begin(&mut world, ALICE, "header.n = 4", WIDE);
     let gap = Came::Gap(0, 4, GapReason::Retention);
     assert_eq!(came(&mut world, ALICE), [gap, Came::Run(4, vec![4]), filtered(5, 6)]);
 }
@@ -154,49 +156,28 @@ fn turn(world: &mut World, command: Command) -> bool {
     world.engine.is_stirred()
 }
 
-fn describe(world: &mut World) -> Command {
-    Command::Partition(world.origin(BOB), ORDERS, PartitionCommand::Describe)
+/// How many more turns there are until nothing is to be done.
+fn turns(world: &mut World) -> u32 {
+    let mut turns = 0;
+    loop {
+        turns += 1;
+        let next = Command::Partition(world.origin(BOB), ORDERS, PartitionCommand::Describe);
+        if !turn(world, next) {
+            return turns;
+        }
+    }
 }
 
 #[test]
 fn a_filter_over_a_long_backlog_lets_others_have_their_turn() {
     let mut world = backlog(150);
-    let (origin, at, cursor) = (world.origin(ALICE), Offset(0), None);
-    let (subscription, partition, credit) = (3, ORDERS, WIDE);
-    let filter = Some("header.n = 'none'".parse().unwrap());
-    let read = Read {
-        origin,
-        subscription,
-        partition,
-        at,
-        credit,
-        cursor,
-        when_slow: WhenSlow::Wait,
-        filter,
-    };
-    assert!(turn(&mut world, Command::Read(read)), "it has more to look at");
-    let (origin, at) = (world.origin(BOB), Offset(149_990));
-    let read = Read {
-        origin,
-        subscription,
-        partition,
-        at,
-        credit,
-        cursor: None,
-        when_slow: WhenSlow::Wait,
-        filter: None,
-    };
-    assert!(turn(&mut world, Command::Read(read)));
+    let all = read(&mut world, ALICE, Some("header.n = 'none'"), 0);
+    assert!(turn(&mut world, Command::Read(all)), "it has more to look at");
+    let newest = read(&mut world, BOB, None, 149_990);
+    assert!(turn(&mut world, Command::Read(newest)));
     assert_eq!(came(&mut world, BOB), [Came::Run(149_990, (990..1000).collect())]);
     assert_eq!(came(&mut world, ALICE), []);
-    let mut turns = 2;
-    loop {
-        let next = describe(&mut world);
-        turns += 1;
-        if !turn(&mut world, next) {
-            break;
-        }
-    }
+    let turns = 2 + turns(&mut world);
     assert!((10..20).contains(&turns), "{turns} turns");
     let told = came(&mut world, ALICE);
     assert!(matches!(told.last(), Some(Came::Gap(_, 150_000, GapReason::Filtered))), "{told:?}");
@@ -207,32 +188,11 @@ fn a_thousand_filters_share_a_turn_and_none_starves() {
     let mut world = backlog(2);
     let count = 1000;
     for n in 0..count {
-        let (session, origin) = (SessionId(n), world.origin(SessionId(n)));
-        let filter = Some(format!("header.n = {}", n % 1000).parse().unwrap());
-        let (subscription, partition, credit, cursor) = (3, ORDERS, WIDE, None);
-        let at = Offset(0);
-        let read = Read {
-            origin,
-            subscription,
-            partition,
-            at,
-            credit,
-            cursor,
-            when_slow: WhenSlow::Wait,
-            filter,
-        };
+        let read = read(&mut world, SessionId(n), Some(&format!("header.n = {n}")), 0);
         let mut out = Outbox::default();
         world.engine.handle(Command::Read(read), world.now, &mut world.journal, &mut out);
-        assert_eq!(session, origin.session);
     }
-    let mut turns = 0;
-    loop {
-        let next = describe(&mut world);
-        turns += 1;
-        if !turn(&mut world, next) {
-            break;
-        }
-    }
+    let turns = turns(&mut world);
     assert!((4..200).contains(&turns), "{turns} turns");
     for n in 0..count {
         let runs = came(&mut world, SessionId(n));
@@ -244,7 +204,7 @@ fn a_thousand_filters_share_a_turn_and_none_starves() {
 #[test]
 fn on_a_long_way_a_reader_is_told_now_and_then_where_it_is() {
     let mut world = backlog(150);
-    begin(&mut world, ALICE, Some("header.n = 'none'"), WIDE);
+    begin(&mut world, ALICE, "header.n = 'none'", WIDE);
     let told = came(&mut world, ALICE);
     assert!((2..=3).contains(&told.len()), "{told:?}");
     let mut at = 0;
@@ -263,7 +223,7 @@ fn a_batch_that_cannot_be_read_is_told_whatever_would_have_passed() {
     publish(&mut world, 3..6);
     let place = world.engine.batches().next().unwrap().place;
     world.journal.absent = true;
-    begin(&mut world, ALICE, Some("header.n = 4"), WIDE);
+    begin(&mut world, ALICE, "header.n = 4", WIDE);
     let mut out = Outbox::default();
     assert!(world.engine.damaged(ORDERS, place, &mut out));
     world.journal.absent = false;
@@ -298,7 +258,7 @@ proptest! {
     ) {
         let mut world = streaming(Retention::FOREVER);
         let filter = format!("header.n < {below}");
-        begin(&mut world, ALICE, Some(&filter), Credit { messages, bytes });
+        begin(&mut world, ALICE, &filter, Credit { messages, bytes });
         let mut published = Vec::new();
         let mut steps = steps;
         steps.push(Step::Absent(false));

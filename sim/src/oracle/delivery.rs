@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     Oracle, Violation,
     group::Given,
-    partition::{Letter, PartitionModel},
+    partition::{Entry, Letter, PartitionModel},
 };
 use crate::letter;
 
@@ -90,21 +90,13 @@ impl Oracle {
         message: MessageView<'_>,
         now: Timestamp,
     ) -> Result<(), Violation> {
-        let id = delivery.partition;
-        let hash = xxh3_64(message.encoded());
-        let entry = self.partitions.get(&id).and_then(|held| held.entries.get(offset as usize));
-        let Some(entry) = entry.copied() else {
-            return self.letter(id, offset, message);
-        };
+        let Some(entry) = self.bytes(delivery, offset, message)? else { return Ok(()) };
         let wrong = |rule| {
             let number = letter::number(&message);
+            let id = delivery.partition;
             let detail = format!("offset {offset} of {id} at {now:?}: {number:?}, {entry:?}");
             Err(Violation::new(rule, detail))
         };
-        if entry.hash != hash || entry.appended_at != delivery.appended_at {
-            return wrong("I1 what was published at an offset is there, intact");
-        }
-        self.must_be_durable(entry.turn, &(id, offset))?;
         if entry.due.is_some_and(|due| now < due) {
             return wrong("I7 what is delayed is not early");
         }
@@ -112,6 +104,29 @@ impl Oracle {
             return wrong("I7 what has expired is not delivered");
         }
         Ok(())
+    }
+
+    /// The bytes are those that were published at this offset, or a dead letter.
+    pub(super) fn bytes(
+        &mut self,
+        delivery: &Delivery,
+        offset: u64,
+        message: MessageView<'_>,
+    ) -> Result<Option<Entry>, Violation> {
+        let id = delivery.partition;
+        let entry = self.partitions.get(&id).and_then(|held| held.entries.get(offset as usize));
+        let Some(entry) = entry.copied() else {
+            return self.letter(id, offset, message).map(|()| None);
+        };
+        let hash = xxh3_64(message.encoded());
+        if entry.hash != hash || entry.appended_at != delivery.appended_at {
+            let number = letter::number(&message);
+            let detail = format!("offset {offset} of {id}: {number:?}, {entry:?}");
+            let rule = "I1 what was published at an offset is there, intact";
+            return Err(Violation::new(rule, detail));
+        }
+        self.must_be_durable(entry.turn, &(id, offset))?;
+        Ok(Some(entry))
     }
 
     /// A message that no publisher put there has to be a dead letter, whole and for the first time.

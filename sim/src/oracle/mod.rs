@@ -9,6 +9,7 @@ mod delivery;
 mod group;
 mod owed;
 mod partition;
+mod reader;
 mod restart;
 
 use std::{
@@ -26,6 +27,7 @@ pub use owed::OWED;
 
 use group::Asked;
 use partition::{Admitted, Existence, PartitionModel};
+use reader::Readers;
 
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +77,7 @@ pub struct Oracle {
     /// Opens and drops on their way: of which partition, in which turn.
     changes: BTreeMap<u64, (PartitionId, u64)>,
     letters: BTreeMap<(PartitionId, GroupId, u64), (PartitionId, u64)>,
+    readers: Readers,
     turn: u64,
     durable_turn: u64,
     batches: u64,
@@ -138,7 +141,8 @@ impl Oracle {
         for (request, refusal) in refused {
             self.late_refusal(request, refusal)?;
         }
-        effects.iter().try_for_each(|effect| self.effect(effect, now))
+        effects.iter().try_for_each(|effect| self.effect(effect, now))?;
+        self.all_taken_told()
     }
 
     /// What was on its way is refused because the lane has failed.
@@ -207,15 +211,16 @@ impl Oracle {
             }
             Command::EndSession { session, grace } => {
                 self.subscriptions.retain(|(held, _), _| held != session);
+                self.readers.end_where(|key, _| key.0 == *session);
                 let cut_off = (!grace.is_zero()).then(|| now.plus(*grace));
                 self.left(None, (*session, None), cut_off);
             }
             Command::Partition(origin, id, change) => self.change(origin.request, *id, change, now),
-            Command::Catalogue(..)
-            | Command::Stream(..)
-            | Command::PublishAt(..)
-            | Command::Read(_)
-            | Command::Reader { .. } => {}
+            Command::Read(read) => self.begin_to_read(read),
+            Command::Reader { session, subscription, change, .. } => {
+                self.change_reader((*session, *subscription), *change);
+            }
+            Command::Catalogue(..) | Command::Stream(..) | Command::PublishAt(..) => {}
         }
         Ok(())
     }
@@ -242,7 +247,13 @@ impl Oracle {
             Command::Settle(settle) => in_group(&settle.partition, &settle.group),
             Command::Subscribe(subscribe) => in_group(&subscribe.partition, &subscribe.group),
             Command::Partition(_, _, PartitionCommand::Open { .. }) => None,
-            Command::Partition(_, id, _) => unknown_topic(id).err(),
+            Command::Partition(_, id, change) => match (unknown_topic(id), change) {
+                (Err(refusal), _) => Some(refusal),
+                (Ok(_), PartitionCommand::SetCursor(name, _, by)) => {
+                    self.refused_cursor(*id, name, by)
+                }
+                (Ok(_), _) => None,
+            },
             _ => None,
         }
     }
@@ -285,11 +296,16 @@ impl Oracle {
                 }
                 self.changes.insert(request, (id, turn));
                 self.subscriptions.retain(|_, held| held.partition != id);
+                self.readers.end_where(|_, partition| partition == id);
+            }
+            PartitionCommand::SetCursor(name, offset, by) => {
+                self.set_cursor(request, id, (name, Some(*offset), Some(by)));
+            }
+            PartitionCommand::DeleteCursor(name) => {
+                self.set_cursor(request, id, (name, None, None))
             }
             PartitionCommand::Describe
             | PartitionCommand::Locate(..)
-            | PartitionCommand::SetCursor(..)
-            | PartitionCommand::DeleteCursor(_)
             | PartitionCommand::ListCursors
             | PartitionCommand::Trim(_) => {}
         }
@@ -318,20 +334,19 @@ impl Oracle {
         match effect {
             Effect::Confirmed(confirmed) => self.confirmed(confirmed),
             Effect::Settled(settled) => self.settled(settled),
+            Effect::Deliver(delivery) if delivery.attempt == 0 => self.was_read(delivery),
             Effect::Deliver(delivery) => self.delivered(delivery, now),
             Effect::Done { origin, .. } => self.done(origin.request),
-            Effect::Gap { partition, range, .. } => {
-                if let Some(partition) = self.partitions.get_mut(partition) {
-                    partition.gaps.extend(range.start.0..range.end.0);
-                    partition.unreadable.extend(range.start.0..range.end.0);
-                }
-                Ok(())
+            Effect::Gap { session, subscription, partition, range, reason } => {
+                self.gap((*session, *subscription), *partition, *range, *reason, now)
+            }
+            Effect::CursorTaken { session, subscription, .. } => {
+                self.cursor_taken((*session, *subscription))
             }
             Effect::Described { .. }
             | Effect::Located { .. }
             | Effect::PublishedAt { .. }
             | Effect::Cursors { .. }
-            | Effect::CursorTaken { .. }
             | Effect::Stream { .. }
             | Effect::StreamEnded { .. }
             | Effect::ReaderTooSlow { .. }

@@ -251,6 +251,14 @@ impl PartitionModel {
         Ok(())
     }
 
+    /// After a crash the oldest kept may be older than it was: what was freed by a record that is lost is
+    /// back. Between what is back lie batches that were freed by records that are not lost, and which
+    /// those are cannot be told: groups that saw to it may be forgotten. All of it was free to go once.
+    pub(super) fn goes_back(&mut self, start: Offset) {
+        self.holes.extend(start.0..self.start);
+        self.start = self.start.min(start.0);
+    }
+
     fn note_holes(&mut self, now: Timestamp) {
         if !self.groups.is_empty() {
             let gone = (self.start..self.entries.len() as u64)
@@ -260,7 +268,7 @@ impl PartitionModel {
         }
     }
 
-    fn may_be_gone(&self, offset: u64, now: Timestamp) -> bool {
+    pub(super) fn may_be_gone(&self, offset: u64, now: Timestamp) -> bool {
         let Some(entry) = self.entries.get(offset as usize) else { return true };
         if self.least_age.is_some_and(|age| entry.appended_at.plus(age) <= now) {
             return true;

@@ -17,6 +17,7 @@ impl Oracle {
         self.sent.clear();
         self.changes.clear();
         let durable_turn = self.durable_turn;
+        self.readers.crashed(durable_turn);
         for partition in self.partitions.values_mut() {
             partition.unreadable.clear();
             for group in partition.groups.values_mut() {
@@ -93,8 +94,7 @@ impl Oracle {
             }
             partition.entries.iter_mut().for_each(|entry| entry.turn = 0);
             partition.seen_end = partition.seen_end.max(end);
-            // What was freed by a record that is lost is back.
-            partition.start = partition.start.min(description.start.0);
+            partition.goes_back(description.start);
             if !partition.is_clear() {
                 partition.groups.values_mut().for_each(GroupModel::order_begins_again);
             }
@@ -109,6 +109,7 @@ impl Oracle {
             ));
         }
         self.durable_turn = self.turn;
+        self.cursors_gone();
         Ok(())
     }
 
