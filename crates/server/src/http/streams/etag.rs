@@ -7,10 +7,10 @@ use sennit_engine::StreamChunk;
 
 /// The tag of `chunk`, quotes and all. One of a stream that was created anew differs, one of a
 /// stream that was closed since too.
-pub(super) fn of(chunk: &StreamChunk, incarnation: u64) -> String {
-    let StreamChunk { first, next, .. } = chunk;
+pub(super) fn of(chunk: &StreamChunk) -> String {
+    let StreamChunk { topic, first, next, .. } = chunk;
     let closed = if chunk.is_closed { ":c" } else { "" };
-    format!("\"{incarnation:x}:{}:{}{closed}\"", first.0, next.0)
+    format!("\"{}:{}:{}{closed}\"", topic.0, first.0, next.0)
 }
 
 /// Whether who asks has what `etag` is the tag of.
@@ -29,12 +29,13 @@ mod tests {
 
     use http::HeaderValue;
     use sennit_engine::StreamSettings;
-    use sennit_model::Offset;
+    use sennit_model::{Offset, TopicId};
 
     use super::*;
 
-    fn chunk(next: u64, is_closed: bool) -> StreamChunk {
+    fn chunk(topic: u32, next: u64, is_closed: bool) -> StreamChunk {
         StreamChunk {
+            topic: TopicId(topic),
             first: Offset(1),
             next: Offset(next),
             is_up_to_date: true,
@@ -47,10 +48,10 @@ mod tests {
     #[test]
     fn data_closing_and_creation_each_change_it() {
         let tags = [
-            of(&chunk(2, false), 7),
-            of(&chunk(3, false), 7),
-            of(&chunk(2, true), 7),
-            of(&chunk(2, false), 8),
+            of(&chunk(7, 2, false)),
+            of(&chunk(7, 3, false)),
+            of(&chunk(7, 2, true)),
+            of(&chunk(8, 2, false)),
         ];
         assert_eq!(tags[0], "\"7:1:2\"");
         assert_eq!(tags[2], "\"7:1:2:c\"");

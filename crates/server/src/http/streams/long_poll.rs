@@ -57,13 +57,14 @@ mod tests {
     use std::sync::Arc;
 
     use sennit_engine::StreamSettings;
-    use sennit_model::{BatchBuilder, Message, Offset};
+    use sennit_model::{BatchBuilder, Message, Offset, TopicId};
 
     use super::*;
 
     #[test]
     fn nothing_in_time_is_204_and_something_200() {
         let nothing = StreamChunk {
+            topic: TopicId(7),
             first: Offset(5),
             next: Offset(5),
             is_up_to_date: true,
