@@ -7,6 +7,7 @@ mod consume;
 mod cursor;
 mod exit;
 mod group;
+mod http;
 mod lines;
 mod output;
 mod publish;
@@ -18,6 +19,7 @@ mod serve;
 mod shown;
 mod source;
 mod storage;
+mod stream;
 mod topic;
 mod verbs;
 

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use sennit_server::{Access, Config, ServeError};
+use sennit_server::{Access, Config, ServeError, StreamStorage};
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
 
@@ -31,7 +31,7 @@ pub struct Args {
     /// Where the native protocol is spoken
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4438")]
     listen: SocketAddr,
-    /// Where /healthz, /readyz and /metrics are, and where `sennit backup` asks
+    /// Where streams are spoken of over HTTP, and /healthz, /readyz, /metrics and backups
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4437")]
     http: SocketAddr,
     /// HTTP connections that are served at once; more of them wait
@@ -46,6 +46,12 @@ pub struct Args {
     /// Segments of each shard's journal beyond which the oldest is emptied into packs
     #[arg(long, value_name = "N", default_value_t = Config::default().journal_segments)]
     journal_segments: usize,
+    /// How an HTTP stream is kept whose creator does not say: memory, file-fast, file-durable, acid
+    #[arg(long, value_name = "MODE", default_value_t = Config::default().streams_storage)]
+    streams_storage: StreamStorage,
+    /// How long a read of an HTTP stream waits for something to give
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = quantity::duration)]
+    streams_long_poll_timeout: Duration,
     /// How the journal is written: around the page cache or through it
     #[arg(long, value_enum, default_value = "auto")]
     io: IoKind,
@@ -101,6 +107,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             IoKind::Direct => Access::Direct,
             IoKind::Buffered => Access::Buffered,
         },
+        streams_storage: args.streams_storage,
+        streams_long_poll_timeout: args.streams_long_poll_timeout,
         segment_bytes: args.segment_size,
         journal_segments: args.journal_segments,
         insecure_no_auth: args.insecure_no_auth,

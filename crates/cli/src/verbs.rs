@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     backup, bench, consume, cursor, exit::Failure, group, publish, read, restore, serve, storage,
-    topic,
+    stream, topic,
 };
 
 /// Shown below the help of the whole program.
@@ -50,6 +50,8 @@ enum Verb {
     Read(read::Args),
     /// Look at the named cursors of topics, and move them
     Cursor(cursor::Args),
+    /// HTTP streams: create them, append to them, read them
+    Stream(stream::Args),
     /// Look at a data directory that no broker serves
     Storage(storage::Args),
     /// Copy all that a broker holds, while it serves, into one archive
@@ -75,6 +77,7 @@ pub fn run(command: Sennit) -> Result<(), Failure> {
         Verb::Consume(args) => consume::run(args),
         Verb::Read(args) => read::run(args),
         Verb::Cursor(args) => cursor::run(args),
+        Verb::Stream(args) => stream::run(args),
         Verb::Storage(args) => storage::run(&args),
         Verb::Backup(args) => backup::run(&args),
         Verb::Restore(args) => restore::run(&args),
@@ -146,6 +149,9 @@ What `sennit` prints as help, verb by verb. This page is written by a test of `c
             &["sennit", "consume", "orders", "--count", "0"],
             &["sennit", "read", "orders", "--from", "yesterday"],
             &["sennit", "serve", "--scrub-every", "sometimes"],
+            &["sennit", "serve", "--streams-storage", "disk"],
+            &["sennit", "stream", "create"],
+            &["sennit", "stream", "fork", "a", "b", "--behind", "1"],
             &["sennit", "backup"],
             &["sennit", "restore"],
         ] {

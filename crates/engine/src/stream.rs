@@ -214,6 +214,8 @@ pub enum StreamAnswer {
 /// What lies in a stream at an offset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamChunk {
+    /// The stream's topic, which no other stream of that name will ever be.
+    pub topic: TopicId,
     /// Where it begins.
     pub first: Offset,
     /// The offset behind it.

@@ -56,7 +56,10 @@ impl Engine {
                     Err(StreamRefusal::Limit { name, limit: STREAM_READS_WAITING_MAX as u64 })
                 }
                 Ok(()) => {
-                    self.touch_stream(id, now);
+                    // Who reads a fork does not use what it was made of.
+                    if !read.for_fork {
+                        self.touch_stream(id, now);
+                    }
                     self.streams.await_something(id, origin, read);
                     if let Some(partition) = self.partitions.get_mut(&id) {
                         stir(&mut self.stirred, partition);
@@ -176,7 +179,9 @@ impl Engine {
                 return Err(refused.unwrap_or(full));
             }
         }
-        let status = self.stream_status(id).ok_or(StreamRefusal::Unknown)?;
+        let mut status = self.stream_status(id).ok_or(StreamRefusal::Unknown)?;
+        // All that it begins with can be read by the time that this is told.
+        status.next = self.end_of(id).unwrap_or(status.next);
         Ok(StreamAnswer::Opened { created: true, status })
     }
 

@@ -121,6 +121,7 @@ impl Engine {
         }
         let (first, next) = (Offset(at), Offset(next));
         let answer = StreamAnswer::Chunk(StreamChunk {
+            topic: id.topic,
             first,
             next,
             is_up_to_date,

@@ -340,6 +340,32 @@ fn a_checkpoint_keeps_all_that_a_stream_has_said() {
 }
 
 #[test]
+fn who_reads_for_a_fork_does_not_prolong_the_life_of_its_source() {
+    let mut world = opened(StreamSettings { time_to_live: Some(10), ..settings() });
+    append(&mut world, "a", plain());
+    world.pass(Duration::from_secs(6));
+    read(&mut world, StreamRead { for_fork: true, ..read_at(0) });
+    world.pass(Duration::from_secs(6));
+    let asks = StreamCommand::Ask { touches: false };
+    assert_eq!(refused(ask(&mut world, asks)), StreamRefusal::Unknown);
+}
+
+#[test]
+fn whatever_its_durability_a_stream_says_where_its_first_content_ends() {
+    for durability in Durability::ALL {
+        let mut world = World::empty();
+        let content = Some(batch(&[Message::new("a"), Message::new("b")]));
+        let open = OpenStream { config: config(durability), content, ..with(settings()) };
+        let answer = ask(&mut world, StreamCommand::Open(Box::new(open)));
+        let Some(StreamAnswer::Opened { created: true, status }) = answer else {
+            panic!("{answer:?}")
+        };
+        assert_eq!(status.next, Offset(2), "{durability}");
+        assert_eq!(texts(&read(&mut world, read_at(0))), ["a", "b"], "{durability}");
+    }
+}
+
+#[test]
 fn a_stream_in_memory_is_there_after_a_crash_and_its_content_is_not() {
     let mut world = World::empty();
     let open = OpenStream { config: config(Durability::Memory), ..with(settings()) };

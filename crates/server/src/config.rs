@@ -4,7 +4,10 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use sennit_journal::disk::Access;
 
-use crate::{error::ServeError, http::limits::CONNECTIONS_MAX};
+use crate::{
+    error::ServeError,
+    http::{StreamStorage, limits::CONNECTIONS_MAX},
+};
 
 /// What the broker is told when it starts. Checked by [`crate::serve`] before anything is opened.
 #[derive(Clone, Debug)]
@@ -33,6 +36,10 @@ pub struct Config {
     pub session_grace: Duration,
     /// Allows addresses other than the loopback, though nobody is asked who they are.
     pub insecure_no_auth: bool,
+    /// How an HTTP stream is kept whose creator does not say.
+    pub streams_storage: StreamStorage,
+    /// How long a read of an HTTP stream waits for something to give.
+    pub streams_long_poll_timeout: Duration,
     /// How segments are written.
     pub access: Access,
     /// How long it may take to read everything at rest once and hold it against its checksums; `None`
@@ -57,6 +64,8 @@ impl Default for Config {
             ingest_bytes: 64 << 20,
             session_grace: Duration::from_secs(5),
             insecure_no_auth: false,
+            streams_storage: StreamStorage::default(),
+            streams_long_poll_timeout: Duration::from_secs(30),
             access: Access::Auto,
             scrub_every: Some(Duration::from_secs(7 * 86_400)),
             give_back: || {},

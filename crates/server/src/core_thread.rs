@@ -23,13 +23,20 @@ use crate::{
     doors::{Doors, ShardDoor},
     drain,
     error::ServeError,
-    http::{door::Door, hall::Hall, port, status::Status},
+    http::{
+        door::Door,
+        hall::Hall,
+        port,
+        status::Status,
+        streams::{StreamsDoor, StreamsSettings},
+    },
     inbox::{self, Message},
     lane_thread,
     metrics::CoreMetrics,
     move_thread::{self, PackPin},
     read_thread::ReadThreads,
     slot_thread,
+    streams::Streams,
 };
 
 /// Most messages that are taken before others have their turn.
@@ -84,6 +91,10 @@ impl CoreThread {
         let (recovered, failed) = (self.recovered, self.failed);
         let shard = index as u32;
         let disk = RealDisk::new(config.access);
+        let streams = StreamsSettings {
+            storage: config.streams_storage,
+            long_poll_timeout: config.streams_long_poll_timeout,
+        };
         let settings = Settings {
             cache_bytes: config.cache_bytes,
             journal_segments: config.journal_segments,
@@ -131,7 +142,8 @@ impl CoreThread {
         local.block_on(&runtime, async move {
             spawn_local(core.clone().run());
             let hall = Rc::new(Hall::new(core.cores.metrics[index].clone()));
-            let door = Rc::new(Door::new(hall, status, Some(core.clone())));
+            let streams = StreamsDoor::new(Streams::new(core.clone()), streams);
+            let door = Rc::new(Door::new(hall, status, Some(streams)));
             take_messages(core, door, receiver, failed).await;
         });
         // With the tasks goes the core, and with it what its workers wait for.

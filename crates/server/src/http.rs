@@ -2,7 +2,7 @@
 //! finds out which HTTP it speaks; `http1` is the one of our own, from bytes (`head_end`, `http1_head`,
 //! `http1_body`, `http1_requests`) to answers (`http1_answers`), within `limits` and by its
 //! `http1_clock`; `http2` is hyper's. Both give whole requests to the `door` of their thread, which knows
-//! whose they are, and get an `answer`. Who connects over what is the `hall`'s to know.
+//! whose they are, and get an `answer`; `streams` is the largest of the rooms behind it. Who connects over what is the `hall`'s to know.
 
 pub(crate) mod answer;
 pub(crate) mod closing;
@@ -21,6 +21,8 @@ pub(crate) mod limits;
 pub(crate) mod port;
 mod refused;
 pub(crate) mod status;
+pub(crate) mod streams;
 
 pub use http1_requests::{Received, RequestDecoder};
 pub use refused::Refused;
+pub use streams::{StreamStorage, StreamStorageError};

@@ -69,7 +69,7 @@ impl Control {
         match &fork {
             Some(asked) if is_new => {
                 let made = self.fork(asked, &mut settings).await?;
-                content = content.or(made);
+                content = joined(made, content)?;
                 self.add_fork(&settings, located.topic).await?;
             }
             // What was asked for is compared, whatever has become of the source.
@@ -100,7 +100,7 @@ impl Control {
         let CreateStream { name, durability, mut settings, mut content, closes, fork } = create;
         if let Some(asked) = &fork {
             let made = self.fork(asked, &mut settings).await?;
-            content = content.or(made);
+            content = joined(made, content)?;
         }
         let config = config(durability);
         let incarnation = incarnation().map_err(of_failure)?;
@@ -371,6 +371,16 @@ fn behind(parts: &[bytes::Bytes], behind: u64, is_json: bool) -> Option<(u64, Op
         (whole, left) = (whole + 1, left - size);
     }
     (left == 0).then_some((whole, None))
+}
+
+/// What a fork has of its source in part, and what its creator gives it: one batch.
+fn joined(first: Option<Batch>, second: Option<Batch>) -> Result<Option<Batch>, StreamRefusal> {
+    let (Some(one), Some(other)) = (&first, &second) else { return Ok(first.or(second)) };
+    let bytes = [&one.bytes()[..], &other.bytes()[..]].concat();
+    // Each is within the limits; together they need not be.
+    let (name, limit) = ("APPEND_BYTES_MAX", APPEND_BYTES_MAX as u64);
+    let joined = Batch::from_journal(bytes.into());
+    joined.map(Some).map_err(|_| StreamRefusal::Limit { name, limit })
 }
 
 fn media_type(content_type: &str) -> &str {

@@ -308,7 +308,7 @@ pub(crate) async fn read_through(
     };
     let inherited = StreamRead { before: Some(before), waits: false, for_fork: true, ..read };
     let mut chunk = Box::pin(read_through(core, source, inherited)).await?;
-    chunk.settings = status.settings;
+    (chunk.topic, chunk.settings) = (place.0.topic, status.settings);
     (chunk.is_up_to_date, chunk.is_closed) = (false, false);
     let bytes: u64 = chunk.messages.iter().map(|part| part.len() as u64).sum();
     let is_full = bytes >= read.bytes_max || read.one_append && bytes > 0;

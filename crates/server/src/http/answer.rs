@@ -20,12 +20,10 @@ pub(crate) enum Body {
     /// All of it.
     Full(Bytes),
     /// Pieces that follow one another, each sent from where it lies.
-    #[cfg_attr(not(test), expect(dead_code, reason = "streams, which are under way, answer so"))]
     Parts(Vec<Bytes>),
     /// The archive of a backup, as it is made.
     Archive(Archive),
     /// What comes as long as it comes, each piece sent at once.
-    #[cfg_attr(not(test), expect(dead_code, reason = "streams, which are under way, answer so"))]
     Events(EventSource),
 }
 
@@ -59,7 +57,6 @@ impl EventSource {
 
     /// Pieces made one after the other: `next` gives the next one and what it needs for the one
     /// after it, or `None` at the end.
-    #[cfg_attr(not(test), expect(dead_code, reason = "streams, which are under way, answer so"))]
     pub(crate) fn unfold<T, F>(first: T, next: impl FnMut(T) -> F + 'static) -> Self
     where
         T: 'static,

@@ -10,6 +10,7 @@ mod filtering;
 mod http;
 mod http_connections;
 mod http_decoding;
+mod http_streams;
 mod http_strictness;
 mod moving;
 mod publishing;

@@ -1,0 +1,162 @@
+//! How verbs ask over HTTP: one connection, one request after the other, and refusals as failures.
+//! Knows no verb.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    HeaderMap, Request, Response, StatusCode, body::Incoming, client::conn::http1::SendRequest,
+    header,
+};
+use hyper_util::rt::TokioIo;
+use tokio::{net::TcpStream, time::timeout};
+
+use crate::exit::{Exit, Failure};
+
+/// How long connecting may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long the broker may take to answer, or to send more of an answer. It keeps long-polls for half
+/// a minute unless it is told otherwise.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Where to ask.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Reach {
+    /// The broker's HTTP address, host and port
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4437", env = "SENNIT_HTTP")]
+    #[arg(global = true)]
+    http: String,
+}
+
+/// What was answered.
+pub struct Answer {
+    /// Its status, a success.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    /// All of its body.
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// The value of a header, where there is one.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+}
+
+/// A connection to a broker's HTTP port.
+pub struct Http {
+    address: String,
+    sender: SendRequest<Full<Bytes>>,
+}
+
+impl Reach {
+    /// Connects.
+    ///
+    /// # Errors
+    /// Nobody listens there, or nobody answered in time.
+    pub async fn connect(&self) -> Result<Http, Failure> {
+        let address = self.http.clone();
+        let connecting = async {
+            let stream = TcpStream::connect(&address).await.map_err(|error| error.to_string())?;
+            let _ = stream.set_nodelay(true);
+            let shaken = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+            shaken.map_err(|error| error.to_string())
+        };
+        let connected = timeout(CONNECT_TIMEOUT, connecting).await;
+        let connected = connected.unwrap_or_else(|_| Err("not in time".to_owned()));
+        let (sender, connection) = connected.map_err(|error| unreachable(&address, &error))?;
+        tokio::spawn(async move {
+            // What goes wrong with it is seen by whoever waits for an answer.
+            let _ = connection.await;
+        });
+        Ok(Http { address, sender })
+    }
+}
+
+impl Http {
+    /// Asks, and waits for the whole answer.
+    ///
+    /// # Errors
+    /// The broker did not answer, or refused: its problem is the failure's text.
+    pub async fn ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, String)],
+        body: Bytes,
+    ) -> Result<Answer, Failure> {
+        let mut request =
+            Request::builder().method(method).uri(path).header(header::HOST, &self.address);
+        for (name, value) in headers {
+            request = request.header(*name, value);
+        }
+        let request = request
+            .body(Full::new(body))
+            .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+        let address = &self.address;
+        let answered = async {
+            let response: Response<Incoming> = self.sender.send_request(request).await?;
+            let (head, body) = response.into_parts();
+            Ok((head, body.collect().await?.to_bytes()))
+        };
+        let answered: Result<_, hyper::Error> = timeout(PATIENCE, answered)
+            .await
+            .map_err(|_| unreachable(address, "it has fallen silent"))?;
+        let (head, body) = answered.map_err(|error| unreachable(address, &error.to_string()))?;
+        if !head.status.is_success() {
+            return Err(refusal(head.status, &body));
+        }
+        Ok(Answer { status: head.status, headers: head.headers, body })
+    }
+}
+
+fn unreachable(address: &str, why: &str) -> Failure {
+    Failure::new(Exit::Unreachable, format!("no broker answers at {address}: {why}"))
+}
+
+fn refusal(status: StatusCode, body: &[u8]) -> Failure {
+    let problem: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
+    let detail = match problem["detail"].as_str() {
+        Some(detail) => detail.to_owned(),
+        // To who asks how a stream is nothing is said but the status.
+        None if status == StatusCode::NOT_FOUND => "there is no such stream".to_owned(),
+        None if status == StatusCode::GONE => "the stream is deleted".to_owned(),
+        None => format!("the answer was {status}"),
+    };
+    Failure::new(exit_of(status), detail)
+}
+
+fn exit_of(status: StatusCode) -> Exit {
+    match status {
+        StatusCode::NOT_FOUND | StatusCode::GONE => Exit::NotFound,
+        StatusCode::CONFLICT | StatusCode::FORBIDDEN => Exit::Conflict,
+        StatusCode::BAD_REQUEST | StatusCode::PAYLOAD_TOO_LARGE => Exit::Usage,
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => Exit::Unreachable,
+        _ => Exit::Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_end_with_the_code_that_the_help_names() {
+        for (status, exit) in [(404, 3), (410, 3), (409, 4), (400, 2), (503, 6), (507, 1)] {
+            let status = StatusCode::from_u16(status).unwrap();
+            assert_eq!(exit_of(status) as u8, exit, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_what_the_broker_said() {
+        let failure = refusal(StatusCode::NOT_FOUND, br#"{"detail":"there is no such stream"}"#);
+        assert_eq!(failure.to_string(), "sennit: there is no such stream");
+        let other = refusal(StatusCode::BAD_GATEWAY, b"<html>");
+        assert_eq!(other.to_string(), "sennit: the answer was 502 Bad Gateway");
+    }
+}

@@ -1,0 +1,331 @@
+//! `sennit stream`: HTTP streams from the command line, over HTTP as everybody else asks: create, fork,
+//! append, read, tail, close, delete.
+
+use std::{
+    io::{self, Read, Write},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use serde_json::json;
+
+use crate::{
+    exit::{Exit, Failure},
+    http::{Answer, Http, Reach},
+    output::{print_json, talk, unless_reader_left},
+    quantity::duration,
+    reach::block_on,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  sennit stream create notes --content-type text/plain
+  echo 'a line' | sennit stream append notes
+  sennit stream append notes --close 'the last line'
+  sennit stream read notes
+  sennit stream tail notes --from now
+  sennit stream fork notes draft
+  curl http://127.0.0.1:4437/v1/stream/notes    is the same, without this program";
+
+/// What the path of a stream begins with.
+const ROOT: &str = "/v1/stream/";
+
+/// The arguments of `sennit stream`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    reach: Reach,
+    /// Print what became of it as a JSON object
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Create a stream, or find it if it has the same settings
+    Create {
+        /// Its name, or its path behind /v1/stream/
+        stream: String,
+        /// The type of what it holds; of application/json each element is a message
+        #[arg(long, value_name = "TYPE", default_value = "application/octet-stream")]
+        content_type: String,
+        #[command(flatten)]
+        settings: Settings,
+        /// Nothing may be appended to it
+        #[arg(long)]
+        closed: bool,
+    },
+    /// Create a stream that begins with what another holds, without copying it
+    Fork {
+        /// What it goes on from
+        source: String,
+        /// Its name
+        stream: String,
+        /// Where it parts from its source: an offset that the broker has said [default: the end]
+        #[arg(long, value_name = "OFFSET")]
+        at: Option<String>,
+        /// How many bytes, or messages of JSON, of the append at that offset belong to it too
+        #[arg(long, value_name = "N", requires = "at")]
+        behind: Option<u64>,
+        #[command(flatten)]
+        settings: Settings,
+    },
+    /// Append what is given, or standard input, as one append
+    Append {
+        /// The stream's name
+        stream: String,
+        /// What to append; without it, all of standard input
+        body: Option<String>,
+        /// Close the stream with it: nothing can follow
+        #[arg(long)]
+        close: bool,
+        /// Refuse it unless this text is greater than that of the append before
+        #[arg(long, value_name = "TEXT")]
+        sequence: Option<String>,
+    },
+    /// Print what a stream holds, and end
+    Read {
+        /// The stream's name
+        stream: String,
+        /// Where to begin: -1, now, or an offset that the broker has said
+        #[arg(long, value_name = "OFFSET", default_value = "-1", allow_hyphen_values = true)]
+        from: String,
+    },
+    /// Print what a stream holds and what comes, until it is closed
+    Tail {
+        /// The stream's name
+        stream: String,
+        /// Where to begin: -1, now, or an offset that the broker has said
+        #[arg(long, value_name = "OFFSET", default_value = "-1", allow_hyphen_values = true)]
+        from: String,
+    },
+    /// Print how a stream is
+    Show {
+        /// The stream's name
+        stream: String,
+    },
+    /// Close a stream: it stays, and nothing can follow
+    Close {
+        /// The stream's name
+        stream: String,
+    },
+    /// Delete a stream; what its forks need of it stays
+    Delete {
+        /// The stream's name
+        stream: String,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Settings {
+    /// Delete it once nobody has used it for so long, in whole seconds
+    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "expires_at")]
+    ttl: Option<Duration>,
+    /// Delete it then: 2030-01-31T12:00:00Z
+    #[arg(long, value_name = "TIME")]
+    expires_at: Option<String>,
+    /// How it is kept: memory, file-fast, file-durable, acid [default: as the broker is told]
+    #[arg(long, value_name = "MODE")]
+    storage: Option<String>,
+}
+
+impl Settings {
+    fn headers(self) -> Vec<(&'static str, String)> {
+        let Self { ttl, expires_at, storage } = self;
+        let ttl = ttl.map(|ttl| ("stream-ttl", ttl.as_secs().to_string()));
+        let expires_at = expires_at.map(|at| ("stream-expires-at", at));
+        let storage = storage.map(|mode| ("stream-storage", mode));
+        ttl.into_iter().chain(expires_at).chain(storage).collect()
+    }
+}
+
+/// Does what was asked for with one stream.
+///
+/// # Errors
+/// The broker cannot be reached, or refuses.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let Args { reach, json, verb } = args;
+    block_on(async {
+        let http = &mut reach.connect().await?;
+        let nothing = Bytes::new;
+        match verb {
+            Verb::Create { stream, content_type, settings, closed } => {
+                let mut headers = settings.headers();
+                headers.push(("content-type", content_type));
+                if closed {
+                    headers.push(("stream-closed", "true".into()));
+                }
+                let answer = http.ask("PUT", &path(&stream), &headers, nothing()).await?;
+                say(&created(&answer), &stream, &answer, json)
+            }
+            Verb::Fork { source, stream, at, behind, settings } => {
+                let mut headers = settings.headers();
+                headers.push(("stream-forked-from", path(&source)));
+                headers.extend(at.map(|at| ("stream-fork-offset", at)));
+                headers.extend(behind.map(|behind| ("stream-fork-sub-offset", behind.to_string())));
+                let answer = http.ask("PUT", &path(&stream), &headers, nothing()).await?;
+                say(&created(&answer), &stream, &answer, json)
+            }
+            Verb::Append { stream, body, close, sequence } => {
+                let body = match body {
+                    Some(body) => Bytes::from(body),
+                    None => standard_input()?,
+                };
+                let path = path(&stream);
+                let status = http.ask("HEAD", &path, &[], nothing()).await?;
+                let mut headers = Vec::from_iter(
+                    status.header("content-type").map(|text| ("content-type", text.to_owned())),
+                );
+                headers.extend(sequence.map(|text| ("stream-seq", text)));
+                if close {
+                    headers.push(("stream-closed", "true".into()));
+                }
+                let answer = http.ask("POST", &path, &headers, body).await?;
+                say("appended to", &stream, &answer, json)
+            }
+            Verb::Read { stream, from } => read(http, &stream, from, false, json).await,
+            Verb::Tail { stream, from } => read(http, &stream, from, true, json).await,
+            Verb::Show { stream } => {
+                let answer = http.ask("HEAD", &path(&stream), &[], nothing()).await?;
+                show(&stream, &answer, json)
+            }
+            Verb::Close { stream } => {
+                let headers = [("stream-closed", "true".to_owned())];
+                let answer = http.ask("POST", &path(&stream), &headers, nothing()).await?;
+                say("closed", &stream, &answer, json)
+            }
+            Verb::Delete { stream } => {
+                let answer = http.ask("DELETE", &path(&stream), &[], nothing()).await?;
+                say("deleted", &stream, &answer, json)
+            }
+        }
+    })
+}
+
+fn created(answer: &Answer) -> String {
+    if answer.status.as_u16() == 201 { "created".into() } else { "found".into() }
+}
+
+fn standard_input() -> Result<Bytes, Failure> {
+    let mut body = Vec::new();
+    let read = io::stdin().lock().read_to_end(&mut body);
+    read.map_err(|error| Failure::from(error).about("standard input"))?;
+    Ok(body.into())
+}
+
+/// Prints what a stream holds from `from` on; if one `stays`, what comes too.
+async fn read(
+    http: &mut Http,
+    stream: &str,
+    mut from: String,
+    stays: bool,
+    json: bool,
+) -> Result<(), Failure> {
+    let mut cursor: Option<String> = None;
+    loop {
+        let mut address = format!("{}?offset={from}", path(stream));
+        if stays {
+            address += "&live=long-poll";
+        }
+        if let Some(cursor) = &cursor {
+            address += &format!("&cursor={cursor}");
+        }
+        let answer = http.ask("GET", &address, &[], Bytes::new()).await?;
+        if !answer.body.is_empty() {
+            let mut out = io::stdout().lock();
+            match out.write_all(&answer.body).and_then(|()| out.flush()) {
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+                written => unless_reader_left(written)?,
+            }
+        }
+        let next = answer.header("stream-next-offset");
+        let next = next.ok_or_else(|| {
+            Failure::new(Exit::Failed, "the answer says no offset: is this a broker's HTTP port?")
+        })?;
+        let is_closed = answer.header("stream-closed").is_some();
+        let is_at_end = !stays && answer.header("stream-up-to-date").is_some();
+        cursor = answer.header("stream-cursor").map(str::to_owned);
+        if is_closed || is_at_end {
+            if json {
+                let told = json!({ "stream": stream, "next_offset": next, "closed": is_closed });
+                talk(&told.to_string());
+            }
+            return Ok(());
+        }
+        from = next.to_owned();
+    }
+}
+
+fn show(stream: &str, answer: &Answer, json: bool) -> Result<(), Failure> {
+    let told = json!({
+        "stream": stream,
+        "content_type": answer.header("content-type"),
+        "next_offset": answer.header("stream-next-offset"),
+        "closed": answer.header("stream-closed").is_some(),
+        "ttl_seconds": answer.header("stream-ttl").and_then(|text| text.parse::<u64>().ok()),
+        "expires_at": answer.header("stream-expires-at"),
+    });
+    if json {
+        return print_json(&told);
+    }
+    let rows: Vec<Vec<String>> = told
+        .as_object()
+        .into_iter()
+        .flatten()
+        .filter(|(_, value)| !value.is_null())
+        .map(|(name, value)| {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            vec![name.clone(), text]
+        })
+        .collect();
+    crate::output::print_table(&["SETTING", "VALUE"], &rows)
+}
+
+/// Says what became of a stream.
+fn say(what: &str, stream: &str, answer: &Answer, json: bool) -> Result<(), Failure> {
+    let next = answer.header("stream-next-offset");
+    let is_closed = answer.header("stream-closed").is_some();
+    if json {
+        let verb = what.split(' ').next();
+        return print_json(&json!({
+            "stream": stream,
+            "done": verb,
+            "next_offset": next,
+            "closed": is_closed,
+        }));
+    }
+    let next = next.map(|next| format!(", it ends at {next}")).unwrap_or_default();
+    let closed = if is_closed && what != "closed" { " and is closed" } else { "" };
+    talk(&format!("{what} {stream}{next}{closed}"));
+    Ok(())
+}
+
+/// The path of a stream; what cannot stand in one is written `%XX`.
+fn path(stream: &str) -> String {
+    let stream = stream.strip_prefix(ROOT).unwrap_or(stream);
+    let mut path = ROOT.to_owned();
+    for byte in stream.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~/%".contains(&byte) {
+            path.push(char::from(byte));
+        } else {
+            path += &format!("%{byte:02X}");
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_becomes_a_path() {
+        assert_eq!(path("notes/2026"), "/v1/stream/notes/2026");
+        assert_eq!(path("/v1/stream/notes"), "/v1/stream/notes");
+        assert_eq!(path("a b?c#d&ä"), "/v1/stream/a%20b%3Fc%23d%26%C3%A4");
+        assert_eq!(path("a%20b"), "/v1/stream/a%20b");
+    }
+}

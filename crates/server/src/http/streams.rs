@@ -1,0 +1,92 @@
+//! The door for HTTP streams: the Durable Streams protocol, over requests and answers that are whole.
+//! It knows no sockets, and of streams what `crate::streams` says.
+//!
+//! In reading order: `name` and `query` say what is asked of which stream; `settings` and `create` make
+//! one; `content` makes messages of bodies and bodies of messages; `append`, `read`, `long_poll` and
+//! `sse` with `event` are the traffic; `refusals` says no.
+
+mod answers;
+mod append;
+mod content;
+mod cors;
+mod create;
+mod cursor;
+mod delete;
+mod etag;
+mod event;
+mod long_poll;
+mod name;
+mod names;
+mod offset_token;
+mod query;
+mod read;
+mod refusals;
+mod settings;
+mod sse;
+mod storage_mode;
+
+use std::{rc::Rc, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+
+pub(crate) use name::ROOT;
+use refusals::Problem;
+pub use storage_mode::{StreamStorage, StreamStorageError};
+
+use super::answer::Body;
+use crate::streams::Streams;
+
+/// What the broker's owner decides for all streams.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamsSettings {
+    /// How a stream is kept whose creator does not say.
+    pub(crate) storage: StreamStorage,
+    /// How long a read waits for something to give.
+    pub(crate) long_poll_timeout: Duration,
+}
+
+/// The door, as one core has it.
+#[derive(Debug)]
+pub(crate) struct StreamsDoor {
+    streams: Rc<Streams>,
+    settings: StreamsSettings,
+}
+
+impl StreamsDoor {
+    /// A door to `streams`.
+    pub(crate) fn new(streams: Rc<Streams>, settings: StreamsSettings) -> Self {
+        Self { streams, settings }
+    }
+
+    /// Answers a request whose path begins with [`ROOT`].
+    pub(crate) async fn answer(&self, request: &Request<Bytes>) -> Response<Body> {
+        let mut response =
+            self.asked(request).await.unwrap_or_else(|problem| Response::from(problem));
+        if request.method() == Method::HEAD {
+            *response.body_mut() = Body::Empty;
+        }
+        cors::say_always(response.headers_mut());
+        response
+    }
+
+    async fn asked(&self, request: &Request<Bytes>) -> Result<Response<Body>, Problem> {
+        if request.method() == Method::OPTIONS {
+            return Ok(cors::preflight());
+        }
+        let name = name::of_path(request.uri().path())?;
+        match *request.method() {
+            Method::GET => self.read(name, request).await,
+            Method::POST => self.append(&name, request).await,
+            Method::PUT => self.create(name, request).await,
+            Method::HEAD => self.head(&name).await,
+            Method::DELETE => self.delete(&name).await,
+            _ => {
+                let detail = format!("a stream knows {}", cors::METHODS);
+                let problem =
+                    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail);
+                Err(problem.with(header::ALLOW, HeaderValue::from_static(cors::METHODS)))
+            }
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! The parts that answers of streams have in common. It knows no requests.
+
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use sennit_engine::StreamSettings;
+use sennit_model::Offset;
+
+use super::{names, offset_token::Token, refusals::Problem};
+use crate::http::answer::Body;
+
+/// What says yes in a header.
+pub(super) const TRUE: HeaderValue = HeaderValue::from_static("true");
+
+/// What may not be kept by anybody on the way.
+pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
+/// An answer without a body that says where a stream ends or a read goes on, and whether nothing will
+/// follow.
+pub(super) fn at(status: StatusCode, next: Offset, is_closed: bool) -> Response<Body> {
+    let mut response = Response::new(Body::Empty);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.reserve(16);
+    headers.insert(names::NEXT_OFFSET, Token(next).into());
+    if is_closed {
+        headers.insert(names::CLOSED, TRUE);
+    }
+    response
+}
+
+/// Says of what type a stream is.
+pub(super) fn say_type(headers: &mut HeaderMap, settings: &StreamSettings) -> Result<(), Problem> {
+    let text = HeaderValue::from_bytes(settings.content_type.as_bytes());
+    let text = text.map_err(|_| Problem::damaged("the stream's type is no header"))?;
+    headers.insert(header::CONTENT_TYPE, text);
+    Ok(())
+}
+
+/// A body of these pieces.
+pub(super) fn body(mut pieces: Vec<Bytes>) -> Body {
+    match pieces.len() {
+        0 => Body::Empty,
+        1 => pieces.pop().map_or(Body::Empty, Body::Full),
+        _ => Body::Parts(pieces),
+    }
+}

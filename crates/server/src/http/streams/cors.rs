@@ -1,0 +1,64 @@
+//! What browsers want to be told: who may ask, what they may see, and that nothing is to be guessed.
+//! It knows no streams.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+
+use crate::http::answer::Body;
+
+/// Headers of requests that other origins may send.
+const ALLOWED: &str = "content-type, authorization, if-none-match, last-event-id, stream-seq, \
+    stream-ttl, stream-expires-at, stream-closed, stream-forked-from, stream-fork-offset, \
+    stream-fork-sub-offset, stream-storage, producer-id, producer-epoch, producer-seq";
+
+/// Headers of answers that they may read.
+const EXPOSED: &str = "etag, location, retry-after, stream-next-offset, stream-up-to-date, \
+    stream-closed, stream-cursor, stream-ttl, stream-expires-at, stream-sse-data-encoding, \
+    producer-epoch, producer-seq, producer-expected-seq, producer-received-seq";
+
+/// What can be asked of a stream.
+pub(super) const METHODS: &str = "GET, HEAD, POST, PUT, DELETE, OPTIONS";
+
+/// What every answer says.
+const ALWAYS: [(HeaderName, HeaderValue); 4] = [
+    (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        HeaderValue::from_static("cross-origin"),
+    ),
+    (header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*")),
+    (header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED)),
+];
+
+/// Says what every answer says.
+pub(super) fn say_always(headers: &mut HeaderMap) {
+    for (name, value) in &ALWAYS {
+        headers.insert(name, value.clone());
+    }
+}
+
+/// The answer to a browser that asks before it asks.
+pub(super) fn preflight() -> Response<Body> {
+    let mut response = Response::new(Body::Empty);
+    *response.status_mut() = StatusCode::NO_CONTENT;
+    let headers = response.headers_mut();
+    let methods = HeaderValue::from_static(METHODS);
+    headers.insert(header::ALLOW, methods.clone());
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, methods);
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(ALLOWED));
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("86400"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_preflight_allows_what_the_protocol_sends() {
+        let response = preflight();
+        let allowed = response.headers()[header::ACCESS_CONTROL_ALLOW_HEADERS].to_str().unwrap();
+        for name in ["if-none-match", "content-type", "producer-id", "stream-forked-from"] {
+            assert!(allowed.split(", ").any(|allowed| allowed == name), "{name}");
+        }
+    }
+}

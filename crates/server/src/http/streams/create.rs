@@ -1,0 +1,133 @@
+//! PUT: a stream is there from now on, with what it begins with. HEAD: how it is. It knows no
+//! messages.
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode, Uri, header};
+use sennit_engine::StreamRefusal;
+use sennit_model::TopicName;
+
+use super::{
+    StreamsDoor,
+    answers::{self, NO_STORE},
+    content::{self, Form},
+    names,
+    refusals::Problem,
+    settings,
+};
+use crate::{
+    http::answer::Body,
+    streams::{CreateStream, StreamFailure},
+};
+
+impl StreamsDoor {
+    pub(super) async fn create(
+        &self,
+        name: TopicName,
+        request: &Request<Bytes>,
+    ) -> Result<Response<Body>, Problem> {
+        let asked = settings::of_headers(request.headers(), self.settings.storage)?;
+        let content = match &asked.fork {
+            _ if request.body().is_empty() => None,
+            Some(fork) if asked.settings.content_type.is_empty() => {
+                // What its body is depends on what it is a fork of.
+                let source = self.streams.status(&fork.source, false).await.map_err(of_source)?;
+                let form = Form::of(&source.settings.content_type);
+                content::batch_of(form, request.body())?
+            }
+            _ => content::batch_of(Form::of(&asked.settings.content_type), request.body())?,
+        };
+        let create = CreateStream {
+            name,
+            durability: asked.storage.durability(),
+            settings: asked.settings,
+            content,
+            closes: asked.closes,
+            fork: asked.fork,
+        };
+        let (created, stream) = self.streams.create(create).await.map_err(of_creation)?;
+        let status = if created { StatusCode::CREATED } else { StatusCode::OK };
+        let mut response = answers::at(status, stream.next, stream.is_closed);
+        let headers = response.headers_mut();
+        answers::say_type(headers, &stream.settings)?;
+        headers.insert(header::CACHE_CONTROL, NO_STORE);
+        if created && let Some(location) = location(request) {
+            headers.insert(header::LOCATION, location);
+        }
+        Ok(response)
+    }
+
+    pub(super) async fn head(&self, name: &TopicName) -> Result<Response<Body>, Problem> {
+        let stream = self.streams.status(name, false).await?;
+        let mut response = answers::at(StatusCode::OK, stream.next, stream.is_closed);
+        let headers = response.headers_mut();
+        answers::say_type(headers, &stream.settings)?;
+        headers.insert(header::CACHE_CONTROL, NO_STORE);
+        if let Some(seconds) = stream.settings.time_to_live {
+            headers.insert(names::TIME_TO_LIVE, seconds.into());
+        }
+        if let Some((_, text)) = &stream.settings.expires_at
+            && let Ok(text) = HeaderValue::from_str(text)
+        {
+            headers.insert(names::EXPIRES_AT, text);
+        }
+        Ok(response)
+    }
+}
+
+/// A name is not free as long as the forks of what had it are there.
+fn of_creation(failure: StreamFailure) -> Problem {
+    match failure {
+        StreamFailure::Stream(StreamRefusal::Deleted) => {
+            Problem::new(StatusCode::CONFLICT, "stream_deleted", failure.to_string())
+        }
+        failure => failure.into(),
+    }
+}
+
+fn of_source(failure: StreamFailure) -> Problem {
+    match failure {
+        StreamFailure::Stream(StreamRefusal::Unknown) => StreamFailure::SourceUnknown.into(),
+        StreamFailure::Stream(StreamRefusal::Deleted) => StreamFailure::SourceDeleted.into(),
+        failure => failure.into(),
+    }
+}
+
+/// The whole address that was asked for.
+fn location(request: &Request<Bytes>) -> Option<HeaderValue> {
+    let uri: &Uri = request.uri();
+    let host = match uri.authority() {
+        Some(authority) => authority.as_str(),
+        None => request.headers().get(header::HOST)?.to_str().ok()?,
+    };
+    HeaderValue::from_str(&format!("http://{host}{}", uri.path())).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_location_is_what_was_asked_for() {
+        let request = |uri: &str, host: Option<&str>| {
+            let mut request = Request::put(uri);
+            if let Some(host) = host {
+                request = request.header(header::HOST, host);
+            }
+            location(&request.body(Bytes::new()).unwrap())
+        };
+        let by_host = request("/v1/stream/a%20b?x", Some("127.0.0.1:4437")).unwrap();
+        assert_eq!(by_host, "http://127.0.0.1:4437/v1/stream/a%20b");
+        let by_authority = request("http://example.com/v1/stream/a", None).unwrap();
+        assert_eq!(by_authority, "http://example.com/v1/stream/a");
+        assert_eq!(request("/v1/stream/a", None), None);
+    }
+
+    #[test]
+    fn a_name_whose_forks_live_is_not_free() {
+        let deleted = || StreamFailure::Stream(StreamRefusal::Deleted);
+        assert_eq!(of_creation(deleted()).status(), StatusCode::CONFLICT);
+        assert_eq!(of_source(deleted()).status(), StatusCode::CONFLICT);
+        let unknown = StreamFailure::Stream(StreamRefusal::Unknown);
+        assert_eq!(of_source(unknown).status(), StatusCode::NOT_FOUND);
+    }
+}

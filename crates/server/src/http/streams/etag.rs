@@ -1,0 +1,78 @@
+//! The tag of what a read gives: which stream, from where to where, and whether that is the end for
+//! ever. It knows no bodies.
+
+use http::HeaderMap;
+use http::header::IF_NONE_MATCH;
+use sennit_engine::StreamChunk;
+
+/// The tag of `chunk`, quotes and all. One of a stream that was created anew differs, one of a
+/// stream that was closed since too.
+pub(super) fn of(chunk: &StreamChunk) -> String {
+    let StreamChunk { topic, first, next, .. } = chunk;
+    let closed = if chunk.is_closed { ":c" } else { "" };
+    format!("\"{}:{}:{}{closed}\"", topic.0, first.0, next.0)
+}
+
+/// Whether who asks has what `etag` is the tag of.
+pub(super) fn is_known(headers: &HeaderMap, etag: &str) -> bool {
+    headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok()).any(|value| {
+        value
+            .split(',')
+            .map(str::trim)
+            .any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use http::HeaderValue;
+    use sennit_engine::StreamSettings;
+    use sennit_model::{Offset, TopicId};
+
+    use super::*;
+
+    fn chunk(topic: u32, next: u64, is_closed: bool) -> StreamChunk {
+        StreamChunk {
+            topic: TopicId(topic),
+            first: Offset(1),
+            next: Offset(next),
+            is_up_to_date: true,
+            is_closed,
+            messages: Vec::new(),
+            settings: Arc::new(StreamSettings::of_topic()),
+        }
+    }
+
+    #[test]
+    fn data_closing_and_creation_each_change_it() {
+        let tags = [
+            of(&chunk(7, 2, false)),
+            of(&chunk(7, 3, false)),
+            of(&chunk(7, 2, true)),
+            of(&chunk(8, 2, false)),
+        ];
+        assert_eq!(tags[0], "\"7:1:2\"");
+        assert_eq!(tags[2], "\"7:1:2:c\"");
+        assert_ne!(tags[0], tags[1]);
+        assert_ne!(tags[0], tags[3]);
+    }
+
+    #[test]
+    fn it_is_found_in_a_list_weak_or_not() {
+        for (value, is) in [
+            ("\"7:1:2\"", true),
+            ("\"a\", W/\"7:1:2\"", true),
+            ("*", true),
+            ("\"7:1:2:c\"", false),
+            ("7:1:2", false),
+            ("", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(IF_NONE_MATCH, HeaderValue::from_static(value));
+            assert_eq!(is_known(&headers, "\"7:1:2\""), is, "{value:?}");
+        }
+        assert!(!is_known(&HeaderMap::new(), "\"7:1:2\""));
+    }
+}

@@ -1,0 +1,133 @@
+//! What the query of a read asks: from where, and whether to stay. It knows no headers.
+
+use std::borrow::Cow;
+
+use sennit_model::ReadFrom;
+
+use super::{cursor, offset_token, refusals::Problem};
+
+/// How a reader stays for what comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Live {
+    /// One answer, once there is something.
+    LongPoll,
+    /// Server-sent events.
+    Events,
+}
+
+/// A read, as asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asked {
+    pub(super) at: ReadFrom,
+    pub(super) live: Option<Live>,
+    /// The cursor of the answer before.
+    pub(super) cursor: Option<u64>,
+}
+
+/// Reads the query of an address. Parameters that nobody knows are passed over.
+///
+/// # Errors
+/// The offset or `live` is nothing that is known, is given twice, or the offset is missing where one
+/// stays.
+pub(super) fn parse(query: &str) -> Result<Asked, Problem> {
+    let (mut offset, mut live, mut cursor) = (None, None, None);
+    for parameter in query.split('&') {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let place = match name {
+            "offset" => &mut offset,
+            "live" => &mut live,
+            "cursor" => &mut cursor,
+            _ => continue,
+        };
+        if place.replace(value).is_some() {
+            return Err(Problem::bad(format!("{name} is given twice")));
+        }
+    }
+    let live = match live {
+        None => None,
+        Some("long-poll") => Some(Live::LongPoll),
+        Some("sse") => Some(Live::Events),
+        Some(_) => return Err(Problem::bad("live is long-poll or sse")),
+    };
+    let at = match offset {
+        None if live.is_some() => return Err(Problem::bad("a live read needs an offset")),
+        None => ReadFrom::Earliest,
+        Some(text) => {
+            decoded(text).and_then(|text| offset_token::parse(&text)).ok_or_else(|| {
+                let what = "-1, now, or what Stream-Next-Offset has said";
+                Problem::new(
+                    http::StatusCode::BAD_REQUEST,
+                    "invalid_offset",
+                    format!("{text:?} is no offset: it is {what}"),
+                )
+            })?
+        }
+    };
+    Ok(Asked { at, live, cursor: cursor.and_then(cursor::parse) })
+}
+
+/// `text` without `%XX`; `None` where that is not text.
+fn decoded(text: &str) -> Option<Cow<'_, str>> {
+    if !text.contains('%') {
+        return Some(Cow::Borrowed(text));
+    }
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(if byte == b'%' {
+            let half = |digit: Option<u8>| char::from(digit?).to_digit(16);
+            u8::try_from(half(rest.next())? << 4 | half(rest.next())?).ok()?
+        } else {
+            byte
+        });
+    }
+    String::from_utf8(bytes).ok().map(Cow::Owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use sennit_model::Offset;
+
+    use super::*;
+
+    #[test]
+    fn a_read_begins_at_the_start_unless_it_says_otherwise() {
+        let asked = |at, live, cursor| Asked { at, live, cursor };
+        for (query, expected) in [
+            ("", asked(ReadFrom::Earliest, None, None)),
+            ("offset=-1&foo=bar&baz", asked(ReadFrom::Earliest, None, None)),
+            ("offset=0_0", asked(ReadFrom::Offset(Offset(0)), None, None)),
+            ("offset=%30_0", asked(ReadFrom::Offset(Offset(0)), None, None)),
+            ("offset=now&live=sse", asked(ReadFrom::Latest, Some(Live::Events), None)),
+            (
+                "cursor=7&live=long-poll&offset=-1",
+                asked(ReadFrom::Earliest, Some(Live::LongPoll), Some(7)),
+            ),
+            ("cursor=x", asked(ReadFrom::Earliest, None, None)),
+        ] {
+            assert_eq!(parse(query).unwrap(), expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_read_is_refused() {
+        for query in [
+            "offset=",
+            "offset",
+            "offset=a&offset=b",
+            "offset=0_0&offset=0_0",
+            "offset=0,1",
+            "offset=0%201",
+            "offset=0+1",
+            "offset=0_0%00",
+            "offset=%ff",
+            "offset=%3",
+            "offset=..%2F0_0",
+            "live=long-poll",
+            "live=sse",
+            "offset=-1&live=ever",
+        ] {
+            assert_eq!(parse(query).unwrap_err().status(), 400, "{query}");
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! GET: what lies in a stream from an offset on. It knows how an answer looks, not how one waits.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use sennit_engine::{StreamChunk, StreamRead};
+use sennit_model::{Messages, ReadFrom, TopicName};
+
+use super::{
+    StreamsDoor,
+    answers::{self, NO_STORE, TRUE},
+    content::{self, Form},
+    etag, names, offset_token,
+    query::{self, Live},
+    refusals::Problem,
+};
+use crate::{http::answer::Body, streams::Streams};
+
+/// Bytes that one read gives, encoded; more only where one message is longer. Who reads goes on at
+/// `Stream-Next-Offset`.
+pub(super) const READ_BYTES_MAX: u64 = 4 << 20;
+
+/// What may be kept for a while by those on the way: nothing that was read changes.
+const CACHED: HeaderValue =
+    HeaderValue::from_static("public, max-age=60, stale-while-revalidate=300");
+
+/// What has to be asked for again, since something may have come.
+const ASKED_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
+
+/// A stream that is read.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    pub(super) streams: Rc<Streams>,
+    pub(super) name: TopicName,
+}
+
+impl Source {
+    /// What lies at `at`, `bytes_max` of it. If it `waits`, only once there is something or never
+    /// will be.
+    pub(super) async fn chunk(
+        &self,
+        at: ReadFrom,
+        waits: bool,
+        bytes_max: u64,
+    ) -> Result<StreamChunk, Problem> {
+        let (one_append, for_fork) = (false, false);
+        let read = StreamRead { at, before: None, bytes_max, waits, one_append, for_fork };
+        let chunk = self.streams.read(&self.name, read).await?;
+        let is_intact = |part: &Bytes| Messages::of_checked(part).are_intact();
+        if chunk.settings.is_verified && !chunk.messages.iter().all(is_intact) {
+            tracing::error!(stream = %self.name, offset = chunk.first.0, "what was read is damaged");
+            let detail = "what lies at the offset does not match its checksum";
+            return Err(Problem::damaged(detail));
+        }
+        Ok(chunk)
+    }
+}
+
+impl StreamsDoor {
+    pub(super) async fn read(
+        &self,
+        name: TopicName,
+        request: &Request<Bytes>,
+    ) -> Result<Response<Body>, Problem> {
+        let mut asked = query::parse(request.uri().query().unwrap_or_default())?;
+        let source = Source { streams: self.streams.clone(), name };
+        match asked.live {
+            None => {
+                let chunk = source.chunk(asked.at, false, READ_BYTES_MAX).await?;
+                if asked.at == ReadFrom::Latest {
+                    return of_end(&chunk);
+                }
+                let etag = etag::of(&chunk);
+                if etag::is_known(request.headers(), &etag) {
+                    return unchanged(&chunk, &etag);
+                }
+                of_chunk(&chunk)
+            }
+            Some(Live::LongPoll) => self.long_poll(&source, asked).await,
+            Some(Live::Events) => {
+                // A browser that comes again says where it was, and asks as it did first.
+                let last = names::one(request.headers(), &names::LAST_EVENT_ID)?;
+                if let Some(at @ ReadFrom::Offset(_)) = last.and_then(offset_token::parse) {
+                    asked.at = at;
+                }
+                self.events(source, asked).await
+            }
+        }
+    }
+}
+
+/// The answer that gives what was read.
+pub(super) fn of_chunk(chunk: &StreamChunk) -> Result<Response<Body>, Problem> {
+    let form = Form::of(&chunk.settings.content_type);
+    let mut response = head(StatusCode::OK, chunk, &etag::of(chunk))?;
+    answers::say_type(response.headers_mut(), &chunk.settings)?;
+    *response.body_mut() = answers::body(content::pieces_of(form, &chunk.messages));
+    Ok(response)
+}
+
+/// The answer to who has what was read already.
+fn unchanged(chunk: &StreamChunk, etag: &str) -> Result<Response<Body>, Problem> {
+    head(StatusCode::NOT_MODIFIED, chunk, etag)
+}
+
+/// The answer to who asks where the end is now.
+fn of_end(chunk: &StreamChunk) -> Result<Response<Body>, Problem> {
+    let mut response = of_chunk(chunk)?;
+    let headers = response.headers_mut();
+    headers.remove(header::ETAG);
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    Ok(response)
+}
+
+fn head(status: StatusCode, chunk: &StreamChunk, etag: &str) -> Result<Response<Body>, Problem> {
+    let mut response = answers::at(status, chunk.next, chunk.is_closed);
+    let headers = response.headers_mut();
+    let etag = HeaderValue::from_str(etag).map_err(|_| Problem::damaged("no tag"))?;
+    headers.insert(header::ETAG, etag);
+    if chunk.is_up_to_date {
+        headers.insert(names::UP_TO_DATE, TRUE);
+    }
+    let may_be_kept = chunk.first < chunk.next || chunk.is_closed;
+    headers.insert(header::CACHE_CONTROL, if may_be_kept { CACHED } else { ASKED_AGAIN });
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sennit_engine::StreamSettings;
+    use sennit_model::{Offset, TopicId};
+
+    use super::*;
+
+    fn chunk(content_type: &str, body: &'static str) -> StreamChunk {
+        let body = Bytes::from_static(body.as_bytes());
+        let batch = content::batch_of(Form::of(content_type), &body).unwrap();
+        let count = batch.as_ref().map_or(0, |batch| u64::from(batch.count()));
+        let settings =
+            StreamSettings { content_type: content_type.into(), ..StreamSettings::of_topic() };
+        StreamChunk {
+            topic: TopicId(7),
+            first: Offset(5),
+            next: Offset(5 + count),
+            is_up_to_date: true,
+            is_closed: false,
+            messages: batch.map(|batch| batch.bytes().clone()).into_iter().collect(),
+            settings: Arc::new(settings),
+        }
+    }
+
+    #[test]
+    fn what_was_read_says_where_to_go_on() {
+        let response = of_chunk(&chunk("application/json; charset=utf-8", "[1,2]")).unwrap();
+        let headers = response.headers();
+        assert_eq!(headers[names::NEXT_OFFSET], "0000000000000007_0000000000000000");
+        assert_eq!(headers[header::CONTENT_TYPE], "application/json; charset=utf-8");
+        assert_eq!(headers[names::UP_TO_DATE], "true");
+        assert_eq!(headers[header::CACHE_CONTROL], CACHED);
+        assert!(headers.contains_key(header::ETAG) && !headers.contains_key(names::CLOSED));
+        assert!(matches!(response.body(), Body::Full(body) if body == "[1,2]"));
+    }
+
+    #[test]
+    fn a_part_does_not_say_that_it_is_all() {
+        let part = StreamChunk { is_up_to_date: false, ..chunk("text/plain", "x") };
+        assert!(!of_chunk(&part).unwrap().headers().contains_key(names::UP_TO_DATE));
+    }
+
+    #[test]
+    fn the_last_of_a_closed_stream_says_so() {
+        let last = StreamChunk { is_closed: true, ..chunk("text/plain", "x") };
+        assert_eq!(of_chunk(&last).unwrap().headers()[names::CLOSED], "true");
+    }
+
+    #[test]
+    fn where_the_end_is_may_not_be_kept() {
+        let json = of_end(&chunk("application/json", "")).unwrap();
+        assert_eq!(json.headers()[header::CACHE_CONTROL], "no-store");
+        assert!(!json.headers().contains_key(header::ETAG));
+        assert!(matches!(json.body(), Body::Full(body) if body == "[]"));
+        assert!(matches!(of_end(&chunk("text/plain", "")).unwrap().body(), Body::Empty));
+    }
+
+    #[test]
+    fn nothing_yet_has_to_be_asked_for_again() {
+        let nothing = of_chunk(&chunk("text/plain", "")).unwrap();
+        assert_eq!(nothing.headers()[header::CACHE_CONTROL], "no-cache");
+    }
+
+    #[test]
+    fn who_has_it_already_gets_no_body() {
+        let known = chunk("text/plain", "x");
+        let response = unchanged(&known, &etag::of(&known)).unwrap();
+        assert_eq!(response.status(), StatusCode::NOT_MODIFIED);
+        assert!(matches!(response.body(), Body::Empty));
+    }
+}

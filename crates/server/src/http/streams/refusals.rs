@@ -1,0 +1,229 @@
+//! What was not done, as an answer: a status, a machine-readable code, a sentence, and the headers that
+//! say what would be right. It knows no requests.
+
+use bytes::Bytes;
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use sennit_engine::StreamRefusal;
+use sennit_protocol::{ErrorCode, control};
+
+use super::{names, offset_token::Token};
+use crate::{http::answer::Body, streams::StreamFailure};
+
+/// Why a request was refused.
+#[derive(Debug)]
+pub(super) struct Problem {
+    status: StatusCode,
+    code: &'static str,
+    detail: String,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Problem {
+    pub(super) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
+        Self { status, code, detail: detail.into(), headers: Vec::new() }
+    }
+
+    /// The request is not as it has to be.
+    pub(super) fn bad(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "bad_request", detail)
+    }
+
+    pub(super) fn not_found(code: &'static str, detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, code, detail)
+    }
+
+    /// The request is larger than `limit`, which has a name.
+    pub(super) fn too_large(name: &'static str, limit: usize) -> Self {
+        let detail = format!("{name} is {limit}");
+        Self::new(StatusCode::PAYLOAD_TOO_LARGE, "limit_reached", detail)
+    }
+
+    /// What was read does not match its checksum.
+    pub(super) fn damaged(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "damaged", detail)
+    }
+
+    pub(super) fn with(mut self, name: HeaderName, value: impl Into<HeaderValue>) -> Self {
+        self.headers.push((name, value.into()));
+        self
+    }
+
+    /// The status it is answered with.
+    pub(super) fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The machine-readable code.
+    #[cfg(test)]
+    pub(super) fn code(&self) -> &'static str {
+        self.code
+    }
+}
+
+impl From<Problem> for Response<Body> {
+    fn from(problem: Problem) -> Self {
+        let Problem { status, code, detail, headers } = problem;
+        let body = serde_json::json!({
+            "status": status.as_u16(),
+            "title": status.canonical_reason().unwrap_or_default(),
+            "code": code,
+            "detail": detail,
+        });
+        let mut response = Self::new(Body::Full(Bytes::from(body.to_string() + "\n")));
+        *response.status_mut() = status;
+        let all = response.headers_mut();
+        all.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        all.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        all.extend(headers);
+        response
+    }
+}
+
+impl From<StreamFailure> for Problem {
+    fn from(failure: StreamFailure) -> Self {
+        use StatusCode as Status;
+        let detail = failure.to_string();
+        match failure {
+            StreamFailure::Stream(refusal) => of_refusal(&refusal, detail),
+            StreamFailure::Broker(error) => of_broker(&error),
+            StreamFailure::SourceUnknown => Self::not_found("unknown_source", detail),
+            StreamFailure::SourceDeleted => Self::new(Status::CONFLICT, "source_deleted", detail),
+            StreamFailure::SourceContentType(_) => {
+                Self::new(Status::CONFLICT, "content_type_mismatch", detail)
+            }
+            StreamFailure::BeyondSource(_) | StreamFailure::BeyondAppend(_) => {
+                Self::new(Status::BAD_REQUEST, "fork_beyond_source", detail)
+            }
+            StreamFailure::Partitioned(_) => Self::new(Status::CONFLICT, "partitioned", detail),
+        }
+    }
+}
+
+fn of_refusal(refusal: &StreamRefusal, detail: String) -> Problem {
+    use StatusCode as Status;
+    let with = |status, code| Problem::new(status, code, detail.clone());
+    match refusal {
+        StreamRefusal::Unknown => with(Status::NOT_FOUND, "unknown_stream"),
+        StreamRefusal::Deleted => with(Status::GONE, "stream_deleted"),
+        StreamRefusal::NotKept { start } => {
+            with(Status::GONE, "offset_not_kept").with(names::NEXT_OFFSET, Token(*start))
+        }
+        StreamRefusal::Damaged { next } => {
+            with(Status::INTERNAL_SERVER_ERROR, "damaged").with(names::NEXT_OFFSET, Token(*next))
+        }
+        StreamRefusal::SettingsDiffer { .. } => with(Status::CONFLICT, "settings_differ"),
+        StreamRefusal::Closed { next } => with(Status::CONFLICT, "stream_closed")
+            .with(names::CLOSED, HeaderValue::from_static("true"))
+            .with(names::NEXT_OFFSET, Token(*next)),
+        StreamRefusal::ContentType { .. } => with(Status::CONFLICT, "content_type_mismatch"),
+        StreamRefusal::Sequence { .. } => with(Status::CONFLICT, "sequence_conflict"),
+        StreamRefusal::ProducerFenced { current } => {
+            with(Status::FORBIDDEN, "producer_fenced").with(names::PRODUCER_EPOCH, *current)
+        }
+        StreamRefusal::ProducerBegins => with(Status::BAD_REQUEST, "producer_begins"),
+        StreamRefusal::ProducerGap { expected, given } => with(Status::CONFLICT, "producer_gap")
+            .with(names::PRODUCER_EXPECTED, *expected)
+            .with(names::PRODUCER_RECEIVED, *given),
+        StreamRefusal::Limit { .. } => with(Status::TOO_MANY_REQUESTS, "limit_reached")
+            .with(header::RETRY_AFTER, HeaderValue::from_static("1")),
+    }
+}
+
+fn of_broker(error: &control::Error) -> Problem {
+    use StatusCode as Status;
+    let (status, code) = match ErrorCode::of_number(error.code) {
+        Some(ErrorCode::StorageFull) => (Status::INSUFFICIENT_STORAGE, "storage_full"),
+        Some(ErrorCode::ShuttingDown) => (Status::SERVICE_UNAVAILABLE, "shutting_down"),
+        Some(ErrorCode::Busy) => (Status::TOO_MANY_REQUESTS, "busy"),
+        Some(ErrorCode::OutcomeUnknown) => (Status::SERVICE_UNAVAILABLE, "outcome_unknown"),
+        Some(ErrorCode::LimitReached) => (Status::TOO_MANY_REQUESTS, "limit_reached"),
+        Some(ErrorCode::UnknownTopic) => (Status::NOT_FOUND, "unknown_stream"),
+        Some(ErrorCode::TopicExists) => (Status::CONFLICT, "settings_differ"),
+        Some(ErrorCode::InvalidName) => (Status::BAD_REQUEST, "invalid_name"),
+        Some(ErrorCode::InvalidConfig) => (Status::BAD_REQUEST, "bad_request"),
+        _ => (Status::INTERNAL_SERVER_ERROR, "internal"),
+    };
+    let problem = Problem::new(status, code, error.message.clone());
+    if error.retryable || error.retry_after_ms > 0 {
+        problem.with(header::RETRY_AFTER, error.retry_after_ms.div_ceil(1000).max(1))
+    } else {
+        problem
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sennit_model::Offset;
+
+    use super::*;
+
+    fn answer(failure: impl Into<StreamFailure>) -> Response<Body> {
+        Problem::from(failure.into()).into()
+    }
+
+    #[test]
+    fn each_refusal_has_the_status_that_the_protocol_says() {
+        let (start, next) = (Offset(3), Offset(7));
+        let text: Box<str> = "text/plain".into();
+        for (refusal, status) in [
+            (StreamRefusal::Unknown, 404),
+            (StreamRefusal::Deleted, 410),
+            (StreamRefusal::NotKept { start }, 410),
+            (StreamRefusal::Damaged { next }, 500),
+            (StreamRefusal::SettingsDiffer { field: "content type" }, 409),
+            (StreamRefusal::Closed { next }, 409),
+            (StreamRefusal::ContentType { content_type: text.clone() }, 409),
+            (StreamRefusal::Sequence { last: text }, 409),
+            (StreamRefusal::ProducerFenced { current: 1 }, 403),
+            (StreamRefusal::ProducerBegins, 400),
+            (StreamRefusal::ProducerGap { expected: 1, given: 2 }, 409),
+            (StreamRefusal::Limit { name: "STREAM_FORKS_MAX", limit: 4096 }, 429),
+        ] {
+            assert_eq!(answer(refusal.clone()).status(), status, "{refusal:?}");
+        }
+    }
+
+    #[test]
+    fn each_failure_of_the_broker_says_whether_to_come_again() {
+        for (code, status, comes_again) in [
+            (ErrorCode::StorageFull, 507, true),
+            (ErrorCode::ShuttingDown, 503, true),
+            (ErrorCode::Busy, 429, true),
+            (ErrorCode::OutcomeUnknown, 503, ErrorCode::OutcomeUnknown.is_retryable()),
+            (ErrorCode::Internal, 500, false),
+        ] {
+            let error = control::Error::new(code, "so it is".to_owned());
+            let response = answer(StreamFailure::Broker(Box::new(error)));
+            assert_eq!(response.status(), status, "{code:?}");
+            let said = response.headers().contains_key(header::RETRY_AFTER);
+            assert_eq!(said, comes_again, "{code:?}");
+        }
+    }
+
+    #[test]
+    fn a_closed_stream_says_where_it_ends() {
+        let response = answer(StreamRefusal::Closed { next: Offset(7) });
+        assert_eq!(response.headers()[names::CLOSED], "true");
+        assert_eq!(response.headers()[names::NEXT_OFFSET], "0000000000000007_0000000000000000");
+    }
+
+    #[test]
+    fn a_producer_is_told_what_would_be_right() {
+        let fenced = answer(StreamRefusal::ProducerFenced { current: 4 });
+        assert_eq!(fenced.headers()[names::PRODUCER_EPOCH], "4");
+        let gap = answer(StreamRefusal::ProducerGap { expected: 1, given: 2 });
+        assert_eq!(gap.headers()[names::PRODUCER_EXPECTED], "1");
+        assert_eq!(gap.headers()[names::PRODUCER_RECEIVED], "2");
+    }
+
+    #[test]
+    fn the_body_is_a_problem_that_programs_can_read() {
+        let Body::Full(body) = answer(StreamRefusal::Unknown).into_body() else {
+            panic!("a problem is one text")
+        };
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["status"], 404);
+        assert_eq!(body["code"], "unknown_stream");
+        assert_eq!(body["title"], "Not Found");
+    }
+}

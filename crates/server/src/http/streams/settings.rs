@@ -1,0 +1,217 @@
+//! What a request to create a stream says of it: its type, its end, how it is kept, what it is a fork
+//! of. It knows no bodies.
+
+use http::{HeaderMap, StatusCode, header};
+use sennit_engine::StreamSettings;
+use sennit_model::{ReadFrom, Timestamp, limits::CONTENT_TYPE_BYTES_MAX};
+
+use super::{
+    name,
+    names::{self, is_true, number, one},
+    offset_token,
+    refusals::Problem,
+    storage_mode::StreamStorage,
+};
+use crate::streams::ForkAsked;
+
+/// The type of a stream whose creator names none.
+pub(super) const CONTENT_TYPE_DEFAULT: &str = "application/octet-stream";
+
+/// A stream to be created, as the headers say.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) settings: StreamSettings,
+    pub(super) storage: StreamStorage,
+    pub(super) closes: bool,
+    pub(super) fork: Option<ForkAsked>,
+}
+
+/// Reads the headers of a request to create a stream. Of a fork that names no type the type is empty:
+/// it is the source's.
+///
+/// # Errors
+/// A header says nothing that can be.
+pub(super) fn of_headers(headers: &HeaderMap, storage: StreamStorage) -> Result<Asked, Problem> {
+    let fork = fork(headers)?;
+    let storage = match one(headers, &names::STORAGE)? {
+        Some(text) => text.parse().map_err(|error| Problem::bad(format!("{error}")))?,
+        None => storage,
+    };
+    let time_to_live = number(headers, &names::TIME_TO_LIVE, u64::MAX)?;
+    let expires_at = expires_at(headers)?;
+    if time_to_live.is_some() && expires_at.is_some() {
+        return Err(Problem::bad("a stream has Stream-TTL or Stream-Expires-At, not both"));
+    }
+    let content_type = content_type(headers)?.unwrap_or(match fork {
+        Some(_) => "",
+        None => CONTENT_TYPE_DEFAULT,
+    });
+    let settings = StreamSettings {
+        content_type: content_type.into(),
+        time_to_live,
+        expires_at,
+        is_verified: storage.is_verified(),
+        fork: None,
+    };
+    Ok(Asked { settings, storage, closes: is_true(headers, &names::CLOSED), fork })
+}
+
+/// The type that a request names, as it writes it; `None` if it names none.
+pub(super) fn content_type(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let given = one(headers, &header::CONTENT_TYPE)?.filter(|text| !text.is_empty());
+    if given.is_some_and(|text| text.len() > CONTENT_TYPE_BYTES_MAX) {
+        let limit = format!("CONTENT_TYPE_BYTES_MAX is {CONTENT_TYPE_BYTES_MAX}");
+        return Err(Problem::new(StatusCode::BAD_REQUEST, "limit_reached", limit));
+    }
+    Ok(given)
+}
+
+fn expires_at(headers: &HeaderMap) -> Result<Option<(Timestamp, Box<str>)>, Problem> {
+    let Some(text) = one(headers, &names::EXPIRES_AT)? else { return Ok(None) };
+    let parsed: Result<jiff::Timestamp, _> = text.parse();
+    let at = parsed.map_err(|_| {
+        Problem::bad(format!("Stream-Expires-At: {text:?} is no time: write 2030-01-31T12:00:00Z"))
+    })?;
+    let at = Timestamp(u64::try_from(at.as_millisecond()).unwrap_or(0));
+    Ok(Some((at, text.into())))
+}
+
+fn fork(headers: &HeaderMap) -> Result<Option<ForkAsked>, Problem> {
+    let source = one(headers, &names::FORKED_FROM)?;
+    let token = one(headers, &names::FORK_OFFSET)?;
+    let behind = number(headers, &names::FORK_SUB_OFFSET, u64::MAX)?;
+    let Some(source) = source else {
+        return match (token, behind) {
+            (None, None) => Ok(None),
+            _ => Err(Problem::bad("where a fork begins needs Stream-Forked-From")),
+        };
+    };
+    // Which part of an address it is, nobody says: the path alone, or all of it.
+    let path = source.find(name::ROOT).map_or(source, |at| match &source[..at] {
+        origin if origin.starts_with("http://") || origin.starts_with("https://") => &source[at..],
+        _ => source,
+    });
+    let source = name::of_path(path).map_err(|problem| match problem.status() {
+        StatusCode::NOT_FOUND => {
+            Problem::not_found("unknown_source", format!("{source:?} is no stream"))
+        }
+        _ => problem,
+    })?;
+    let at = match token.map(offset_token::parse) {
+        None => None,
+        Some(Some(ReadFrom::Offset(offset))) => Some(offset),
+        Some(_) => {
+            let what = "Stream-Fork-Offset is an offset as Stream-Next-Offset says it";
+            return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_offset", what));
+        }
+    };
+    let behind = behind.unwrap_or(0);
+    if behind > 0 && at.is_none() {
+        return Err(Problem::bad("Stream-Fork-Sub-Offset needs Stream-Fork-Offset"));
+    }
+    Ok(Some(ForkAsked { source, at, token: token.unwrap_or_default().into(), behind }))
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{HeaderName, HeaderValue};
+    use sennit_model::Offset;
+
+    use super::*;
+
+    fn asked(given: &[(&'static str, &'static str)]) -> Result<Asked, Problem> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in given {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        of_headers(&headers, StreamStorage::FileDurable)
+    }
+
+    fn is_bad(given: &[(&'static str, &'static str)]) -> bool {
+        asked(given).is_err_and(|problem| problem.status() == StatusCode::BAD_REQUEST)
+    }
+
+    #[test]
+    fn what_is_not_said_is_as_the_broker_says() {
+        let plain = asked(&[]).unwrap();
+        assert_eq!(&*plain.settings.content_type, CONTENT_TYPE_DEFAULT);
+        assert_eq!(plain.storage, StreamStorage::FileDurable);
+        assert!(!plain.closes && plain.fork.is_none() && !plain.settings.is_verified);
+        assert_eq!((plain.settings.time_to_live, plain.settings.expires_at), (None, None));
+    }
+
+    #[test]
+    fn what_is_said_is_kept_as_it_was_written() {
+        let all = asked(&[
+            ("content-type", "text/plain; charset=UTF-8"),
+            ("stream-expires-at", "2030-01-31T12:00:00.500+01:00"),
+            ("stream-storage", "acid"),
+            ("stream-closed", "True"),
+        ])
+        .unwrap();
+        assert_eq!(&*all.settings.content_type, "text/plain; charset=UTF-8");
+        let end = (Timestamp(1_896_087_600_500), "2030-01-31T12:00:00.500+01:00".into());
+        assert_eq!(all.settings.expires_at, Some(end));
+        assert!(all.closes && all.settings.is_verified);
+        let sliding = asked(&[("stream-ttl", "18446744073709551615")]).unwrap();
+        assert_eq!(sliding.settings.time_to_live, Some(u64::MAX));
+    }
+
+    #[test]
+    fn an_end_that_is_none_is_refused() {
+        assert!(is_bad(&[("stream-ttl", "60"), ("stream-expires-at", "2030-01-31T12:00:00Z")]));
+        for end in ["not-a-timestamp", "2030-01-31", "", "1896087600"] {
+            assert!(is_bad(&[("stream-expires-at", end)]), "{end:?}");
+        }
+        for span in ["abc", "-1", "00060", "+60", "60.5", "1e3", "", "18446744073709551616"] {
+            assert!(is_bad(&[("stream-ttl", span)]), "{span:?}");
+        }
+        assert!(is_bad(&[("stream-storage", "disk")]));
+    }
+
+    const ZERO: (&str, &str) = ("stream-fork-offset", "0000000000000000_0000000000000000");
+    const SOURCE: (&str, &str) = ("stream-forked-from", "/v1/stream/source");
+
+    #[test]
+    fn a_fork_has_the_type_of_its_source_unless_it_says_otherwise() {
+        let fork = asked(&[SOURCE]).unwrap();
+        assert_eq!(&*fork.settings.content_type, "");
+        let fork = fork.fork.unwrap();
+        assert_eq!((fork.source.as_str(), fork.at, fork.behind), ("source", None, 0));
+        let said = asked(&[SOURCE, ZERO, ("content-type", "text/plain")]).unwrap();
+        assert_eq!(&*said.settings.content_type, "text/plain");
+        assert_eq!(said.fork.unwrap().at, Some(Offset(0)));
+    }
+
+    #[test]
+    fn a_source_may_be_a_whole_address() {
+        for source in ["http://127.0.0.1:4437/v1/stream/source", "https://a/v1/stream/source"] {
+            let fork = asked(&[("stream-forked-from", source)]).unwrap().fork.unwrap();
+            assert_eq!(fork.source.as_str(), "source");
+        }
+    }
+
+    #[test]
+    fn a_source_that_cannot_be_is_not_found() {
+        for source in ["", "source", "/v1/stream/", "/elsewhere/source", "ftp://a/v1/stream/source"]
+        {
+            let problem = asked(&[("stream-forked-from", source)]).unwrap_err();
+            assert_eq!(problem.code(), "unknown_source", "{source:?}");
+        }
+    }
+
+    #[test]
+    fn where_a_fork_begins_has_to_be_within_something() {
+        assert!(is_bad(&[("stream-fork-sub-offset", "0")]));
+        assert!(is_bad(&[ZERO]));
+        assert!(is_bad(&[SOURCE, ("stream-fork-sub-offset", "1")]));
+        assert!(is_bad(&[SOURCE, ("stream-fork-offset", "now")]));
+        for behind in ["-1", "abc", "1.5", "05", "+1"] {
+            assert!(is_bad(&[SOURCE, ZERO, ("stream-fork-sub-offset", behind)]), "{behind:?}");
+        }
+        assert_eq!(
+            asked(&[SOURCE, ("stream-fork-sub-offset", "0")]).unwrap().fork.unwrap().behind,
+            0
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! The storage modes of streams: four names for a durability, and for whether what is read is checked
+//! again. It knows no requests.
+
+use std::{fmt, str::FromStr};
+
+use sennit_model::Durability;
+
+/// How a stream is kept, as users of HTTP name it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StreamStorage {
+    /// In memory alone: gone with the broker's process.
+    Memory,
+    /// On disk a moment after it was answered: a crash may cost the last moment.
+    FileFast,
+    /// On disk before it is answered.
+    #[default]
+    FileDurable,
+    /// As `FileDurable`, and each message is held against its checksum again when it is read.
+    Acid,
+}
+
+/// A text that names no storage mode.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no storage mode: memory, file-fast, file-durable or acid")]
+pub struct StreamStorageError {
+    /// What was given.
+    pub text: String,
+}
+
+impl StreamStorage {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Memory, Self::FileFast, Self::FileDurable, Self::Acid];
+
+    /// Its name, as users write it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::FileFast => "file-fast",
+            Self::FileDurable => "file-durable",
+            Self::Acid => "acid",
+        }
+    }
+
+    /// When what is appended may be read and is confirmed.
+    #[must_use]
+    pub fn durability(self) -> Durability {
+        match self {
+            Self::Memory => Durability::Memory,
+            Self::FileFast => Durability::Ephemeral,
+            Self::FileDurable | Self::Acid => Durability::Durable,
+        }
+    }
+
+    /// Whether what is read is held against its checksums again.
+    #[must_use]
+    pub fn is_verified(self) -> bool {
+        self == Self::Acid
+    }
+}
+
+impl fmt::Display for StreamStorage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for StreamStorage {
+    type Err = StreamStorageError;
+
+    fn from_str(text: &str) -> Result<Self, StreamStorageError> {
+        let named = Self::ALL.into_iter().find(|mode| mode.name().eq_ignore_ascii_case(text));
+        named.ok_or_else(|| StreamStorageError { text: text.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_read_as_it_is_written() {
+        for mode in StreamStorage::ALL {
+            assert_eq!(mode.to_string().parse(), Ok(mode));
+        }
+        assert!("disk".parse::<StreamStorage>().is_err());
+    }
+
+    #[test]
+    fn only_acid_is_checked_again() {
+        let verified: Vec<_> =
+            StreamStorage::ALL.into_iter().filter(|mode| mode.is_verified()).collect();
+        assert_eq!(verified, [StreamStorage::Acid]);
+    }
+}
