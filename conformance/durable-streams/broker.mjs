@@ -34,7 +34,7 @@ export function sennit(binary, mode) {
 /** Any server that `command` starts: it is given PORT, DATA and LONG_POLL_MS, and is ready when it answers. */
 export function other(command) {
   return {
-    name: command.split("/").pop(),
+    name: command.split(/[/ ]/).pop(),
     async start({ data, port }) {
       port ??= await freePort()
       const env = { PORT: String(port), DATA: data, LONG_POLL_MS: String(LONG_POLL_MS) }

@@ -108,8 +108,8 @@ async function all(waiting, jobs) {
 }
 
 function line({ mode, passed, failed, missing, seconds }) {
-  const cells = [mode.padEnd(14), passed, failed, missing, `${seconds.toFixed(0)} s`]
-  return cells.map((cell) => String(cell).padStart(7)).join(" ") + "\n"
+  const counts = [passed, failed, missing].map((count) => String(count).padStart(8))
+  return `${mode.padEnd(16)}${counts.join("")}${seconds.toFixed(0).padStart(6)} s\n`
 }
 
 if (options.help) {
@@ -117,7 +117,7 @@ if (options.help) {
   process.exit(0)
 }
 await mkdir(join(here, "results"), { recursive: true })
-console.log("mode            passed  failed not run    took")
+console.log("mode              passed  failed not run    took")
 const results = await all(kinds(), Number(options.jobs))
 for (const { mode, error, failures } of results) {
   if (error) console.log(`${mode}: ${error}`)
