@@ -79,11 +79,14 @@ await tailed()
 step("tail")
 
 // A producer appends while the broker is killed: each of its messages is there once all the same.
-// The client leaves it to its `fetch` to repeat what was not answered.
-const fetchUntilAnswered = (...request) => fetch(...request).catch(async () => {
-  await new Promise((resolve) => setTimeout(resolve, 20))
-  return fetchUntilAnswered(...request)
-})
+// The client leaves it to its `fetch` to repeat what was not answered, and what a broker that recovers refuses.
+async function fetchUntilAnswered(...request) {
+  for (;;) {
+    const response = await fetch(...request).catch(() => ({ status: 503 }))
+    if (response.status !== 503) return response
+    await new Promise((resolve) => setTimeout(resolve, 20))
+  }
+}
 const producer = new IdempotentProducer(numbers, `typescript-${process.pid}`, { lingerMs: 1, fetch: fetchUntilAnswered })
 let count = 0
 let killed = false

@@ -65,8 +65,8 @@ impl Writer {
                 request = request.header("stream-closed", "true");
             }
             match request.send().await {
-                Ok(answer) => return Ok(answer.status()),
-                Err(_) => time::sleep(PAUSE).await,
+                Ok(answer) if !is_later(&answer) => return Ok(answer.status()),
+                _ => time::sleep(PAUSE).await,
             }
         }
     }
@@ -76,6 +76,11 @@ impl Writer {
         query.extend(live.map(|live| ("live", live)));
         self.http.get(&self.url).query(&query).send().await
     }
+}
+
+/// Whether it is only to be asked again: a broker that recovers says so.
+fn is_later(answer: &Response) -> bool {
+    answer.status() == StatusCode::SERVICE_UNAVAILABLE
 }
 
 /// What has come of a stream that is followed from its start.
@@ -92,6 +97,9 @@ async fn follow_events(writer: Rc<Writer>, followed: Rc<Followed>) -> Result<()>
     while !*followed.closed.borrow() {
         time::sleep(PAUSE).await;
         let Ok(answer) = writer.read(&offset, Some("sse")).await else { continue };
+        if is_later(&answer) {
+            continue;
+        }
         ensure(answer.status() == StatusCode::OK, format!("sse: {}", answer.status()))?;
         let mut events = answer.bytes_stream().eventsource();
         let mut data = Vec::new();
@@ -114,9 +122,12 @@ async fn follow_events(writer: Rc<Writer>, followed: Rc<Followed>) -> Result<()>
 async fn follow_polls(writer: Rc<Writer>, followed: Rc<Followed>) -> Result<()> {
     let mut offset = "-1".to_owned();
     while !*followed.closed.borrow() {
-        let Ok(answer) = writer.read(&offset, Some("long-poll")).await else {
-            time::sleep(PAUSE).await;
-            continue;
+        let answer = match writer.read(&offset, Some("long-poll")).await {
+            Ok(answer) if !is_later(&answer) => answer,
+            _ => {
+                time::sleep(PAUSE).await;
+                continue;
+            }
         };
         ensure(answer.status().is_success(), format!("long-poll: {}", answer.status()))?;
         let (next, closed) = (next_offset(&answer)?, answer.headers().contains_key("stream-closed"));
