@@ -5,7 +5,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help run test bench torture planted fuzz fmt audit \
-        test-tools test-format test-lint test-docs test-licences test-workspace
+        test-tools test-format test-lint test-docs test-licences test-workspace test-conformance
 
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 TOOLS := $(CARGO_TARGET_DIR)/tools
@@ -91,6 +91,16 @@ define check-licences
 cargo deny check -A license-exception-not-encountered licenses bans sources; \
 cargo deny --manifest-path fuzz/Cargo.toml --config "$(CURDIR)/deny.toml" check \
     -A unmatched-skip licenses bans sources
+endef
+
+# Others' words for what the HTTP streams have to do (conformance/README.md).
+test-conformance:
+	$(call step,conformance,$(run-conformance))
+
+define run-conformance
+cargo build --locked -p sennit; \
+conformance/durable-streams/run; \
+conformance/durable-streams/clients/run
 endef
 
 # Closes with the sum over all test programs, in the words of each of them.

@@ -8,6 +8,7 @@
 //! This crate knows the client and the kernel's accounts, and nothing of the broker's inside.
 
 mod amplification;
+mod answered;
 mod backlog;
 mod bare;
 mod broker;
@@ -18,6 +19,7 @@ mod consumer;
 mod echo;
 mod fan_out;
 mod ground;
+mod http;
 mod identity;
 mod latency;
 mod load;

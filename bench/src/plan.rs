@@ -32,6 +32,64 @@ pub enum Role {
     Echo(Echo),
     /// Read everything by offset, each reader for itself.
     Read(Read),
+    /// Ask over HTTP.
+    Http(HttpLoad),
+    /// Answer over HTTP at `server`, and do nothing else.
+    Null(Null),
+}
+
+/// Load over HTTP: each connection has one request on the way.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct HttpLoad {
+    /// What is asked.
+    pub mode: HttpMode,
+    /// The path that streams lie below, without a slash at its end.
+    pub prefix: String,
+    /// What the names of this run's streams begin with.
+    pub run: String,
+    /// How many connections; pairs of them for [`HttpMode::LongPoll`] and [`HttpMode::Sse`].
+    pub connections: u32,
+    /// How many streams they go round.
+    pub streams: u64,
+    /// Bytes of an append.
+    pub size: usize,
+    /// Threads that the connections are spread over.
+    pub threads: u32,
+}
+
+/// What is asked over HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum HttpMode {
+    /// Appends.
+    Append,
+    /// The state of streams.
+    Head,
+    /// Streams that are not there yet.
+    Create,
+    /// Streams from their start.
+    Read,
+    /// Appends, each to a stream with one who waits for it by long-poll.
+    LongPoll,
+    /// Appends, each to a stream with one who gets its events.
+    Sse,
+}
+
+impl HttpMode {
+    /// Whether somebody waits for each append.
+    #[must_use]
+    pub fn is_live(self) -> bool {
+        matches!(self, Self::LongPoll | Self::Sse)
+    }
+}
+
+/// A server that does nothing but answer.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Null {
+    /// Threads that the connections are spread over.
+    pub threads: u32,
+    /// Bytes that a read is answered with.
+    pub read_bytes: usize,
 }
 
 /// Producers of one process.

@@ -3,7 +3,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{identity::Verdict, latency::Percentiles, probe::Probe, usage::Usage};
+use crate::{
+    answered::{self, Answered},
+    identity::Verdict,
+    latency::Percentiles,
+    probe::Probe,
+    usage::Usage,
+};
 
 /// A row. What has no meaning for a workload is absent, never zero.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -62,6 +68,8 @@ pub struct Row {
     pub catch_up: Option<CaughtUp>,
     #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
     pub fan_out: Option<FannedOut>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
+    pub answered: Option<Answered>,
 }
 
 /// What a row of streams says besides.
@@ -255,6 +263,9 @@ impl Row {
     /// What stands above the row in a table.
     #[must_use]
     pub fn heads(&self) -> &'static [&'static str] {
+        if self.answered.is_some() {
+            return &answered::HEADS;
+        }
         match (&self.restart, &self.checkpoint, &self.catch_up, &self.fan_out) {
             (Some(_), ..) => &RESTART_HEADS,
             (_, Some(_), ..) => &CHECKPOINT_HEADS,
@@ -273,10 +284,11 @@ impl Row {
         self.broker_syncs = usage.syncs;
     }
 
-    /// The figure by which runs are ordered: deliveries where there are any, else confirms.
+    /// The figure by which runs are ordered: deliveries where there are any, else confirms or answers.
     #[must_use]
     pub fn headline(&self) -> f64 {
-        self.delivered_per_s.or(self.confirmed_per_s).unwrap_or_default()
+        let answers = self.answered.map(|answered| answered.answered_per_s);
+        self.delivered_per_s.or(self.confirmed_per_s).or(answers).unwrap_or_default()
     }
 
     /// Whether every message came once, whole and in order, and nothing else went wrong.
@@ -317,6 +329,10 @@ impl Row {
     /// The cells below [`Self::heads`].
     #[must_use]
     pub fn cells(&self) -> Vec<String> {
+        if let Some(answered) = &self.answered {
+            let spread = self.runs.map(|runs| (runs.min, runs.max));
+            return answered.cells(&self.row, spread, self.errors, self.broker_cpu_s);
+        }
         match (&self.restart, &self.checkpoint, &self.catch_up, &self.fan_out) {
             (Some(restart), ..) => self.restart_cells(restart),
             (_, Some(checkpoint), ..) => self.checkpoint_cells(checkpoint),
@@ -467,6 +483,7 @@ mod tests {
             Row { checkpoint, ..run(5.0, 0) },
             Row { catch_up, ..run(5.0, 0) },
             Row { fan_out, ..run(5.0, 0) },
+            Row { answered: Some(Answered::default()), ..run(5.0, 0) },
         ] {
             assert_eq!(row.cells().len(), row.heads().len());
         }

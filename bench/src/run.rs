@@ -18,9 +18,10 @@ use crate::{
     probe::Probe,
     row::Row,
     workload::{
-        Measurement, burst::Burst, catch_up::CatchUp, checkpoint::Checkpoint, lifecycle::Lifecycle,
-        publish::Publish, restart::Restart, round_trip::RoundTrip, slow_consumer::SlowConsumer,
-        steady::Steady, stream::Stream, stream_fan_out::StreamFanOut,
+        Measurement, burst::Burst, catch_up::CatchUp, checkpoint::Checkpoint,
+        http_streams::HttpStreams, lifecycle::Lifecycle, publish::Publish, restart::Restart,
+        round_trip::RoundTrip, slow_consumer::SlowConsumer, steady::Steady, stream::Stream,
+        stream_fan_out::StreamFanOut,
     },
 };
 
@@ -51,6 +52,9 @@ pub enum Workload {
     SlowConsumer(SlowConsumer),
     /// How fast a reader comes through a stream that lies on disk; on a broker of its own
     CatchUp(CatchUp),
+    /// Requests of the Durable Streams protocol, to any server of it, beside one that does nothing; with
+    /// --serve on a broker of its own for each row
+    HttpStreams(HttpStreams),
 }
 
 impl Workload {
@@ -67,15 +71,20 @@ impl Workload {
             Self::StreamFanOut(_) => "stream-fan-out",
             Self::SlowConsumer(_) => "slow-consumer",
             Self::CatchUp(_) => "catch-up",
+            Self::HttpStreams(_) => "http-streams",
         }
     }
 
     /// Whether each row starts the brokers that it measures.
     fn brings_brokers(&self) -> bool {
-        matches!(self, Self::Restart(_) | Self::Checkpoint(_) | Self::CatchUp(_))
+        matches!(
+            self,
+            Self::Restart(_) | Self::Checkpoint(_) | Self::CatchUp(_) | Self::HttpStreams(_)
+        )
     }
 
-    fn rows(&self, partitions: Option<u32>) -> Vec<Measurement> {
+    fn rows(&self, options: &Options) -> Vec<Measurement> {
+        let partitions = options.partitions;
         let one = partitions.unwrap_or(1);
         match self {
             Self::Burst(burst) => burst.rows(one),
@@ -89,6 +98,7 @@ impl Workload {
             Self::StreamFanOut(fan_out) => fan_out.rows(one),
             Self::SlowConsumer(slow) => slow.rows(one),
             Self::CatchUp(catch_up) => catch_up.rows(),
+            Self::HttpStreams(http_streams) => http_streams.rows(options),
         }
     }
 }
@@ -120,7 +130,7 @@ pub fn run(workload: &Workload, options: &Options) -> Result<()> {
     let bench =
         Bench { options, broker: &broker, topic, workload: workload.name(), progress: &progress };
     let mut rows = Vec::new();
-    for measurement in workload.rows(options.partitions) {
+    for measurement in workload.rows(options) {
         let runs: Result<Vec<Row>> = (0..options.runs).map(|_| measurement.run(&bench)).collect();
         let row =
             Row { probe, commit: commit.clone(), machine: machine.clone(), ..Row::median(runs?) };
@@ -227,13 +237,16 @@ mod tests {
 
     #[derive(Parser)]
     struct Line {
+        #[command(flatten)]
+        options: Options,
         #[command(subcommand)]
         workload: Workload,
     }
 
     fn rows(line: &[&str]) -> Vec<Measurement> {
         let words = [&["bench"], line].concat();
-        Line::try_parse_from(words).unwrap_or_else(|e| panic!("{e}")).workload.rows(None)
+        let line = Line::try_parse_from(words).unwrap_or_else(|e| panic!("{e}"));
+        line.workload.rows(&line.options)
     }
 
     #[test]
@@ -252,6 +265,16 @@ mod tests {
         for workload in command.get_subcommands() {
             assert!(!rows(&[workload.get_name()]).is_empty(), "{}", workload.get_name());
         }
+    }
+
+    #[test]
+    fn each_target_is_beside_the_others() {
+        let targets = "a=http://127.0.0.1:1,b=http://127.0.0.1:2";
+        let made = rows(&["http-streams", "--target", targets, "-c", "1,128", "-s", "1,100000"]);
+        assert_eq!(made.len(), 8);
+        assert_eq!(made[1].row, "b: append 100 B, 1 connections, 1 streams");
+        assert_eq!(made[2].row, "a: append 100 B, 1 connections, 100k streams");
+        assert_eq!(rows(&["http-streams", "--serve", "--storage", "memory,acid"]).len(), 2);
     }
 
     #[test]

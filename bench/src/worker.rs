@@ -23,6 +23,7 @@ use crate::{
     clock::now_ns,
     consumer::{Consumer, Sights},
     echo::Rounds,
+    http,
     orders::{Orders, start, tell},
     plan::{Consume, News, Order, Plan, Produce, Report, Role},
     producer::Producer,
@@ -89,6 +90,16 @@ async fn work(plan: Plan, mut orders: Orders) -> Result<Report> {
             rounds.run(&plan, echo, window, &progress).await
         }
         Role::Read(read) => read_all(&plan, read, &progress, &mut orders).await,
+        Role::Http(load) => {
+            let clients = http::connect(&plan.server, load)?;
+            let window = start(&mut orders).await?;
+            tokio::task::spawn_blocking(move || http::ask(clients, window, &progress)).await?
+        }
+        Role::Null(null) => {
+            http::serve_null(&plan.server, *null)?;
+            start(&mut orders).await?;
+            bail!("who answers and does nothing else is never told to start")
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod burst;
 pub mod catch_up;
 pub mod checkpoint;
+pub mod http_streams;
 pub mod lifecycle;
 pub mod publish;
 pub mod restart;
@@ -19,6 +20,7 @@ use crate::{
     backlog::Backlog,
     catch_up::CatchUp,
     fan_out::FanOut,
+    http::HttpStreams,
     load::{Bench, Load},
     many_topics::ManyTopics,
     pauses::Pauses,
@@ -59,6 +61,8 @@ pub enum How {
     FanOut(Box<FanOut>),
     /// By a reader that goes through a stream on disk.
     CatchUp(CatchUp),
+    /// By requests over HTTP.
+    Http(Box<HttpStreams>),
 }
 
 impl Measurement {
@@ -82,6 +86,7 @@ impl Measurement {
             How::Pauses(pauses) => pauses.run(bench, &self.row),
             How::FanOut(fan_out) => fan_out.run(bench, &self.row),
             How::CatchUp(catch_up) => catch_up.run(bench, &self.row),
+            How::Http(http) => http.run(bench, &self.row),
         }
     }
 }

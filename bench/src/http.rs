@@ -1,0 +1,440 @@
+//! HTTP streams under load: any server of the Durable Streams protocol, beside one that does nothing.
+//! The load runs in a process of its own, as all load does; this knows sockets and requests, and
+//! nothing of how a server keeps its streams.
+
+mod answer;
+mod closed_loop;
+mod null;
+mod pairs;
+mod request;
+mod socket;
+
+use std::{
+    net::TcpListener,
+    sync::atomic::AtomicU64,
+    thread,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use serde::Serialize;
+
+use self::{
+    closed_loop::{Asked, Clients},
+    pairs::Pairs,
+    request::{Request, Requests},
+};
+use crate::{
+    answered::Answered,
+    broker::Broker,
+    child::Worker,
+    clock::now_ns,
+    latency::{Latencies, Percentiles},
+    load::{Bench, order_all},
+    plan::{HttpLoad, HttpMode, Null, Order, Plan, Report, Role, Window},
+    row::Row,
+    usage::{Watch, cpu_s},
+};
+
+/// Between the order to start and the start: every worker is awake by then.
+const START_DELAY_NS: u64 = 200_000_000;
+
+/// Connections that streams are made with.
+const SETUP_CONNECTIONS: u64 = 32;
+
+/// The path that streams lie below, where nobody names another.
+const PREFIX: &str = "/v1/stream";
+
+/// Whom a row asks.
+#[derive(Clone, Debug, Serialize)]
+pub enum Target {
+    /// A server that runs already.
+    There(Server),
+    /// A broker of our own in a storage mode.
+    Own(String),
+}
+
+/// A server that runs already.
+#[derive(Clone, Debug, Serialize)]
+pub struct Server {
+    /// What it is called in the table.
+    pub name: String,
+    /// Where it listens.
+    pub address: String,
+    /// The path that streams lie below, without a slash at its end.
+    pub prefix: String,
+}
+
+impl std::str::FromStr for Server {
+    type Err = String;
+
+    /// `[NAME=]http://HOST:PORT[/PREFIX]`
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, url) = text.split_once('=').unwrap_or((text, text));
+        let rest = url.strip_prefix("http://").ok_or_else(|| format!("{url} is no http:// URL"))?;
+        let (address, prefix) = match rest.find('/') {
+            Some(slash) if rest.len() > slash + 1 => rest.split_at(slash),
+            Some(slash) => (&rest[..slash], PREFIX),
+            None => (rest, PREFIX),
+        };
+        let address = match address.contains(':') {
+            true => address.to_owned(),
+            false => format!("{address}:80"),
+        };
+        Ok(Self { name: name.into(), address, prefix: prefix.trim_end_matches('/').into() })
+    }
+}
+
+/// Streams under load.
+#[derive(Clone, Debug, Serialize)]
+pub struct HttpStreams {
+    /// Whom it asks.
+    pub target: Target,
+    /// What is asked.
+    pub mode: HttpMode,
+    /// How many connections, or pairs of them.
+    pub connections: u32,
+    /// How many streams they go round.
+    pub streams: u64,
+    /// Bytes of an append.
+    pub size: usize,
+    /// Appends that each stream has before it is read.
+    pub prefill: u64,
+    /// Threads that load has.
+    pub threads: u32,
+    /// The server that does nothing is measured too, with so many threads.
+    pub null_threads: Option<u32>,
+    /// Seconds before what happens counts.
+    pub warmup_s: f64,
+    /// Seconds that count.
+    pub duration_s: f64,
+}
+
+impl HttpStreams {
+    /// Measures once: who does nothing, then whom the row asks.
+    ///
+    /// # Errors
+    /// A server cannot be reached or ends a connection.
+    pub fn run(&self, bench: &Bench<'_>, row: &str) -> Result<Row> {
+        let null = match self.null_threads {
+            // It knows nobody who waits, and would answer at once.
+            Some(threads) if !self.mode.is_live() => Some(self.run_null(threads)?),
+            _ => None,
+        };
+        let own = match &self.target {
+            Target::There(_) => None,
+            Target::Own(mode) => {
+                Some(Broker::start(bench.options, &["--streams-storage", mode.as_str()])?)
+            }
+        };
+        let server = match (&self.target, &own) {
+            (Target::There(server), _) => server.clone(),
+            (Target::Own(mode), broker) => Server {
+                name: "sennit".into(),
+                address: broker.as_ref().context("a broker was started")?.http.clone(),
+                prefix: format!("{PREFIX}/{mode}"),
+            },
+        };
+        let pid = own.as_ref().and_then(|broker| broker.pid).or(bench.options.pid);
+        let load = self.load(&server);
+        self.set_up(bench, &server, &load).with_context(|| server.name.clone())?;
+        let mut workers = vec![worker(&server.address, &load)?];
+        let window = self.window();
+        let watch = Watch::begin(pid, &server.address, window);
+        order_all(&mut workers, Order::Start(window))?;
+        let reports = bench.reports(&mut workers, row, None)?;
+        let usage = watch.end();
+        let report = reports.into_iter().next().context("a worker reports once")?;
+        let mut made = self.row(report, null)?;
+        made.set_usage(usage);
+        bench.name(&mut made, row);
+        made.target = server.name;
+        made.durability = match &self.target {
+            Target::Own(mode) => mode.clone(),
+            Target::There(_) => "as the target has it".into(),
+        };
+        Ok(made)
+    }
+
+    fn load(&self, server: &Server) -> HttpLoad {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        HttpLoad {
+            mode: self.mode,
+            prefix: server.prefix.clone(),
+            // Streams of an earlier run would not be there yet, nor empty.
+            run: format!("bench-{:x}", now.as_micros()),
+            connections: self.connections,
+            // Each pair has a stream of its own.
+            streams: if self.mode.is_live() { self.connections.into() } else { self.streams },
+            size: self.size,
+            threads: self.threads.min(self.connections),
+        }
+    }
+
+    fn window(&self) -> Window {
+        let start_ns = now_ns() + START_DELAY_NS;
+        let from_ns = start_ns + (self.warmup_s * 1e9) as u64;
+        Window { start_ns, from_ns, until_ns: from_ns + (self.duration_s * 1e9) as u64 }
+    }
+
+    /// Makes the streams, and fills those that are read.
+    fn set_up(&self, bench: &Bench<'_>, server: &Server, load: &HttpLoad) -> Result<()> {
+        if self.mode == HttpMode::Create {
+            return Ok(());
+        }
+        let each = |what: &str, turns: u64, request: Request<'static>| {
+            (bench.progress)(what, 0, Some(turns));
+            let count = SETUP_CONNECTIONS.min(load.streams);
+            let clients = Clients::connect(&server.address, 0..count)?;
+            let window = Window { start_ns: 0, from_ns: 0, until_ns: u64::MAX };
+            let next = |number: u64, turn: u64| {
+                let turn = turn * count + number;
+                (turn < turns).then_some((request, turn % load.streams))
+            };
+            let requests = Requests::new(&server.address, load);
+            let asked = clients.ask(&requests, &window, next, &AtomicU64::new(0))?;
+            ensure!(asked.refused.is_empty(), "{what}: {}", show_refused(&asked));
+            Ok(())
+        };
+        each("create", load.streams, Request::Create)?;
+        match self.mode {
+            HttpMode::Read => each("fill", load.streams * self.prefill, Request::Append),
+            _ => Ok(()),
+        }
+    }
+
+    fn run_null(&self, threads: u32) -> Result<Answered> {
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let read_bytes = self.size * usize::try_from(self.prefill)?;
+        let _null = Worker::start(&plan(&address, Role::Null(Null { threads, read_bytes })))?;
+        let server = Server { name: "null".into(), address, prefix: PREFIX.into() };
+        let load = self.load(&server);
+        let mut worker = worker(&server.address, &load)?;
+        worker.order(Order::Start(self.window()))?;
+        let report = loop {
+            let look = std::time::Duration::from_secs(1);
+            if let Some(report) = worker.report(look, &mut |_| {})? {
+                break report;
+            }
+        };
+        ensure!(report.errors.is_empty(), "the null server: {:?}", report.errors);
+        self.row(report, None)?.answered.context("a row of answers")
+    }
+
+    fn row(&self, report: Report, null: Option<Answered>) -> Result<Row> {
+        let percentiles = |buckets| -> Option<Percentiles> {
+            let mut latencies = Latencies::new();
+            latencies.add(buckets);
+            latencies.percentiles()
+        };
+        let rate = |count: u64| count as f64 / self.duration_s;
+        let is_live = self.mode.is_live();
+        let null_per_s = null.map(|null| null.answered_per_s);
+        let answered_per_s = rate(report.confirmed);
+        Ok(Row {
+            errors: report.published - report.confirmed + report.errors.len() as u64,
+            error_texts: report.errors,
+            seconds: self.duration_s,
+            config: serde_json::to_value(self)?,
+            delivered_per_s: is_live.then(|| rate(report.delivered)),
+            answered: Some(Answered {
+                answered_per_s,
+                request_to_answer_us: percentiles(&report.publish_to_confirm),
+                append_to_delivery_us: percentiles(&report.publish_to_deliver),
+                load_cpu_s: report.cpu_s,
+                null_per_s,
+                null_request_to_answer_us: null.and_then(|null| null.request_to_answer_us),
+                of_null: null_per_s.map(|null| answered_per_s / null.max(1e-9)),
+            }),
+            ..Row::default()
+        })
+    }
+}
+
+fn show_refused(asked: &Asked) -> String {
+    let each = asked.refused.iter().map(|(status, count)| format!("{status} {count} times"));
+    each.collect::<Vec<_>>().join(", ")
+}
+
+fn plan(address: &str, role: Role) -> Plan {
+    Plan {
+        server: address.to_owned(),
+        topic: String::new(),
+        partitions: 0,
+        group: String::new(),
+        size: 0,
+        role,
+    }
+}
+
+fn worker(address: &str, load: &HttpLoad) -> Result<Worker> {
+    Worker::start(&plan(address, Role::Http(load.clone())))
+}
+
+/// The connections of a load, for each of its threads.
+pub struct Connected {
+    load: HttpLoad,
+    requests: Requests,
+    threads: Vec<Part>,
+}
+
+enum Part {
+    Clients(Clients),
+    Pairs(Pairs),
+}
+
+/// Connects all that `load` has to the server at `address`.
+///
+/// # Errors
+/// It cannot be reached.
+pub fn connect(address: &str, load: &HttpLoad) -> Result<Connected> {
+    let threads = u64::from(load.threads.max(1));
+    let parts = (0..threads).map(|thread| {
+        let numbers = (thread..load.connections.into()).step_by(threads as usize);
+        Ok(match load.mode.is_live() {
+            true => Part::Pairs(Pairs::connect(address, numbers)?),
+            false => Part::Clients(Clients::connect(address, numbers)?),
+        })
+    });
+    let requests = Requests::new(address, load);
+    Ok(Connected { load: load.clone(), requests, threads: parts.collect::<Result<_>>()? })
+}
+
+/// Asks until the window ends.
+///
+/// # Errors
+/// A connection ends, or nothing is answered any more.
+pub fn ask(connected: Connected, window: Window, progress: &AtomicU64) -> Result<Report> {
+    let Connected { load, requests, threads } = connected;
+    let (load, requests) = (&load, &requests);
+    let watch = thread::spawn(move || {
+        crate::clock::sleep_until(window.from_ns);
+        let before = cpu_s(std::process::id());
+        crate::clock::sleep_until(window.until_ns);
+        before.zip(cpu_s(std::process::id())).map(|(before, after)| after - before)
+    });
+    let parts: Vec<Result<Asked>> = thread::scope(|scope| {
+        let each = threads.into_iter().map(|part| {
+            scope.spawn(move || {
+                crate::clock::sleep_until(window.start_ns);
+                match part {
+                    Part::Pairs(pairs) => pairs.go(requests, load.mode, &window, progress),
+                    Part::Clients(clients) => clients.ask(
+                        requests,
+                        &window,
+                        |number, turn| Some(request_of(load, number, turn)),
+                        progress,
+                    ),
+                }
+            })
+        });
+        let each: Vec<_> = each.collect();
+        let ended = each.into_iter().map(|thread| thread.join());
+        ended.map(|asked| asked.unwrap_or_else(|_| Err(anyhow!("load panicked")))).collect()
+    });
+    let mut report = Report::default();
+    let (mut answers, mut deliveries) = (Latencies::new(), Latencies::new());
+    for part in parts {
+        let part = part?;
+        report.published += part.answered;
+        report.confirmed += part.done;
+        report.delivered += part.delivered;
+        if !part.refused.is_empty() {
+            report.errors.push(format!("{:?}: {}", load.mode, show_refused(&part)));
+        }
+        answers.add(&part.request_to_answer.buckets());
+        deliveries.add(&part.append_to_delivery.buckets());
+    }
+    report.publish_to_confirm = answers.buckets();
+    report.publish_to_deliver = deliveries.buckets();
+    report.cpu_s = watch.join().unwrap_or_default();
+    Ok(report)
+}
+
+/// What connection `number` asks in its turn, and of which stream: each connection goes round streams
+/// of its own, as far as there are so many.
+fn request_of(load: &HttpLoad, number: u64, turn: u64) -> (Request<'static>, u64) {
+    let connections = u64::from(load.connections);
+    let nth = turn * connections + number;
+    let request = match load.mode {
+        HttpMode::Head => Request::Head,
+        HttpMode::Read => Request::Read,
+        HttpMode::Create => return (Request::Create, nth),
+        _ => Request::Append,
+    };
+    let stream = match load.streams >= connections {
+        true => (turn % (load.streams / connections)) * connections + number,
+        false => number % load.streams.max(1),
+    };
+    (request, stream)
+}
+
+/// Answers at `address` and does nothing else, in threads of its own, until the process ends.
+///
+/// # Errors
+/// The address cannot be listened on.
+pub fn serve_null(address: &str, null: Null) -> Result<()> {
+    null::serve(address, null).with_context(|| address.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn load(mode: HttpMode, connections: u32, streams: u64) -> HttpLoad {
+        HttpLoad {
+            mode,
+            prefix: PREFIX.into(),
+            run: "r".into(),
+            connections,
+            streams,
+            size: 100,
+            threads: 2,
+        }
+    }
+
+    #[test]
+    fn a_target_is_a_name_and_a_url() {
+        let server: Server = "peer=http://127.0.0.1:4710/v1/streams/".parse().unwrap();
+        assert_eq!(server.name, "peer");
+        assert_eq!((&*server.address, &*server.prefix), ("127.0.0.1:4710", "/v1/streams"));
+        let server: Server = "http://localhost:80".parse().unwrap();
+        assert_eq!((&*server.address, &*server.prefix), ("localhost:80", PREFIX));
+        assert!("https://localhost".parse::<Server>().is_err());
+    }
+
+    #[test]
+    fn connections_go_round_all_streams_and_make_none_twice() {
+        let all = load(HttpMode::Append, 4, 12);
+        let asked: BTreeSet<_> = (0..4)
+            .flat_map(|number| (0..3).map(move |turn| (number, turn)))
+            .map(|(number, turn)| request_of(&all, number, turn).1)
+            .collect();
+        assert_eq!(asked, (0..12).collect());
+        let few = load(HttpMode::Append, 4, 2);
+        assert!((0..4).all(|number| request_of(&few, number, 9).1 == number % 2));
+        let made = load(HttpMode::Create, 4, 2);
+        let names: BTreeSet<_> = (0..4)
+            .flat_map(|n| (0..9).map(move |t| (n, t)))
+            .map(|(n, t)| request_of(&made, n, t).1)
+            .collect();
+        assert_eq!(names.len(), 36);
+    }
+
+    #[test]
+    fn each_kind_of_request_is_answered_by_the_null_server() {
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        serve_null(&address, Null { threads: 2, read_bytes: 1000 }).unwrap();
+        for mode in [HttpMode::Append, HttpMode::Head, HttpMode::Create, HttpMode::Read] {
+            let connected = connect(&address, &load(mode, 5, 5)).unwrap();
+            let start_ns = now_ns();
+            let window = Window { start_ns, from_ns: start_ns, until_ns: start_ns + 200_000_000 };
+            let report = ask(connected, window, &AtomicU64::new(0)).unwrap();
+            assert!(report.errors.is_empty(), "{mode:?}: {:?}", report.errors);
+            assert!(report.confirmed > 0, "{mode:?}");
+            assert_eq!(report.published, report.confirmed);
+        }
+    }
+}

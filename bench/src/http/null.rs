@@ -1,0 +1,194 @@
+//! The server that does nothing: it finds where a request ends and gives an answer made beforehand. No
+//! server of streams can be faster, so it is what others are compared with.
+
+use std::{
+    io,
+    net::TcpListener,
+    sync::{
+        Arc,
+        mpsc::{self, Receiver},
+    },
+    thread,
+};
+
+use anyhow::{Context, Result, ensure};
+
+use super::socket::{Poller, Socket};
+use crate::plan::Null;
+
+/// Bytes that are read at once, and that a request may have before it is thrown away in pieces.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Headers that a request may have.
+const HEADERS_MAX: usize = 64;
+
+/// How long a thread waits for something to do before it looks again.
+const WAIT_NS: u64 = 1_000_000_000;
+
+/// Answers at `address`, in threads of its own, until the process ends.
+///
+/// # Errors
+/// The address cannot be listened on.
+pub fn serve(address: &str, null: Null) -> io::Result<()> {
+    let listener = TcpListener::bind(address)?;
+    let answers = Arc::new(Answers::new(null.read_bytes));
+    let mut lanes = Vec::new();
+    for _ in 0..null.threads.max(1) {
+        let poller = Poller::new()?;
+        let (sender, sockets) = mpsc::channel();
+        lanes.push((poller.door(), sender));
+        let answers = Arc::clone(&answers);
+        thread::spawn(move || answer_all(poller, &sockets, &answers));
+    }
+    thread::spawn(move || {
+        for (number, stream) in listener.incoming().flatten().enumerate() {
+            let (door, sender) = &lanes[number % lanes.len()];
+            let Ok(socket) = Socket::new(stream) else { return };
+            if door.add(&socket, number / lanes.len()).is_err() || sender.send(socket).is_err() {
+                return;
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Answers made beforehand.
+struct Answers {
+    create: Vec<u8>,
+    append: Vec<u8>,
+    head: Vec<u8>,
+    read: Vec<u8>,
+}
+
+impl Answers {
+    fn new(read_bytes: usize) -> Self {
+        let said = "Content-Type: application/octet-stream\r\n\
+                    Stream-Next-Offset: 0000000000000000_0000000000000000\r\n";
+        let mut read = format!(
+            "HTTP/1.1 200 OK\r\n{said}Stream-Up-To-Date: true\r\nContent-Length: {read_bytes}\r\n\r\n"
+        )
+        .into_bytes();
+        read.resize(read.len() + read_bytes, b'x');
+        Self {
+            create: format!("HTTP/1.1 201 Created\r\n{said}Content-Length: 0\r\n\r\n").into(),
+            append: format!("HTTP/1.1 204 No Content\r\n{said}\r\n").into(),
+            head: format!("HTTP/1.1 200 OK\r\n{said}Content-Length: 0\r\n\r\n").into(),
+            read,
+        }
+    }
+
+    fn to(&self, method: &[u8]) -> &[u8] {
+        match method {
+            b"PUT" => &self.create,
+            b"POST" => &self.append,
+            b"HEAD" => &self.head,
+            _ => &self.read,
+        }
+    }
+}
+
+/// A connection and the part of a request that has come.
+struct Connection {
+    socket: Socket,
+    /// A head that is not whole.
+    head: Vec<u8>,
+    /// Bytes of a body that are still to come.
+    body_left: usize,
+}
+
+/// Answers who comes through `sockets`, whose numbers count from zero in that order.
+fn answer_all(mut poller: Poller, sockets: &Receiver<Socket>, answers: &Answers) {
+    let mut connections: Vec<Option<Connection>> = Vec::new();
+    let mut buffer = vec![0; BUFFER_BYTES];
+    loop {
+        let Ok(told) = poller.wait(WAIT_NS) else { return };
+        for &number in told {
+            while connections.len() <= number {
+                // It is told of a moment before it is handed over.
+                let Ok(socket) = sockets.recv() else { return };
+                connections.push(Some(Connection { socket, head: Vec::new(), body_left: 0 }));
+            }
+            let connection = &mut connections[number];
+            if connection.as_mut().is_some_and(|it| it.answer(&mut buffer, answers).is_err()) {
+                *connection = None;
+            }
+        }
+    }
+}
+
+impl Connection {
+    fn answer(&mut self, buffer: &mut [u8], answers: &Answers) -> Result<()> {
+        let mut out = Vec::new();
+        let Self { socket, head, body_left } = self;
+        socket.send_on()?;
+        socket.receive(buffer, |bytes| {
+            if head.is_empty() {
+                let left = answer_whole(bytes, body_left, answers, &mut out)?;
+                head.extend_from_slice(left);
+            } else {
+                head.extend_from_slice(bytes);
+                let gathered = std::mem::take(head);
+                let left = answer_whole(&gathered, body_left, answers, &mut out)?;
+                head.extend_from_slice(left);
+            }
+            ensure!(head.len() <= BUFFER_BYTES, "a head without an end");
+            Ok(())
+        })?;
+        if !out.is_empty() {
+            // Answers are short and asked for one by one: what went out before has gone.
+            socket.send(|kept| std::mem::swap(kept, &mut out))?;
+        }
+        Ok(())
+    }
+}
+
+/// Answers the requests that `bytes` hold whole, as far as their heads; what is left of them is a head
+/// that has begun.
+fn answer_whole<'a>(
+    mut bytes: &'a [u8],
+    body_left: &mut usize,
+    answers: &Answers,
+    out: &mut Vec<u8>,
+) -> Result<&'a [u8]> {
+    loop {
+        let skipped = (*body_left).min(bytes.len());
+        *body_left -= skipped;
+        bytes = &bytes[skipped..];
+        if bytes.is_empty() {
+            return Ok(bytes);
+        }
+        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+        let mut request = httparse::Request::new(&mut headers);
+        let httparse::Status::Complete(length) = request.parse(bytes)? else { return Ok(bytes) };
+        for header in request.headers.iter() {
+            if header.name.eq_ignore_ascii_case("content-length") {
+                *body_left = std::str::from_utf8(header.value)?.trim().parse()?;
+            }
+        }
+        // An answer before the body has come is not waited for by load, which sends all at once.
+        out.extend_from_slice(answers.to(request.method.context("no method")?.as_bytes()));
+        bytes = &bytes[length..];
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const APPEND: &[u8] = b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabc";
+
+    #[test]
+    fn each_request_is_answered_once_wherever_it_is_cut() {
+        let answers = Answers::new(4);
+        let two = [APPEND, b"HEAD /a HTTP/1.1\r\nHost: h\r\n\r\n"].concat();
+        let wanted = [answers.append.as_slice(), &answers.head].concat();
+        for at in 0..=two.len() {
+            let (mut out, mut body_left) = (Vec::new(), 0);
+            let left = answer_whole(&two[..at], &mut body_left, &answers, &mut out).unwrap();
+            let rest = [left, &two[at..]].concat();
+            let left = answer_whole(&rest, &mut body_left, &answers, &mut out).unwrap();
+            assert!(left.is_empty());
+            assert_eq!(out, wanted, "cut at {at}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The requests that load is made of, as bytes.
+
+use std::io::Write;
+
+use crate::plan::HttpLoad;
+
+/// A request to a stream of the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request<'a> {
+    /// A stream that is not there yet.
+    Create,
+    /// An append.
+    Append,
+    /// Its state.
+    Head,
+    /// All of it.
+    Read,
+    /// What comes after an offset, once there is any.
+    LongPoll(&'a str),
+    /// All that comes after an offset, as events.
+    Sse(&'a str),
+}
+
+/// Writes requests for one server.
+#[derive(Clone, Debug)]
+pub struct Requests {
+    /// The path of a stream without its number.
+    path: String,
+    /// What follows the path in each request.
+    host: String,
+    /// Events come as text only of text.
+    content_type: &'static str,
+    body: Vec<u8>,
+}
+
+impl Requests {
+    /// Requests of `load` for the server at `address`.
+    #[must_use]
+    pub fn new(address: &str, load: &HttpLoad) -> Self {
+        let HttpLoad { prefix, run, size, mode, .. } = load;
+        Self {
+            path: format!("{prefix}/{run}-"),
+            host: format!(" HTTP/1.1\r\nHost: {address}\r\n"),
+            content_type: if mode.is_live() { "text/plain" } else { "application/octet-stream" },
+            body: (b'a'..=b'z').cycle().take(*size).collect(),
+        }
+    }
+
+    /// Writes a request for stream number `stream` over what `out` held.
+    pub fn write(&self, request: Request<'_>, stream: u64, out: &mut Vec<u8>) {
+        out.clear();
+        let Self { path, host, content_type, body } = self;
+        let length = body.len();
+        let written = match request {
+            Request::Create => write!(
+                out,
+                "PUT {path}{stream}{host}Content-Type: {content_type}\r\nContent-Length: 0\r\n\r\n"
+            ),
+            Request::Append => write!(
+                out,
+                "POST {path}{stream}{host}Content-Type: {content_type}\r\n\
+                 Content-Length: {length}\r\n\r\n"
+            ),
+            Request::Head => write!(out, "HEAD {path}{stream}{host}\r\n"),
+            Request::Read => write!(out, "GET {path}{stream}?offset=-1{host}\r\n"),
+            Request::LongPoll(offset) => {
+                write!(out, "GET {path}{stream}?offset={offset}&live=long-poll{host}\r\n")
+            }
+            Request::Sse(offset) => {
+                write!(
+                    out,
+                    "GET {path}{stream}?offset={offset}&live=sse{host}\
+                     Accept: text/event-stream\r\n\r\n"
+                )
+            }
+        };
+        written.expect("a vector takes what is written to it");
+        if request == Request::Append {
+            out.extend_from_slice(body);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::HttpMode;
+
+    #[test]
+    fn a_request_says_whom_it_is_for_and_how_long_it_is() {
+        let load = HttpLoad {
+            mode: HttpMode::Append,
+            prefix: "/v1/stream".into(),
+            run: "r".into(),
+            connections: 1,
+            streams: 1,
+            size: 3,
+            threads: 1,
+        };
+        let requests = Requests::new("h:1", &load);
+        let mut out = Vec::new();
+        requests.write(Request::Append, 7, &mut out);
+        let wanted = "POST /v1/stream/r-7 HTTP/1.1\r\nHost: h:1\r\n\
+                      Content-Type: application/octet-stream\r\nContent-Length: 3\r\n\r\nabc";
+        assert_eq!(String::from_utf8(out).unwrap(), wanted);
+    }
+}

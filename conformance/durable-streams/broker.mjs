@@ -1,0 +1,119 @@
+// A broker in a process of its own: started, asked for its address, killed, started again where it was.
+// Knows how a server is started, and nothing of what is tested against it.
+import { spawn } from "node:child_process"
+import { mkdtemp, rm } from "node:fs/promises"
+import { createServer } from "node:net"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+import { createInterface } from "node:readline"
+import { setTimeout as wait } from "node:timers/promises"
+
+/** Milliseconds that a long-poll waits: the suite is told the same. */
+export const LONG_POLL_MS = 500
+
+/** How long a server may take until it answers. */
+const READY_MS = 30_000
+
+/** `sennit` with streams in storage `mode`. It says itself where it listens. */
+export function sennit(binary, mode) {
+  return {
+    name: mode,
+    async start({ data, port, listenPort }) {
+      const at = (port) => `127.0.0.1:${port ?? 0}`
+      const flags = ["serve", "--json", "--data", data, "--listen", at(listenPort), "--http", at(port)]
+      flags.push("--streams-storage", mode, "--streams-long-poll-timeout", `${LONG_POLL_MS}ms`)
+      flags.push("--streams-allow-private-webhooks")
+      const child = launch([binary, ...flags], { RUST_LOG: process.env.RUST_LOG ?? "warn" })
+      const said = JSON.parse(await firstLine(child))
+      const portOf = (address) => Number(address.split(":").pop())
+      return { child, port: portOf(said.http), listenPort: portOf(said.listen) }
+    },
+  }
+}
+
+/** Any server that `command` starts: it is given PORT, DATA and LONG_POLL_MS, and is ready when it answers. */
+export function other(command) {
+  return {
+    name: command.split(/[/ ]/).pop(),
+    async start({ data, port }) {
+      port ??= await freePort()
+      const env = { PORT: String(port), DATA: data, LONG_POLL_MS: String(LONG_POLL_MS) }
+      const child = launch(["/bin/bash", "-c", `exec ${command}`], env)
+      child.stdout.resume()
+      return { child, port }
+    },
+  }
+}
+
+/** A server that runs, with a folder of its own that is removed with it. */
+export class Broker {
+  static async start(kind) {
+    const broker = new Broker()
+    broker.kind = kind
+    broker.data = await mkdtemp(join(tmpdir(), "sennit-conformance-"))
+    await broker.#begin({})
+    return broker
+  }
+
+  async #begin(ports) {
+    Object.assign(this, await this.kind.start({ data: this.data, ...ports }))
+    this.url = `http://127.0.0.1:${this.port}`
+    await answers(this)
+  }
+
+  /** kill -9, and the same again: the same folder, the same ports. */
+  async killAndStartAgain() {
+    await this.#end()
+    await this.#begin({ port: this.port, listenPort: this.listenPort })
+  }
+
+  async #end() {
+    const { child } = this
+    if (child.exitCode !== null || child.signalCode !== null) return
+    const ended = new Promise((resolve) => child.once("exit", resolve))
+    child.kill("SIGKILL")
+    await ended
+  }
+
+  async stop() {
+    await this.#end()
+    await rm(this.data, { recursive: true, force: true })
+  }
+}
+
+function launch([program, ...flags], env) {
+  const stdio = ["ignore", "pipe", "inherit"]
+  const child = spawn(program, flags, { stdio, env: { ...process.env, ...env } })
+  child.on("error", (error) => console.error(`${program}: ${error.message}`))
+  return child
+}
+
+function firstLine(child) {
+  return new Promise((resolve, reject) => {
+    createInterface({ input: child.stdout }).once("line", resolve)
+    child.once("error", reject)
+    child.once("exit", (code) => reject(new Error(`the broker ended with ${code} before it listened`)))
+  })
+}
+
+function freePort() {
+  return new Promise((resolve) => {
+    const server = createServer().listen(0, "127.0.0.1", () => {
+      const { port } = server.address()
+      server.close(() => resolve(port))
+    })
+  })
+}
+
+/** Ready is who answers a stream's route with anything but a refusal to serve yet. */
+async function answers({ child, url }) {
+  const until = Date.now() + READY_MS
+  for (;;) {
+    if (child.exitCode !== null) throw new Error(`the server ended with ${child.exitCode}`)
+    const status = await fetch(`${url}/v1/stream/conformance-ready`, { method: "HEAD" })
+      .then((response) => response.status, () => 503)
+    if (status !== 503) return
+    if (Date.now() > until) throw new Error(`${url} does not answer`)
+    await wait(20)
+  }
+}

