@@ -23,6 +23,8 @@ pub(crate) struct Reservation {
     committed: u64,
     /// The position of a record on whose commit a confirm waits: later confirms wait behind it.
     awaited: Option<u64>,
+    /// How many of its records are not committed.
+    uncommitted: u32,
 }
 
 impl Reservation {
@@ -86,22 +88,27 @@ impl Reserved {
             committed_end: 0,
             committed: visible,
             awaited: None,
+            uncommitted: 0,
         });
         let is_given_back = end < held.end;
         held.end = end;
+        held.uncommitted += 1;
         if is_given_back {
             // Nothing of it is given any more on the strength of an earlier record: a replay that
             // reads this one takes that for undone.
             held.committed_end = held.committed_end.min(end);
-            let earlier = self.uncommitted.iter_mut().filter(|(_, other, _)| *other == id);
-            earlier.for_each(|(_, _, earlier)| *earlier = (*earlier).min(end));
+            // As a rule there is none: one who stops gives back for all partitions, one by one.
+            let count = held.uncommitted as usize - 1;
+            let own = self.uncommitted.iter_mut().rev().filter(|(_, other, _)| *other == id);
+            own.take(count).for_each(|(_, _, earlier)| *earlier = (*earlier).min(end));
         }
         self.uncommitted.push_back((position, id, end));
     }
 
     /// Has a reservation as a checkpoint says it is.
     pub(crate) fn put_back(&mut self, id: PartitionId, end: u64, visible: u64) {
-        let held = Reservation { end, committed_end: end, committed: visible, awaited: None };
+        let (committed_end, committed) = (end, visible);
+        let held = Reservation { end, committed_end, committed, awaited: None, uncommitted: 0 };
         self.by_partition.insert(id, held);
     }
 
@@ -116,6 +123,7 @@ impl Reserved {
         self.uncommitted.pop_front();
         if let Some(held) = self.by_partition.get_mut(&id) {
             held.committed_end = end;
+            held.uncommitted = held.uncommitted.saturating_sub(1);
             held.awaited = held.awaited.filter(|at| *at >= position);
         }
         Some(id)

@@ -58,6 +58,17 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// An effect goes out.
+    fn told(&mut self, effect: &Effect) {
+        match effect {
+            Effect::Deliver(delivery) => self.delivered(delivery),
+            Effect::Refused { .. } => self.refusals += 1,
+            Effect::Confirmed(confirmed) => self.confirmed(confirmed),
+            Effect::PublishedAt { count, .. } => self.confirmed_messages += u64::from(*count),
+            _ => {}
+        }
+    }
+
     fn delivered(&mut self, delivery: &Delivery) {
         let count = u64::from(delivery.count);
         self.delivered_messages += count;
@@ -248,26 +259,13 @@ impl Shard {
         let in_journal = self.engine.take_freed().filter(|place| !at_hand.free(place.position));
         self.freed.extend(in_journal.map(|place| (end, place)));
         self.give_up_freed();
-        for effect in &self.outbox.now {
-            match effect {
-                Effect::Deliver(delivery) => {
-                    self.counters.delivered(delivery);
-                }
-                Effect::Refused { .. } => self.counters.refusals += 1,
-                Effect::Confirmed(confirmed) => self.counters.confirmed(confirmed),
-                _ => {}
-            }
-        }
+        self.outbox.now.iter().for_each(|effect| self.counters.told(effect));
         self.effects.append(&mut self.outbox.now);
         if self.outbox.after_commit.is_empty() {
             return;
         }
         if end <= self.committed {
-            for effect in &self.outbox.after_commit {
-                if let Effect::Confirmed(confirmed) = effect {
-                    self.counters.confirmed(confirmed);
-                }
-            }
+            self.outbox.after_commit.iter().for_each(|effect| self.counters.told(effect));
             self.effects.append(&mut self.outbox.after_commit);
             return;
         }
@@ -390,13 +388,7 @@ impl Shard {
         {
             self.waits.pop_front();
             for effect in self.waiting.drain(..count) {
-                match &effect {
-                    Effect::Confirmed(confirmed) => self.counters.confirmed(confirmed),
-                    Effect::PublishedAt { count, .. } => {
-                        self.counters.confirmed_messages += u64::from(*count);
-                    }
-                    _ => {}
-                }
+                self.counters.told(&effect);
                 self.effects.push(effect);
             }
         }

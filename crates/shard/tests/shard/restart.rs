@@ -12,8 +12,8 @@ use sennit_journal::{
     disk::{Disk, MemoryDisk},
 };
 use sennit_model::{
-    BatchBuilder, Generation, GroupConfig, GroupId, Message, Messages, PartitionId, PartitionIndex,
-    ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId, TopicKind,
+    BatchBuilder, Generation, GroupConfig, GroupId, Message, Messages, Offset, PartitionId,
+    PartitionIndex, ProducerId, ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId, TopicKind,
 };
 use sennit_shard::{PackLengths, Recovered, Settings, recover};
 
@@ -356,4 +356,20 @@ fn a_snapshot_longer_than_a_short_segment_is_written_in_parts() {
     let mut broker = Broker::open(&disk, 1 << 20);
     broker.subscribe(4000);
     assert_eq!(broker.delivered.len(), 4000);
+}
+
+#[test]
+fn a_batch_that_was_there_before_counts_as_confirmed_whoever_asks() {
+    let mut broker = Broker::open(&MemoryDisk::default(), 1 << 20);
+    broker.create();
+    let mut builder = BatchBuilder::new();
+    builder.push(&Message::new("once")).unwrap();
+    let batch = builder.take().unwrap();
+    let producer = ProducerStamp { id: ProducerId(5), ..ProducerStamp::default() };
+    let publish = Publish { origin: ORIGIN, partition: ORDERS, producer, batch };
+    for count in 1..=2 {
+        // The second time nothing is written, and nothing waits.
+        broker.tell(Command::PublishAt(publish.clone(), Offset(0)));
+        assert_eq!(broker.parts.shard.counters().confirmed_messages, count);
+    }
 }
