@@ -61,8 +61,7 @@ impl StreamsDoor {
 
     /// Answers a request whose path begins with [`ROOT`].
     pub(crate) async fn answer(&self, request: &Request<Bytes>) -> Response<Body> {
-        let mut response =
-            self.asked(request).await.unwrap_or_else(Response::from);
+        let mut response = self.asked(request).await.unwrap_or_else(Response::from);
         if request.method() == Method::HEAD {
             *response.body_mut() = Body::Empty;
         }
