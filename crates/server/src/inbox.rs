@@ -12,7 +12,11 @@ use sennit_protocol::{
 use sennit_shard::{Fetch, Held, Moved};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::{arrival::Arrival, http::port::HttpArrival, successor::SessionToken, watches::Change};
+use crate::{
+    arrival::{Arrival, HttpArrival},
+    successor::SessionToken,
+    watches::Change,
+};
 
 /// What was written and synced.
 #[derive(Clone, Copy, Debug)]
