@@ -13,9 +13,8 @@ use sennit_shard::{Fetch, Held, Moved};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
-    arrival::Arrival,
+    arrival::{Arrival, HttpArrival},
     core_thread::Found,
-    http::port::HttpArrival,
     streams::{CreateStream, Located, StreamFailure},
     successor::SessionToken,
     watches::Change,

@@ -3,6 +3,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    rc::Rc,
     sync::Arc,
     time::SystemTime,
 };
@@ -10,7 +11,7 @@ use std::{
 use bytes::BytesMut;
 use http::StatusCode;
 
-use super::closing::Closing;
+use super::{closing::Closing, limits::BODIES_BYTES_MAX, refused::Refused};
 use crate::{metrics::CoreMetrics, outgoing::Outgoing};
 
 /// Bytes of a read.
@@ -32,6 +33,8 @@ pub(crate) struct Hall {
     date: Cell<(u64, [u8; DATE_BYTES])>,
     /// Connections that have something to do still, if they are to end.
     open: Cell<usize>,
+    /// Bytes of bodies that are not whole.
+    body_bytes: Cell<usize>,
 }
 
 impl Hall {
@@ -43,6 +46,7 @@ impl Hall {
             write: RefCell::default(),
             date: Cell::new((u64::MAX, [b' '; DATE_BYTES])),
             open: Cell::new(0),
+            body_bytes: Cell::new(0),
         }
     }
 
@@ -75,15 +79,51 @@ impl Hall {
         self.open.get() == 0
     }
 
-    pub(super) fn enter(self: &std::rc::Rc<Self>) -> Guest {
+    pub(super) fn enter(self: &Rc<Self>) -> Guest {
         self.open.set(self.open.get() + 1);
         Guest(self.clone())
+    }
+
+    /// An account of a body that comes.
+    pub(super) fn account(self: &Rc<Self>) -> BodyAccount {
+        BodyAccount { hall: self.clone(), bytes: 0 }
+    }
+}
+
+/// What has come of a body that is not whole; dropped, it holds nothing.
+#[derive(Debug)]
+pub(super) struct BodyAccount {
+    hall: Rc<Hall>,
+    bytes: usize,
+}
+
+impl BodyAccount {
+    /// So much of it has come now.
+    ///
+    /// # Errors
+    /// It grows, and all bodies together hold more than they may.
+    pub(super) fn set(&mut self, bytes: usize) -> Result<(), Refused> {
+        let all = self.hall.body_bytes.get() - self.bytes + bytes;
+        self.hall.body_bytes.set(all);
+        let grows = bytes > self.bytes;
+        self.bytes = bytes;
+        if grows && all > BODIES_BYTES_MAX {
+            let detail = "bodies under way hold more than BODIES_BYTES_MAX, 256 MiB; try again";
+            return Err(Refused::with(StatusCode::SERVICE_UNAVAILABLE, detail));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for BodyAccount {
+    fn drop(&mut self) {
+        self.hall.body_bytes.set(self.hall.body_bytes.get() - self.bytes);
     }
 }
 
 /// Counts a connection as one that has something to do still, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Guest(std::rc::Rc<Hall>);
+pub(super) struct Guest(Rc<Hall>);
 
 impl Drop for Guest {
     fn drop(&mut self) {

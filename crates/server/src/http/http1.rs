@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 
 use super::{
     answer::{Body, problem},
-    hall::{Guest, Hall},
+    hall::{BodyAccount, Guest, Hall},
     http1_answers::{Manner, Streaming, encode, ends_with_connection},
     http1_clock::{Clock, Late, Waits},
     http1_requests::{Received, RequestDecoder, UnderWay},
@@ -30,6 +30,9 @@ const WRITE_BYTES: usize = 256 << 10;
 
 /// Bytes that the buffer which all connections share keeps between writes.
 const WRITE_KEPT_BYTES_MAX: usize = 1 << 20;
+
+/// Reads in one turn of a connection.
+const READS_MAX: usize = 16;
 
 /// What is left of a body that is read into its place at once.
 const DIRECT_BYTES_MIN: usize = 32 << 10;
@@ -72,6 +75,7 @@ struct Http1<S, A, F> {
     service: A,
     hall: Rc<Hall>,
     guest: Option<Guest>,
+    body: BodyAccount,
     /// What was read and may not be begun yet.
     input: BytesMut,
     requests: RequestDecoder,
@@ -98,6 +102,7 @@ where
         stream,
         service,
         guest: Some(hall.enter()),
+        body: hall.account(),
         hall: hall.clone(),
         input: BytesMut::from(first),
         requests: RequestDecoder::default(),
@@ -201,7 +206,7 @@ where
 
     /// Reads what has come and begins what is whole.
     fn take_in(&mut self, context: &mut Context<'_>) -> Result<(), Gone> {
-        loop {
+        for reads in 0.. {
             if !self.input.is_empty() && self.has_room() {
                 let input = std::mem::take(&mut self.input);
                 let mut bytes = &input[..];
@@ -215,10 +220,15 @@ where
             }
             let is_full = self.inlet == Inlet::Open && self.input.len() >= HEAD_BYTES_MAX;
             if is_full || self.inlet == Inlet::Ended {
-                return Ok(());
+                break;
+            }
+            if reads == READS_MAX {
+                // Others have their turn.
+                context.waker().wake_by_ref();
+                break;
             }
             match self.poll_read(context) {
-                Poll::Pending => return Ok(()),
+                Poll::Pending => break,
                 Poll::Ready(Ok(0)) => {
                     self.inlet = Inlet::Ended;
                     self.clock.ended_at = self.clock.now;
@@ -227,6 +237,7 @@ where
                 Poll::Ready(Err(error)) => return Err(error.into()),
             }
         }
+        Ok(())
     }
 
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -267,6 +278,9 @@ where
                 Err(refused) => self.refuse(refused),
             }
         }
+        if let Err(refused) = self.body.set(self.requests.body_bytes()) {
+            self.refuse(refused);
+        }
         if self.inlet != Inlet::Open {
             *bytes = &[];
         }
@@ -290,6 +304,7 @@ where
         let answer = Answer::Ready(problem(refused.status, refused.detail, []));
         self.begun.push_back(Begun { answer, manner: Manner::LAST });
         self.requests = RequestDecoder::default();
+        self.body = self.hall.account();
         self.input = BytesMut::new();
         self.inlet = Inlet::Shut;
     }

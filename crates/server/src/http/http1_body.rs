@@ -71,6 +71,11 @@ impl BodyDecoder {
         }
     }
 
+    /// Bytes that have come.
+    pub(super) fn bytes(&self) -> usize {
+        self.body.len()
+    }
+
     /// Room for what comes next of a body whose length is known; what was put there is counted by
     /// [`BodyDecoder::put`].
     pub(super) fn room(&mut self) -> Option<Limit<&mut BytesMut>> {

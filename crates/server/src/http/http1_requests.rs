@@ -99,6 +99,11 @@ impl RequestDecoder {
         body.head.expects_continue.then_some(&mut body.head.expects_continue)
     }
 
+    /// Bytes that have come of a body that is not whole.
+    pub(super) fn body_bytes(&self) -> usize {
+        self.body.as_ref().map_or(0, |body| body.decoder.bytes())
+    }
+
     /// Room for what comes next, where the body's length is known.
     pub(super) fn room(&mut self) -> Option<Limit<&mut BytesMut>> {
         self.body.as_mut()?.decoder.room()

@@ -123,7 +123,7 @@ async fn answer(
     under_way: UnderWay,
 ) -> Response<OnItsWay> {
     let is_head = request.method() == Method::HEAD;
-    let answer = match whole(request).await {
+    let answer = match whole(request, door.hall()).await {
         Ok(request) => door.answer(request).await,
         Err(refused) => problem(refused.status, refused.detail, []),
     };
@@ -139,12 +139,14 @@ async fn answer(
         let hall = door.hall().clone();
         Box::pin(async move { hall.closing.begun().await }) as Pin<Box<dyn Future<Output = ()>>>
     });
-    let body = OnItsWay { body, at: 0, is_given: false, closing, under_way };
+    let mut body = OnItsWay { body, at: 0, is_given: false, closing, under_way };
+    // Until it is asked for, too, the client has no room.
+    body.set_given(true);
     Response::from_parts(parts, body)
 }
 
 /// The request with all of its body.
-async fn whole(request: Request<Incoming>) -> Result<Request<Bytes>, Refused> {
+async fn whole(request: Request<Incoming>, hall: &Rc<Hall>) -> Result<Request<Bytes>, Refused> {
     if request.method() == Method::CONNECT {
         return Err(Refused::with(StatusCode::NOT_IMPLEMENTED, "this is no proxy"));
     }
@@ -163,6 +165,7 @@ async fn whole(request: Request<Incoming>) -> Result<Request<Bytes>, Refused> {
     }
     let mut body = Bytes::new();
     let mut gathered = BytesMut::new();
+    let mut account = hall.account();
     loop {
         let next = std::future::poll_fn(|context| Pin::new(&mut incoming).poll_frame(context));
         let late = "nothing more of the body came for BODY_TIMEOUT, 10 s";
@@ -178,6 +181,7 @@ async fn whole(request: Request<Incoming>) -> Result<Request<Bytes>, Refused> {
         if gathered.len() + body.len() + data.len() > BODY_BYTES_MAX {
             return Err(too_long());
         }
+        account.set(gathered.len() + body.len() + data.len())?;
         if body.is_empty() && gathered.is_empty() {
             body = data;
         } else {

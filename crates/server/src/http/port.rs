@@ -1,7 +1,7 @@
 //! The HTTP port: accepts connections, a limited number of them at once, and hands them round the cores.
 //! While there are no cores to serve them, at the start and at the end, its own thread does.
 
-use std::{io, net::TcpStream as StdTcpStream, rc::Rc, sync::Arc, time::Duration};
+use std::{io, rc::Rc, sync::Arc, time::Duration};
 
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -9,18 +9,10 @@ use tokio::{
 };
 
 use super::{connection, door::Door, hall::Hall, status::Status};
-use crate::{core::Cores, inbox::Message};
+use crate::{arrival::HttpArrival, core::Cores, inbox::Message};
 
 /// How long nobody is accepted after that has failed: those who are here have to leave first.
 const REST: Duration = Duration::from_millis(50);
-
-/// A connection of the HTTP port on its way to a core.
-#[derive(Debug)]
-pub(crate) struct HttpArrival {
-    stream: StdTcpStream,
-    /// One of the places that there are; free again when the connection has ended.
-    place: OwnedSemaphorePermit,
-}
 
 /// The port, from its first connection to the end of the broker.
 #[derive(Debug)]

@@ -458,3 +458,18 @@ fn a_connection_at_rest_holds_no_buffers() {
         assert!(bytes <= 640, "a connection takes {bytes} bytes");
     });
 }
+
+#[test]
+fn a_body_is_refused_when_all_of_them_hold_too_much() {
+    in_a_world(1 << 20, async |mut world| {
+        world.say("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nxx").await;
+        let mut others = world.hall.account();
+        others.set(crate::http::limits::BODIES_BYTES_MAX - 2).unwrap();
+        settled().await;
+        world.say("x").await;
+        assert!(world.hear_the_end().await.starts_with("HTTP/1.1 503 "));
+        drop(others);
+        // The one that was refused holds nothing any more.
+        world.hall.account().set(crate::http::limits::BODIES_BYTES_MAX).unwrap();
+    });
+}
