@@ -65,7 +65,7 @@ impl StreamsDoor {
         if request.method() == Method::HEAD {
             *response.body_mut() = Body::Empty;
         }
-        cors::say_always(response.headers_mut());
+        cors::say_always(response.headers_mut(), request);
         response
     }
 

@@ -1,7 +1,7 @@
 //! What browsers want to be told: who may ask, what they may see, and that nothing is to be guessed.
 //! It knows no streams.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
 
 use crate::http::answer::Body;
 
@@ -19,19 +19,27 @@ const EXPOSED: &str = "etag, location, retry-after, stream-next-offset, stream-u
 pub(super) const METHODS: &str = "GET, HEAD, POST, PUT, DELETE, OPTIONS";
 
 /// What every answer says.
-const ALWAYS: [(HeaderName, HeaderValue); 4] = [
+static ALWAYS: [(HeaderName, HeaderValue); 2] = [
     (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     (
         HeaderName::from_static("cross-origin-resource-policy"),
         HeaderValue::from_static("cross-origin"),
     ),
+];
+
+/// What an answer to other origins says.
+static TO_OTHERS: [(HeaderName, HeaderValue); 2] = [
     (header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*")),
     (header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED)),
 ];
 
-/// Says what every answer says.
-pub(super) fn say_always(headers: &mut HeaderMap) {
-    for (name, value) in &ALWAYS {
+/// Says what the answer to `asked` says whatever it is. What may be kept on the way says it to other
+/// origins too, whoever has asked first.
+pub(super) fn say_always<T>(headers: &mut HeaderMap, asked: &Request<T>) {
+    let is_for_others =
+        asked.method() == Method::GET || asked.headers().contains_key(header::ORIGIN);
+    let to_others = TO_OTHERS.iter().filter(|_| is_for_others);
+    for (name, value) in ALWAYS.iter().chain(to_others) {
         headers.insert(name, value.clone());
     }
 }
@@ -52,6 +60,22 @@ pub(super) fn preflight() -> Response<Body> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn other_origins_are_told_what_they_may_see() {
+        for (method, origin, is_told) in
+            [("GET", None, true), ("POST", Some("https://a"), true), ("POST", None, false)]
+        {
+            let mut asked = Request::builder().method(method);
+            if let Some(origin) = origin {
+                asked = asked.header(header::ORIGIN, origin);
+            }
+            let mut headers = HeaderMap::new();
+            say_always(&mut headers, &asked.body(()).unwrap());
+            assert_eq!(headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN), is_told);
+            assert!(headers.contains_key(header::X_CONTENT_TYPE_OPTIONS));
+        }
+    }
 
     #[test]
     fn a_preflight_allows_what_the_protocol_sends() {

@@ -42,9 +42,10 @@ impl StreamsDoor {
     ) -> Result<Response<Body>, Problem> {
         let first = source.chunk(asked.at, false, EVENT_BYTES_MAX).await?;
         let encoding = Encoding::of(&first.settings.content_type);
+        let random = getrandom::u64().unwrap_or_default();
         let events = Events {
             source,
-            cursor: asked.cursor,
+            cursor: cursor::next(now(), asked.cursor, random),
             next: first.next,
             first: Some(first),
             is_over: false,
@@ -68,8 +69,8 @@ impl StreamsDoor {
 #[derive(Debug)]
 struct Events {
     source: Source,
-    /// The last cursor that the reader has.
-    cursor: Option<u64>,
+    /// The cursor that the reader was given; it never goes back.
+    cursor: u64,
     /// Where it goes on.
     next: Offset,
     /// What was read before there was anybody to send it to.
@@ -108,14 +109,12 @@ impl Events {
             let pieces = content::pieces_of(Form::of(content_type), &chunk.messages);
             event::put_data(&mut out, Encoding::of(content_type), &pieces);
         }
-        let random = getrandom::u64().unwrap_or_default();
-        let cursor = cursor::next(now(), self.cursor, random);
-        // Within this connection it need not go on, only never back.
-        self.cursor = Some(cursor.saturating_sub(1));
+        self.cursor = self.cursor.max(cursor::next(now(), None, 0));
         self.next = chunk.next;
         self.is_over = chunk.is_closed;
         let StreamChunk { next, is_up_to_date, is_closed, .. } = *chunk;
-        event::put_control(&mut out, Place { next, is_up_to_date, is_closed, cursor });
+        let place = Place { next, is_up_to_date, is_closed, cursor: self.cursor };
+        event::put_control(&mut out, place);
         out.freeze()
     }
 }
