@@ -15,21 +15,25 @@ fn change(world: &mut World, command: CatalogueCommand) {
 }
 
 fn named(world: &World, name: &str) -> Option<TopicId> {
-    world.engine.catalogue().topic_named(&name.parse().unwrap()).map(|topic| topic.id())
+    world
+        .engine
+        .catalogue()
+        .topic_named(&name.parse().expect("it is a name"))
+        .map(|topic| topic.id())
 }
 
 fn create(world: &mut World, name: &str) -> TopicId {
     let config = TopicConfig::of_kind(TopicKind::Queue);
-    let (incarnation, name_of_it) = (INCARNATION, name.parse().unwrap());
+    let (incarnation, name_of_it) = (INCARNATION, name.parse().expect("it is a name"));
     change(world, CatalogueCommand::CreateTopic { name: name_of_it, config, incarnation });
-    named(world, name).unwrap()
+    named(world, name).expect("it was made")
 }
 
 /// Has the dead letters of a topic have a place, and says which.
 fn bury(world: &mut World, source: TopicId) -> TopicId {
     let incarnation = INCARNATION;
     change(world, CatalogueCommand::CreateDeadLetterTopic { source, incarnation });
-    world.engine.catalogue().topics().last().unwrap().id()
+    world.engine.catalogue().topics().last().expect("it was made").id()
 }
 
 #[test]
