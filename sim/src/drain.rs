@@ -79,19 +79,16 @@ impl Run {
         }
         self.world.check();
         self.world.oracle.settled_up(self.world.now)?;
-        for id in self.world.oracle.partitions() {
-            self.world.describe(id)?;
-        }
         self.world.oracle.readers_have_all()
     }
 
-    /// Whether nothing is owed, now that the shard has said what it keeps.
+    /// Whether nothing is owed, now that the shard has said what it keeps, and readers have it all.
     fn is_settled_up(&mut self) -> Result<bool, Violation> {
-        if self.world.oracle.owed(self.world.now).is_empty() {
-            return Ok(true);
-        }
         for id in self.world.oracle.partitions() {
             self.world.describe(id)?;
+        }
+        if self.world.oracle.readers_have_all().is_err() {
+            return Ok(false);
         }
         let has_damage = self.world.parts.shard.counters().damaged_batches > 0;
         let oracle = &self.world.oracle;
