@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 
 use sennit_journal::Position;
 
-use crate::{moving::live_packs, oracle::Violation, readers::Readers, run::Run, world::Stop};
+use crate::{moving::live_packs, oracle::Violation, reading, run::Run, world::Stop};
 
 /// Steps of the drain, each at most [`DRAIN_STEP`] long.
 const DRAIN_STEPS: u64 = 1_500;
@@ -54,7 +54,7 @@ impl Run {
         self.topics.audit(&mut self.world)?;
         let goodbyes = self.world.consumers.leave_all();
         goodbyes.into_iter().for_each(|command| self.world.say(command));
-        Readers::read_all(&mut self.world)?;
+        reading::read_all(&mut self.world)?;
         self.topics.subscribe_all(&mut self.world, &mut self.random);
         for step in 0..DRAIN_STEPS {
             for _ in 0..20 {

@@ -13,6 +13,7 @@ pub mod oracle;
 mod publishers;
 mod random;
 mod readers;
+mod reading;
 mod rot;
 mod run;
 mod scenarios;

@@ -17,6 +17,7 @@ use crate::{
     oracle::Violation,
     random::Random,
     readers::Readers,
+    reading,
     swarm::{OPERATIONS, Operation, Swarm},
     topics::Topics,
     trace::Trace,
@@ -257,7 +258,7 @@ impl Run {
 
     /// What goes on by itself beside the operations.
     fn others_get_on(&mut self) -> Result<(), Stop> {
-        Readers::step(&mut self.world)?;
+        reading::step(&mut self.world)?;
         if self.random.chance(self.swarm.turn_eagerness) {
             self.world.turn()?;
         }

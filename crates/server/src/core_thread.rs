@@ -8,7 +8,6 @@ use std::{
 };
 
 use sennit_journal::{Fault, LaneConfig, disk::RealDisk};
-use sennit_model::{PartitionId, TopicId};
 use sennit_shard::{PackLengths, Recovered, RecoveryReport, Settings};
 use tokio::{
     sync::{mpsc as async_mpsc, oneshot},
@@ -23,6 +22,7 @@ use crate::{
     doors::{Doors, ShardDoor},
     drain,
     error::ServeError,
+    found::Found,
     http::{
         door::Door,
         hall::Hall,
@@ -41,15 +41,6 @@ use crate::{
 
 /// Most messages that are taken before others have their turn.
 const MESSAGES_MAX: usize = 64;
-
-/// What was recovered that the catalogue may not know.
-#[derive(Debug, Default)]
-pub(crate) struct Found {
-    /// Partitions, each with its shard.
-    pub(crate) partitions: Vec<(usize, PartitionId)>,
-    /// Streams with each of their forks; without one, those that are deleted and have none.
-    pub(crate) held_streams: Vec<(PartitionId, Option<TopicId>)>,
-}
 
 /// What a core's thread begins with.
 #[derive(Debug)]

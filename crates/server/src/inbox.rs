@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::{
     arrival::{Arrival, HttpArrival},
-    core_thread::Found,
+    found::Found,
     streams::{CreateStream, Located, StreamFailure},
     successor::SessionToken,
     watches::Change,

@@ -24,6 +24,7 @@ mod descriptions;
 mod doors;
 mod drain;
 mod error;
+mod found;
 mod gauge;
 mod http;
 mod inbox;
