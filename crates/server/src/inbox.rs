@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     arrival::{Arrival, HttpArrival},
     found::Found,
-    streams::{CreateStream, Located, StreamFailure},
+    stream_request::{CreateStream, Located, StreamFailure},
     successor::SessionToken,
     watches::Change,
 };

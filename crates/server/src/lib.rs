@@ -48,6 +48,7 @@ mod session;
 mod slot_thread;
 mod storage;
 mod stream_control;
+mod stream_request;
 mod streams;
 mod successor;
 mod watches;

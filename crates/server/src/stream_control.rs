@@ -14,10 +14,8 @@ use sennit_model::{
 use crate::{
     answers::Answer,
     control::{Control, Failure, failure, incarnation},
-    streams::{
-        CreateStream, ForkAsked, Located, StreamFailure, StreamPlace, ask, read_through, stopping,
-        wrong_answer,
-    },
+    stream_request::{CreateStream, ForkAsked, Located, StreamFailure, StreamPlace},
+    streams::{ask, read_through, stopping, wrong_answer},
 };
 
 impl Control {

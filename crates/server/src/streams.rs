@@ -4,37 +4,23 @@
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use sennit_engine::{
-    Command, Origin, Refusal, StreamAnswer, StreamAppend, StreamChunk, StreamCommand, StreamRead,
-    StreamRefusal, StreamSettings, StreamStatus,
+    Command, Origin, StreamAnswer, StreamAppend, StreamChunk, StreamCommand, StreamRead,
+    StreamRefusal, StreamStatus,
 };
-use sennit_model::{
-    Batch, Durability, Offset, PartitionId, PartitionIndex, ReadFrom, TopicId, TopicName,
-};
+use sennit_model::{PartitionId, PartitionIndex, ReadFrom, TopicId, TopicName};
 use sennit_protocol::{ErrorCode, control};
 use tokio::sync::oneshot;
 
 use crate::{
-    answers::Answer, core::CoreHandle, inbox::Message, placement::shard_of, refusal_reply,
+    answers::Answer,
+    core::CoreHandle,
+    inbox::Message,
+    placement::shard_of,
+    stream_request::{Appended, CreateStream, Located, StreamFailure, StreamPlace},
 };
 
 /// Names whose place a core remembers; beyond that it begins to learn them anew.
 const NAMES_MAX: usize = 100_000;
-
-/// Where the topic of a name is.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Located {
-    pub(crate) topic: TopicId,
-    /// The topic beside whose partitions its own are placed.
-    pub(crate) home: TopicId,
-    pub(crate) partitions: u32,
-}
-
-impl Located {
-    /// Its first partition.
-    pub(crate) fn place(self) -> StreamPlace {
-        (PartitionId { topic: self.topic, index: PartitionIndex(0) }, self.home)
-    }
-}
 
 /// Streams, as one core sees them.
 #[derive(Debug)]
@@ -43,76 +29,6 @@ pub(crate) struct Streams {
     /// What the first core has told of names. A number is never given to another topic: one that is
     /// gone says so itself.
     names: RefCell<HashMap<TopicName, Located>>,
-}
-
-/// A stream to be created.
-#[derive(Clone, Debug)]
-pub(crate) struct CreateStream {
-    /// Its name.
-    pub(crate) name: TopicName,
-    /// When what is appended is durable; fixed at creation.
-    pub(crate) durability: Durability,
-    /// Its settings; `fork` is filled in by whoever creates it. Of a fork, an empty content type is
-    /// the source's, and a time to live or end that is not given is the source's too.
-    pub(crate) settings: StreamSettings,
-    /// What it begins with.
-    pub(crate) content: Option<Batch>,
-    /// Whether that is all.
-    pub(crate) closes: bool,
-    /// What it is a fork of.
-    pub(crate) fork: Option<ForkAsked>,
-}
-
-/// A fork, as it is asked for.
-#[derive(Clone, Debug)]
-pub(crate) struct ForkAsked {
-    /// The source's name.
-    pub(crate) source: TopicName,
-    /// Where; the source's end without.
-    pub(crate) at: Option<Offset>,
-    /// The token that says so, as given; empty without.
-    pub(crate) token: Box<str>,
-    /// How far behind that, within what was appended there at once: bytes, or messages of JSON.
-    pub(crate) behind: u64,
-}
-
-/// What became of an append.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Appended {
-    pub(crate) next: Offset,
-    pub(crate) is_closed: bool,
-    pub(crate) is_duplicate: bool,
-    /// The highest sequence of the producer in its epoch.
-    pub(crate) sequence: Option<u64>,
-}
-
-/// Why it was not done.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum StreamFailure {
-    /// The stream has refused it.
-    #[error(transparent)]
-    Stream(#[from] StreamRefusal),
-    /// The broker has, as the native protocol says it too: full disk, shutting down, a limit.
-    #[error("{}", .0.message)]
-    Broker(Box<control::Error>),
-    /// What is to be forked is not there.
-    #[error("the stream to be forked does not exist")]
-    SourceUnknown,
-    /// What is to be forked is deleted.
-    #[error("the stream to be forked is deleted")]
-    SourceDeleted,
-    /// The source holds something else than the fork is to hold.
-    #[error("the stream to be forked holds {0}")]
-    SourceContentType(Box<str>),
-    /// The source ends before that.
-    #[error("the stream to be forked ends at offset {0}")]
-    BeyondSource(Offset),
-    /// What was appended at that offset is shorter.
-    #[error("what was appended at that offset is shorter than {0}")]
-    BeyondAppend(u64),
-    /// The topic has several partitions, and is no stream for those who read it as one.
-    #[error("the topic has {0} partitions; over HTTP topics of one partition can be read")]
-    Partitioned(u32),
 }
 
 impl Streams {
@@ -240,9 +156,6 @@ impl Streams {
     }
 }
 
-/// A partition, and the topic beside whose partitions it is placed.
-pub(crate) type StreamPlace = (PartitionId, TopicId);
-
 /// Asks a stream; dropped, it is not awaited any more.
 pub(crate) async fn ask(
     core: &CoreHandle,
@@ -325,15 +238,6 @@ pub(crate) async fn read_through(
     chunk.messages.append(&mut rest.messages);
     let StreamChunk { next, is_up_to_date, is_closed, settings, .. } = rest;
     Ok(StreamChunk { next, is_up_to_date, is_closed, settings, ..chunk })
-}
-
-impl StreamFailure {
-    pub(crate) fn of_refusal(refusal: &Refusal) -> Self {
-        match refusal {
-            Refusal::UnknownTopic => StreamRefusal::Unknown.into(),
-            refusal => Self::Broker(Box::new(refusal_reply::reply(refusal))),
-        }
-    }
 }
 
 pub(crate) fn stopping() -> StreamFailure {

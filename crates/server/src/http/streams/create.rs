@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     http::answer::Body,
-    streams::{CreateStream, StreamFailure},
+    stream_request::{CreateStream, StreamFailure},
 };
 
 impl StreamsDoor {

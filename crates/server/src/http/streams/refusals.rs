@@ -7,7 +7,7 @@ use sennit_engine::StreamRefusal;
 use sennit_protocol::{ErrorCode, control};
 
 use super::{names, offset_token::Token};
-use crate::{http::answer::Body, streams::StreamFailure};
+use crate::{http::answer::Body, stream_request::StreamFailure};
 
 /// Why a request was refused.
 #[derive(Debug)]

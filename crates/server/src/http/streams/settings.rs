@@ -12,7 +12,7 @@ use super::{
     refusals::Problem,
     storage_mode::StreamStorage,
 };
-use crate::streams::ForkAsked;
+use crate::stream_request::ForkAsked;
 
 /// The type of a stream whose creator names none.
 pub(super) const CONTENT_TYPE_DEFAULT: &str = "application/octet-stream";
