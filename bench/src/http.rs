@@ -11,9 +11,10 @@ mod socket;
 
 use std::{
     net::TcpListener,
+    str::FromStr,
     sync::atomic::AtomicU64,
     thread,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -39,6 +40,9 @@ use crate::{
 /// Between the order to start and the start: every worker is awake by then.
 const START_DELAY_NS: u64 = 200_000_000;
 
+/// How often it is looked whether the load has ended.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 /// Connections that streams are made with.
 const SETUP_CONNECTIONS: u64 = 32;
 
@@ -52,6 +56,32 @@ pub enum Target {
     There(Server),
     /// A broker of our own in a storage mode.
     Own(String),
+    /// Who does nothing.
+    Null,
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    /// `null`, or a [`Server`].
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "null" => Ok(Self::Null),
+            text => text.parse().map(Self::There),
+        }
+    }
+}
+
+impl Target {
+    /// What it is called in the table.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::There(server) => &server.name,
+            Self::Own(mode) => mode,
+            Self::Null => "null",
+        }
+    }
 }
 
 /// A server that runs already.
@@ -65,7 +95,7 @@ pub struct Server {
     pub prefix: String,
 }
 
-impl std::str::FromStr for Server {
+impl FromStr for Server {
     type Err = String;
 
     /// `[NAME=]http://HOST:PORT[/PREFIX]`
@@ -102,8 +132,10 @@ pub struct HttpStreams {
     pub prefill: u64,
     /// Threads that load has.
     pub threads: u32,
-    /// The server that does nothing is measured too, with so many threads.
-    pub null_threads: Option<u32>,
+    /// Who does nothing is measured too.
+    pub beside_null: bool,
+    /// Threads that it has.
+    pub null_threads: u32,
     /// Seconds before what happens counts.
     pub warmup_s: f64,
     /// Seconds that count.
@@ -116,24 +148,32 @@ impl HttpStreams {
     /// # Errors
     /// A server cannot be reached or ends a connection.
     pub fn run(&self, bench: &Bench<'_>, row: &str) -> Result<Row> {
-        let null = match self.null_threads {
-            // It knows nobody who waits, and would answer at once.
-            Some(threads) if !self.mode.is_live() => Some(self.run_null(threads)?),
+        // It knows nobody who waits, and would answer at once.
+        let may_null = !self.mode.is_live();
+        let null = match (&self.target, self.beside_null) {
+            (Target::Null, _) => {
+                ensure!(may_null, "who does nothing knows nobody who waits");
+                let mut made = self.run_null()?;
+                bench.name(&mut made, row);
+                (made.target, made.durability) = ("null".into(), "none".into());
+                return Ok(made);
+            }
+            (_, true) if may_null => {
+                let null = self.run_null()?;
+                ensure!(null.is_clean(), "who does nothing: {:?}", null.error_texts);
+                null.answered
+            }
             _ => None,
         };
-        let own = match &self.target {
-            Target::There(_) => None,
+        let (own, server) = match &self.target {
             Target::Own(mode) => {
-                Some(Broker::start(bench.options, &["--streams-storage", mode.as_str()])?)
+                let flags = ["--streams-storage", mode.as_str()];
+                let broker = Broker::start(bench.options, &flags)?;
+                let (name, address) = ("sennit".into(), broker.http.clone());
+                (Some(broker), Server { name, address, prefix: PREFIX.into() })
             }
-        };
-        let server = match (&self.target, &own) {
-            (Target::There(server), _) => server.clone(),
-            (Target::Own(mode), broker) => Server {
-                name: "sennit".into(),
-                address: broker.as_ref().context("a broker was started")?.http.clone(),
-                prefix: format!("{PREFIX}/{mode}"),
-            },
+            Target::There(server) => (None, server.clone()),
+            Target::Null => unreachable!("who does nothing was measured above"),
         };
         let pid = own.as_ref().and_then(|broker| broker.pid).or(bench.options.pid);
         let load = self.load(&server);
@@ -151,7 +191,7 @@ impl HttpStreams {
         made.target = server.name;
         made.durability = match &self.target {
             Target::Own(mode) => mode.clone(),
-            Target::There(_) => "as the target has it".into(),
+            _ => "as the target has it".into(),
         };
         Ok(made)
     }
@@ -203,22 +243,19 @@ impl HttpStreams {
         }
     }
 
-    fn run_null(&self, threads: u32) -> Result<Answered> {
+    fn run_null(&self) -> Result<Row> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let read_bytes = self.size * usize::try_from(self.prefill)?;
-        let _null = Worker::start(&plan(&address, Role::Null(Null { threads, read_bytes })))?;
+        let null = Null { threads: self.null_threads, read_bytes };
+        let _null = Worker::start(&plan(&address, Role::Null(null)))?;
         let server = Server { name: "null".into(), address, prefix: PREFIX.into() };
-        let load = self.load(&server);
-        let mut worker = worker(&server.address, &load)?;
+        let mut worker = worker(&server.address, &self.load(&server))?;
         worker.order(Order::Start(self.window()))?;
-        let report = loop {
-            let look = std::time::Duration::from_secs(1);
-            if let Some(report) = worker.report(look, &mut |_| {})? {
-                break report;
+        loop {
+            if let Some(report) = worker.report(LOOK_EVERY, &mut |_| {})? {
+                return self.row(report, None);
             }
-        };
-        ensure!(report.errors.is_empty(), "the null server: {:?}", report.errors);
-        self.row(report, None)?.answered.context("a row of answers")
+        }
     }
 
     fn row(&self, report: Report, null: Option<Answered>) -> Result<Row> {
@@ -403,6 +440,7 @@ mod tests {
         let server: Server = "http://localhost:80".parse().unwrap();
         assert_eq!((&*server.address, &*server.prefix), ("localhost:80", PREFIX));
         assert!("https://localhost".parse::<Server>().is_err());
+        assert!(matches!("null".parse(), Ok(Target::Null)));
     }
 
     #[test]

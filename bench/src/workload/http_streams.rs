@@ -28,9 +28,10 @@ pub struct HttpStreams {
     #[arg(short = 'b', long, value_name = "BYTES", default_value_t = 100)]
     size: usize,
     /// A server that runs already: [NAME=]http://HOST:PORT[/PREFIX], streams below /v1/stream unless
-    /// there is a prefix; without it the broker at --http, or with --serve one for each --storage
+    /// there is a prefix, or null, the server that does nothing; without it the broker at --http, or
+    /// with --serve one for each --storage
     #[arg(long, value_name = "[NAME=]URL", value_delimiter = ',')]
-    target: Vec<Server>,
+    target: Vec<Target>,
     /// With --serve: storage modes
     #[arg(long, value_name = "MODE", default_value = "file-durable", value_delimiter = ',')]
     storage: Vec<String>,
@@ -87,14 +88,11 @@ impl HttpStreams {
             let (name, address) = ("sennit".into(), options.http.clone());
             return vec![Target::There(Server { name, address, prefix: "/v1/stream".into() })];
         }
-        self.target.iter().cloned().map(Target::There).collect()
+        self.target.clone()
     }
 
     fn row(&self, target: Target, mode: HttpMode, connections: u32, streams: u64) -> Measurement {
-        let whom = match &target {
-            Target::There(server) => server.name.clone(),
-            Target::Own(storage) => storage.clone(),
-        };
+        let whom = target.name().to_owned();
         let what = match mode {
             HttpMode::Append => format!("append {} B", self.size),
             HttpMode::Head => "head".into(),
@@ -116,7 +114,8 @@ impl HttpStreams {
             size: self.size,
             prefill: self.prefill,
             threads: self.threads,
-            null_threads: self.null.then_some(self.null_threads),
+            beside_null: self.null,
+            null_threads: self.null_threads,
             warmup_s: self.warmup,
             duration_s: self.duration,
         };
