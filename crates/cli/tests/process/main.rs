@@ -14,6 +14,7 @@ mod durability;
 mod files;
 mod gaps;
 mod golden;
+mod http_streams;
 mod ledger;
 mod patterns;
 mod reading;
