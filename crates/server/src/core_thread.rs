@@ -133,7 +133,7 @@ impl CoreThread {
         local.block_on(&runtime, async move {
             spawn_local(core.clone().run());
             let hall = Rc::new(Hall::new(core.cores.metrics[index].clone()));
-            let streams = StreamsDoor::new(Streams::new(core.clone()), streams);
+            let streams = StreamsDoor::new(Streams::new(core.clone()), streams, hall.clone());
             let door = Rc::new(Door::new(hall, status, Some(streams)));
             take_messages(core, door, receiver, failed).await;
         });

@@ -34,7 +34,7 @@ pub(crate) use name::ROOT;
 use refusals::Problem;
 pub use storage_mode::{StreamStorage, StreamStorageError};
 
-use super::answer::Body;
+use super::{answer::Body, hall::Hall};
 use crate::streams::Streams;
 
 /// What the broker's owner decides for all streams.
@@ -51,12 +51,14 @@ pub(crate) struct StreamsSettings {
 pub(crate) struct StreamsDoor {
     streams: Rc<Streams>,
     settings: StreamsSettings,
+    /// Where it is: it says when who waits is to wait no longer.
+    hall: Rc<Hall>,
 }
 
 impl StreamsDoor {
     /// A door to `streams`.
-    pub(crate) fn new(streams: Rc<Streams>, settings: StreamsSettings) -> Self {
-        Self { streams, settings }
+    pub(crate) fn new(streams: Rc<Streams>, settings: StreamsSettings, hall: Rc<Hall>) -> Self {
+        Self { streams, settings, hall }
     }
 
     /// Answers a request whose path begins with [`ROOT`].

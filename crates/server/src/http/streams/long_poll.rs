@@ -28,9 +28,14 @@ impl StreamsDoor {
             at = ReadFrom::Offset(end.next);
         }
         let waiting = source.chunk(at, true, READ_BYTES_MAX);
-        let chunk = match timeout(self.settings.long_poll_timeout, waiting).await {
-            Ok(chunk) => chunk?,
-            Err(_) => source.chunk(at, false, READ_BYTES_MAX).await?,
+        let waited = tokio::select! {
+            chunk = timeout(self.settings.long_poll_timeout, waiting) => chunk.ok(),
+            // The broker stops: there is nothing to wait for.
+            () = self.hall.closing.begun() => None,
+        };
+        let chunk = match waited {
+            Some(chunk) => chunk?,
+            None => source.chunk(at, false, READ_BYTES_MAX).await?,
         };
         let random = getrandom::u64().unwrap_or_default();
         answer(&chunk, cursor::next(now(), asked.cursor, random))
