@@ -5,7 +5,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help run test bench torture planted fuzz fmt audit \
-        test-tools test-format test-lint test-docs test-licences test-workspace test-conformance
+        test-tools test-format test-lint test-docs test-licences test-workspace test-conformance \
+        test-summary
 
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 TOOLS := $(CARGO_TARGET_DIR)/tools
@@ -27,7 +28,7 @@ run: ## Build the broker and serve from ./data (Ctrl-C stops it)
 	@cargo build --release -p sennit
 	@exec "$(CARGO_TARGET_DIR)/release/sennit" serve --data data
 
-test: test-tools test-format test-lint test-docs test-licences fuzz test-workspace ## All that a change must pass (installs what it needs)
+test: test-tools test-format test-lint test-docs test-licences fuzz test-workspace test-summary ## All that a change must pass (installs what it needs)
 
 bench: ## Measure the broker on this machine
 	@cargo build --release -p sennit
@@ -93,24 +94,28 @@ cargo deny --manifest-path fuzz/Cargo.toml --config "$(CURDIR)/deny.toml" check 
     -A unmatched-skip licenses bans sources
 endef
 
-# Others' words for what the HTTP streams have to do (conformance/README.md).
-test-conformance:
-	$(call step,conformance,$(run-conformance))
-
-define run-conformance
-cargo build --locked -p sennit; \
-conformance/durable-streams/run; \
-conformance/durable-streams/clients/run
-endef
-
-# Closes with the sum over all test programs, in the words of each of them.
 test-workspace:
 	$(call step,tests,$(run-tests))
-	@printf '\nmake test took %s s\n' "$$(( $$(date +%s) - $(begun) ))"
-	@$(sum-up)
 
 define run-tests
 cargo test --workspace --locked --no-fail-fast 2>&1 | tee "$(CARGO_TARGET_DIR)/tests.log" \
     || { $(sum-up); exit 1; }
 endef
+
+# Others' words for what the HTTP streams have to do (conformance/README.md). The broker is the one that
+# was built for the tests before.
+test-conformance:
+	$(call step,conformance,$(run-conformance))
+
+define run-conformance
+cargo test --workspace --locked --no-run --quiet; \
+conformance/durable-streams/run; \
+conformance/durable-streams/clients/run
+endef
+
+# Closes with the sum over all test programs, in the words of each of them.
+test-summary:
+	@printf '\nmake test took %s s\n' "$$(( $$(date +%s) - $(begun) ))"
+	@$(sum-up)
+
 sum-up = awk '/^test result:/ { passed += $$4; failed += $$6 } END { printf "%d passed, %d failed\n", passed, failed }' "$(CARGO_TARGET_DIR)/tests.log"

@@ -1,6 +1,7 @@
 // A broker in a process of its own: started, asked for its address, killed, started again where it was.
 // Knows how a server is started, and nothing of what is tested against it.
 import { spawn } from "node:child_process"
+import { rmSync } from "node:fs"
 import { mkdtemp, rm } from "node:fs/promises"
 import { createServer } from "node:net"
 import { tmpdir } from "node:os"
@@ -14,6 +15,24 @@ export const LONG_POLL_MS = 500
 /** How long a server may take until it answers. */
 const READY_MS = 30_000
 
+const children = new Set()
+const folders = new Set()
+
+/** Starts a process that ends with this one. */
+export function launch([program, ...flags], options) {
+  const child = spawn(program, flags, options)
+  children.add(child)
+  child.once("error", (error) => console.error(`${program}: ${error.message}`))
+  child.once("exit", () => children.delete(child))
+  return child
+}
+
+process.on("exit", () => {
+  for (const child of children) child.kill("SIGKILL")
+  for (const folder of folders) rmSync(folder, { recursive: true, force: true })
+})
+for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => process.exit(130))
+
 /** `sennit` with streams in storage `mode`. It says itself where it listens. */
 export function sennit(binary, mode) {
   return {
@@ -23,7 +42,7 @@ export function sennit(binary, mode) {
       const flags = ["serve", "--json", "--data", data, "--listen", at(listenPort), "--http", at(port)]
       flags.push("--streams-storage", mode, "--streams-long-poll-timeout", `${LONG_POLL_MS}ms`)
       flags.push("--streams-allow-private-webhooks")
-      const child = launch([binary, ...flags], { RUST_LOG: process.env.RUST_LOG ?? "warn" })
+      const child = server([binary, ...flags], { RUST_LOG: process.env.RUST_LOG ?? "warn" })
       const said = JSON.parse(await firstLine(child))
       const portOf = (address) => Number(address.split(":").pop())
       return { child, port: portOf(said.http), listenPort: portOf(said.listen) }
@@ -38,7 +57,7 @@ export function other(command) {
     async start({ data, port }) {
       port ??= await freePort()
       const env = { PORT: String(port), DATA: data, LONG_POLL_MS: String(LONG_POLL_MS) }
-      const child = launch(["/bin/bash", "-c", `exec ${command}`], env)
+      const child = server(["/bin/bash", "-c", `exec ${command}`], env)
       child.stdout.resume()
       return { child, port }
     },
@@ -51,6 +70,7 @@ export class Broker {
     const broker = new Broker()
     broker.kind = kind
     broker.data = await mkdtemp(join(tmpdir(), "sennit-conformance-"))
+    folders.add(broker.data)
     await broker.#begin({})
     return broker
   }
@@ -78,14 +98,12 @@ export class Broker {
   async stop() {
     await this.#end()
     await rm(this.data, { recursive: true, force: true })
+    folders.delete(this.data)
   }
 }
 
-function launch([program, ...flags], env) {
-  const stdio = ["ignore", "pipe", "inherit"]
-  const child = spawn(program, flags, { stdio, env: { ...process.env, ...env } })
-  child.on("error", (error) => console.error(`${program}: ${error.message}`))
-  return child
+function server(command, env) {
+  return launch(command, { stdio: ["ignore", "pipe", "inherit"], env: { ...process.env, ...env } })
 }
 
 function firstLine(child) {

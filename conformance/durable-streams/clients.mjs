@@ -1,10 +1,9 @@
 // Runs a program of each language's client against one broker, kills the broker once all of them have
 // tails open, starts it again where it was, and says how far each came. `clients/run --help` tells the options.
-import { spawn } from "node:child_process"
 import { createInterface } from "node:readline"
 import { parseArgs } from "node:util"
 
-import { Broker, other, sennit } from "./broker.mjs"
+import { Broker, launch, other, sennit } from "./broker.mjs"
 
 const CLIENTS = ["typescript", "python", "go", "rust"]
 
@@ -36,8 +35,8 @@ class Program {
   constructor(language, url) {
     this.language = language
     this.done = []
-    const [program, ...flags] = process.env[`CLIENT_${language.toUpperCase()}`].split(" ")
-    this.child = spawn(program, [...flags, url], { stdio: ["pipe", "pipe", "inherit"] })
+    const command = process.env[`CLIENT_${language.toUpperCase()}`].split(" ")
+    this.child = launch([...command, url], { stdio: ["pipe", "pipe", "inherit"] })
     const ended = new Promise((resolve) => {
       this.child.once("error", (error) => resolve(error.message))
       this.child.once("exit", (code, signal) => resolve(code === 0 ? undefined : `ended with ${code ?? signal}`))

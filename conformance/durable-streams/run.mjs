@@ -1,13 +1,12 @@
 // Runs the official conformance suite against a broker in each storage mode, beside each other where
 // cores allow, and says what passed. `./run --help` tells the options.
-import { spawn } from "node:child_process"
 import { mkdir, readFile, rm, writeFile } from "node:fs/promises"
 import { availableParallelism } from "node:os"
 import { dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
 import { parseArgs } from "node:util"
 
-import { Broker, LONG_POLL_MS, other, sennit } from "./broker.mjs"
+import { Broker, LONG_POLL_MS, launch, other, sennit } from "./broker.mjs"
 
 const MODES = ["memory", "file-fast", "file-durable", "acid"]
 
@@ -50,7 +49,7 @@ async function suite(name, url) {
   // Not BASE_URL, which vitest sets to something of its own.
   const env = { CONFORMANCE_URL: url, CONFORMANCE_LONG_POLL_MS: String(LONG_POLL_MS), NO_COLOR: "1" }
   const begun = Date.now()
-  const said = await ended(spawn(process.execPath, [join(here, "node_modules/vitest/vitest.mjs"), ...flags], {
+  const said = await ended(launch([process.execPath, join(here, "node_modules/vitest/vitest.mjs"), ...flags], {
     cwd: here, env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "pipe"],
   }))
   const report = await readFile(json, "utf8").then(JSON.parse, () => {
