@@ -20,5 +20,6 @@ mod reading;
 mod refusals;
 mod soak;
 mod storage;
+mod subscriptions;
 mod together;
 mod torture;
