@@ -52,6 +52,9 @@ pub struct Args {
     /// How long a read of an HTTP stream waits for something to give
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = quantity::duration)]
     streams_long_poll_timeout: Duration,
+    /// For development: webhooks of this machine may be called, and without TLS
+    #[arg(long)]
+    streams_allow_private_webhooks: bool,
     /// How the journal is written: around the page cache or through it
     #[arg(long, value_enum, default_value = "auto")]
     io: IoKind,
@@ -109,6 +112,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         },
         streams_storage: args.streams_storage,
         streams_long_poll_timeout: args.streams_long_poll_timeout,
+        streams_allow_private_webhooks: args.streams_allow_private_webhooks,
         segment_bytes: args.segment_size,
         journal_segments: args.journal_segments,
         insecure_no_auth: args.insecure_no_auth,

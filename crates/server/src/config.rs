@@ -40,6 +40,8 @@ pub struct Config {
     pub streams_storage: StreamStorage,
     /// How long a read of an HTTP stream waits for something to give.
     pub streams_long_poll_timeout: Duration,
+    /// Allows subscriptions to call webhooks of this machine, and without TLS: for development.
+    pub streams_allow_private_webhooks: bool,
     /// How segments are written.
     pub access: Access,
     /// How long it may take to read everything at rest once and hold it against its checksums; `None`
@@ -66,6 +68,7 @@ impl Default for Config {
             insecure_no_auth: false,
             streams_storage: StreamStorage::default(),
             streams_long_poll_timeout: Duration::from_secs(30),
+            streams_allow_private_webhooks: false,
             access: Access::Auto,
             scrub_every: Some(Duration::from_secs(7 * 86_400)),
             give_back: || {},

@@ -9,7 +9,7 @@ use sennit_engine::{
     CatalogueCommand, Command, PartitionCommand, PartitionDescription, Refusal, SessionId, Topic,
 };
 use sennit_model::{
-    GroupConfig, GroupName, Incarnation, PartitionId, PartitionIndex, StartAt, TopicConfig,
+    GroupConfig, GroupName, Incarnation, Offset, PartitionId, PartitionIndex, StartAt, TopicConfig,
     TopicId, TopicKind, TopicName,
 };
 use sennit_protocol::{ErrorCode, Reply, Request, control, topic_kind};
@@ -23,8 +23,11 @@ use crate::{
     inbox::ControlReply,
     placement::shard_of,
     refusal_reply,
+    subscriptions::Subscriptions,
     watches::Watches,
 };
+
+pub(crate) use crate::refusal_reply::wrong_answer;
 
 /// Most topics in a page of a listing.
 const PAGE_TOPICS_MAX: usize = 1000;
@@ -38,6 +41,7 @@ pub(crate) struct Control {
     pub(crate) core: CoreHandle,
     pub(crate) changes: Changes,
     pub(crate) watches: Rc<RefCell<Watches>>,
+    pub(crate) subscriptions: Rc<Subscriptions>,
     frame_bytes_max: usize,
 }
 
@@ -52,9 +56,10 @@ pub(crate) fn failure(refusal: Refusal) -> Failure {
 }
 
 impl Control {
-    pub(crate) fn new(core: CoreHandle) -> Self {
+    pub(crate) fn new(core: CoreHandle, subscriptions: Rc<Subscriptions>) -> Self {
         let frame_bytes_max = sennit_model::limits::FRAME_BYTES_MAX;
-        Self { core, changes: Changes::default(), watches: Rc::default(), frame_bytes_max }
+        let (changes, watches) = Default::default();
+        Self { core, changes, watches, subscriptions, frame_bytes_max }
     }
 
     /// Brings the shards in line with the catalogue: `owned` are the partitions they were
@@ -140,7 +145,7 @@ impl Control {
         let (topic, _, _) = self.change_catalogue(command).await?;
         // The letters' partitions first: the source's send there as soon as they know them.
         self.open_partitions(topic).await?;
-        self.announce(topic);
+        self.announce(topic, Offset(0));
         self.open_partitions(source).await
     }
 
@@ -308,20 +313,22 @@ impl Control {
         let (topic, _, created) = self.change_catalogue(command).await?;
         if created {
             self.open_partitions(topic).await?;
-            self.announce(topic);
+            self.announce(topic, Offset(0));
         }
         Ok((topic, created))
     }
 
-    /// Tells those who watch that a topic is there and may be read.
-    pub(crate) fn announce(&self, topic: TopicId) {
-        self.core.look(|core| {
-            // It may be deleted again by now.
-            if let Some(topic) = core.shard().catalogue().topic(topic) {
-                let name = &topic.created.name;
-                self.watches.borrow_mut().appeared(name, &watched_topic(topic));
-            }
-        });
+    /// Tells those who watch, and those who subscribe to it as a stream, that a topic is there and may
+    /// be read; what lies behind `from` is new.
+    pub(crate) fn announce(&self, topic: TopicId, from: Offset) {
+        let topic = self.core.look(|core| core.shard().catalogue().topic(topic).cloned());
+        // It may be deleted again by now.
+        let Some(topic) = topic else { return };
+        let name = &topic.created.name;
+        self.watches.borrow_mut().appeared(name, &watched_topic(&topic));
+        if topic.config().partitions == 1 {
+            self.subscriptions.appeared(name, topic.id(), from);
+        }
     }
 
     async fn alter_topic(&self, body: control::AlterTopic) -> Result<ControlReply, Failure> {
@@ -344,6 +351,7 @@ impl Control {
     pub(crate) async fn remove_topic(&self, topic: &Topic) -> Result<(), Failure> {
         self.change_catalogue(CatalogueCommand::DeleteTopic { topic: topic.id() }).await?;
         self.watches.borrow_mut().gone(&topic.created.name, &watched_topic(topic));
+        self.subscriptions.gone(&topic.created.name, topic.id());
         self.tell_partitions(topic, &PartitionCommand::Drop).await?;
         if topic.created.home != topic.id() {
             // Its source has nowhere to send its dead letters now.
@@ -543,8 +551,4 @@ pub(crate) fn unknown_topic(name: &str) -> Failure {
 pub(crate) fn with_topic(mut error: Failure, topic: &str) -> Failure {
     error.topic = Some(topic.to_owned());
     error
-}
-
-pub(crate) fn wrong_answer() -> Failure {
-    control::Error::new(ErrorCode::Internal, "a shard gave another answer than it was asked for")
 }

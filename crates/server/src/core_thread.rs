@@ -37,6 +37,7 @@ use crate::{
     read_thread::ReadThreads,
     slot_thread,
     streams::Streams,
+    subscriptions::Subscriptions,
 };
 
 /// Most messages that are taken before others have their turn.
@@ -133,9 +134,13 @@ impl CoreThread {
         local.block_on(&runtime, async move {
             spawn_local(core.clone().run());
             let hall = Rc::new(Hall::new(core.cores.metrics[index].clone()));
-            let streams = StreamsDoor::new(Streams::new(core.clone()), streams, hall.clone());
+            let (asked, cores) = (Streams::new(core.clone()), core.cores.clone());
+            let streams = StreamsDoor::new(asked, cores, streams, hall.clone());
             let door = Rc::new(Door::new(hall, status, Some(streams)));
-            take_messages(core, door, receiver, failed).await;
+            let (data, allows) = (config.data, config.streams_allow_private_webhooks);
+            let subscriptions = Subscriptions::new(core.clone(), data, allows);
+            let control = Control::new(core.clone(), subscriptions);
+            take_messages(core, control, door, receiver, failed).await;
         });
         // With the tasks goes the core, and with it what its workers wait for.
         drop(local);
@@ -149,11 +154,11 @@ impl CoreThread {
 /// Takes what reaches the core until the broker stops.
 async fn take_messages(
     core: CoreHandle,
+    control: Control,
     door: Rc<Door>,
     mut receiver: inbox::Receiver,
     failed: async_mpsc::UnboundedSender<(u32, Fault)>,
 ) {
-    let control = Control::new(core.clone());
     let mut messages = Vec::with_capacity(MESSAGES_MAX);
     while receiver.recv_many(&mut messages, MESSAGES_MAX).await > 0 {
         for message in messages.drain(..) {
@@ -194,6 +199,12 @@ async fn take_messages(
                         let _ = answer.send(control.delete_stream(&name).await);
                     });
                 }
+                Message::Subscriptions(asked, answer) => {
+                    let subscriptions = control.subscriptions.clone();
+                    spawn_local(async move {
+                        let _ = answer.send(subscriptions.answer(asked).await);
+                    });
+                }
                 Message::Watch(pattern, changes, answer) => {
                     let _ = answer.send(control.watch(pattern, changes));
                 }
@@ -229,6 +240,7 @@ async fn reconcile(control: Control, found: Found, done: oneshot::Sender<()>) {
         tracing::error!(error = error.message, "shards lag the catalogue");
     }
     control.release_streams(&found.held_streams).await;
+    control.subscriptions.load().await;
     let _ = done.send(());
 }
 

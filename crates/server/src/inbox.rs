@@ -16,6 +16,7 @@ use crate::{
     arrival::{Arrival, HttpArrival},
     found::Found,
     stream_request::{CreateStream, Located, StreamFailure},
+    subscription_request::{Asked, SubscriptionRefusal, Told},
     successor::SessionToken,
     watches::Change,
 };
@@ -71,6 +72,8 @@ pub(crate) enum Message {
     CreateStream(Box<CreateStream>, oneshot::Sender<Result<(bool, StreamStatus), StreamFailure>>),
     /// Delete a stream; only the first core is asked.
     DeleteStream(TopicName, oneshot::Sender<Result<(), StreamFailure>>),
+    /// Something of subscriptions; only the first core is asked.
+    Subscriptions(Asked, oneshot::Sender<Result<Told, SubscriptionRefusal>>),
     /// Bring the shards, recovered with these partitions, in line with the catalogue; only the
     /// first core is asked.
     Reconcile(Found, oneshot::Sender<()>),

@@ -50,6 +50,8 @@ mod storage;
 mod stream_control;
 mod stream_request;
 mod streams;
+mod subscription_request;
+mod subscriptions;
 mod successor;
 mod watches;
 mod watching;

@@ -33,3 +33,8 @@ pub(crate) fn reply(refusal: &Refusal) -> control::Error {
     }
     error
 }
+
+/// A shard has answered otherwise than it was asked: the broker's own fault.
+pub(crate) fn wrong_answer() -> control::Error {
+    control::Error::new(ErrorCode::Internal, "a shard gave another answer than it was asked for")
+}

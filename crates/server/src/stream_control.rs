@@ -126,7 +126,9 @@ impl Control {
             Err(_) => return Err(stopping()),
         };
         if is_opened.is_ok() {
-            self.announce(topic);
+            // What a fork has from its source is nothing new.
+            let from = settings.fork.as_ref().map_or(Offset(0), |fork| fork.at);
+            self.announce(topic, from);
         } else if let Some(topic) = self.topic(topic) {
             // Nothing is left of what was refused.
             self.remove_topic(&topic).await.map_err(of_failure)?;
@@ -258,7 +260,10 @@ impl Control {
     async fn remove_stream(&self, topic: &Topic) -> Result<(), StreamFailure> {
         let place = (first_partition(topic.id()), topic.created.home);
         match ask(&self.core, place, StreamCommand::Delete).await {
-            Ok(StreamAnswer::Deleted { is_unused: false, .. }) => Ok(()),
+            Ok(StreamAnswer::Deleted { is_unused: false, .. }) => {
+                self.subscriptions.gone(&topic.created.name, topic.id());
+                Ok(())
+            }
             Ok(StreamAnswer::Deleted { is_unused: true, fork_of }) => {
                 self.remove_topic(topic).await.map_err(of_failure)?;
                 self.remove_fork(fork_of.map(|of| (of.source, of.home)), topic.id()).await

@@ -246,5 +246,5 @@ pub(crate) fn stopping() -> StreamFailure {
 }
 
 pub(crate) fn wrong_answer() -> StreamFailure {
-    StreamFailure::Broker(Box::new(crate::control::wrong_answer()))
+    StreamFailure::Broker(Box::new(crate::refusal_reply::wrong_answer()))
 }

@@ -21,5 +21,6 @@ mod reading;
 mod refusals;
 mod soak;
 mod storage;
+mod subscriptions;
 mod together;
 mod torture;

@@ -3,7 +3,8 @@
 //!
 //! In reading order: `name` and `query` say what is asked of which stream; `settings` and `create` make
 //! one; `content` makes messages of bodies and bodies of messages; `append`, `read`, `long_poll` and
-//! `sse` with `event` are the traffic; `refusals` says no.
+//! `sse` with `event` are the traffic; `refusals` says no. What is reserved for `subscriptions` is asked
+//! of them, with their `subscription_bodies`.
 
 mod answers;
 mod append;
@@ -24,18 +25,21 @@ mod refusals;
 mod settings;
 mod sse;
 mod storage_mode;
+mod subscription_bodies;
+mod subscriptions;
 
-use std::{rc::Rc, time::Duration};
+use std::{rc::Rc, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 
 pub(crate) use name::ROOT;
+pub(crate) use offset_token::Token;
 use refusals::Problem;
 pub use storage_mode::{StreamStorage, StreamStorageError};
 
 use super::{answer::Body, hall::Hall};
-use crate::streams::Streams;
+use crate::{core::Cores, streams::Streams};
 
 /// What the broker's owner decides for all streams.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +54,8 @@ pub(crate) struct StreamsSettings {
 #[derive(Debug)]
 pub(crate) struct StreamsDoor {
     streams: Rc<Streams>,
+    /// The way to subscriptions, which live on the first core.
+    cores: Arc<Cores>,
     settings: StreamsSettings,
     /// Where it is: it says when who waits is to wait no longer.
     hall: Rc<Hall>,
@@ -57,8 +63,13 @@ pub(crate) struct StreamsDoor {
 
 impl StreamsDoor {
     /// A door to `streams`.
-    pub(crate) fn new(streams: Rc<Streams>, settings: StreamsSettings, hall: Rc<Hall>) -> Self {
-        Self { streams, settings, hall }
+    pub(crate) fn new(
+        streams: Rc<Streams>,
+        cores: Arc<Cores>,
+        settings: StreamsSettings,
+        hall: Rc<Hall>,
+    ) -> Self {
+        Self { streams, cores, settings, hall }
     }
 
     /// Answers a request whose path begins with [`ROOT`].
@@ -74,6 +85,9 @@ impl StreamsDoor {
     async fn asked(&self, request: &Request<Bytes>) -> Result<Response<Body>, Problem> {
         if request.method() == Method::OPTIONS {
             return Ok(cors::preflight());
+        }
+        if let Some(path) = subscriptions::path(request.uri().path()) {
+            return Ok(self.subscriptions(path, request).await);
         }
         let name = name::of_path(request.uri().path())?;
         match *request.method() {

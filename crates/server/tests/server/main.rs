@@ -18,5 +18,7 @@ mod reading;
 mod scrubbing;
 mod starting;
 mod stopping;
+mod subscribing;
 mod watching;
+mod webhooks;
 mod world;

@@ -5,12 +5,10 @@ use http::StatusCode;
 use sennit_model::{NameError, TopicName};
 
 use super::refusals::Problem;
+use crate::subscription_request::{RESERVED, is_reserved};
 
 /// What the path of a stream begins with.
 pub(crate) const ROOT: &str = "/v1/stream/";
-
-/// The first segment that no stream has: what the protocol keeps for itself lies there.
-const RESERVED: &str = "__ds";
 
 /// The topic of the stream at `path`, which begins with [`ROOT`]. A byte that a name may hold stands
 /// for itself, all others are written `%XX`; so is a dot that would make a part of the name empty,
@@ -21,12 +19,6 @@ const RESERVED: &str = "__ds";
 pub(super) fn of_path(path: &str) -> Result<TopicName, Problem> {
     let unknown = || Problem::not_found("unknown_path", format!("streams are below {ROOT}"));
     let path = path.strip_prefix(ROOT).filter(|path| !path.is_empty()).ok_or_else(unknown)?;
-    if path.split('/').next() == Some(RESERVED) {
-        return Err(Problem::not_found(
-            "reserved_path",
-            format!("what is below {ROOT}{RESERVED}/ is reserved for the protocol"),
-        ));
-    }
     let is_plain =
         |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'~' | b'/');
     let spelled = if path.bytes().all(is_plain) {
@@ -35,13 +27,19 @@ pub(super) fn of_path(path: &str) -> Result<TopicName, Problem> {
         let wrong = || Problem::bad(format!("{path:?} is no path: %XX stands for a byte"));
         spelled(&decoded(path).ok_or_else(wrong)?).parse()
     };
-    spelled.map_err(|error: NameError| {
+    let name: TopicName = spelled.map_err(|error: NameError| {
         Problem::new(StatusCode::BAD_REQUEST, "invalid_name", error.to_string())
-    })
+    })?;
+    // However it was written.
+    if is_reserved(&name) {
+        let detail = format!("what is below {ROOT}{RESERVED}/ is reserved for the protocol");
+        return Err(Problem::not_found("reserved_path", detail));
+    }
+    Ok(name)
 }
 
 /// The bytes that `path` means, and of each whether it was written `%XX`.
-fn decoded(path: &str) -> Option<Vec<(u8, bool)>> {
+pub(super) fn decoded(path: &str) -> Option<Vec<(u8, bool)>> {
     let mut bytes = path.bytes();
     let mut letters = Vec::with_capacity(path.len());
     while let Some(byte) = bytes.next() {
@@ -134,10 +132,9 @@ mod tests {
 
     #[test]
     fn what_is_no_stream_is_not_found() {
-        for path in
-            ["/v1/stream", "/v1/stream/", "/v1/streams/a", "/v1/stream/__ds", "/v1/stream/__ds/x"]
-        {
-            assert_eq!(of_path(path).unwrap_err().status(), StatusCode::NOT_FOUND, "{path}");
+        for path in ["", "/", "s/a", "/__ds", "/__ds/x", "/%5f_ds/x", "/%5F%5F%64s/subscriptions"] {
+            let path = format!("/v1/stream{path}");
+            assert_eq!(of_path(&path).unwrap_err().status(), StatusCode::NOT_FOUND, "{path}");
         }
         assert!(of_path("/v1/stream/__dst").is_ok());
         let long = format!("{ROOT}{}", "x".repeat(10_000));

@@ -26,7 +26,7 @@ pub(super) fn parse(text: &str) -> Option<ReadFrom> {
 /// An offset as it is written: 16 digits, an underscore and 16 zeros, so that tokens sort as offsets
 /// do.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Token(pub(super) Offset);
+pub(crate) struct Token(pub(crate) Offset);
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

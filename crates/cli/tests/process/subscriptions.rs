@@ -1,0 +1,107 @@
+//! Subscriptions of a broker that is killed under those who work for them: each is there afterwards,
+//! with all that was acked, and no generation comes twice.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::broker::Broker;
+
+const KILLS: u64 = 5;
+
+/// Longer than anything takes.
+const SOON: Duration = Duration::from_secs(20);
+
+/// Asks, and hears status and body; `None` if the broker is not there to answer.
+fn ask(http: &str, method: &str, path: &str, token: &str, body: &Value) -> Option<(u16, Value)> {
+    let mut stream = TcpStream::connect(http).ok()?;
+    stream.set_read_timeout(Some(SOON)).unwrap();
+    let body = body.to_string();
+    write!(
+        stream,
+        "{method} /v1/stream/{path} HTTP/1.1\r\nHost: {http}\r\nConnection: close\r\nContent-Type: application/json\r\nAuthorization: Bearer {token}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some((status, serde_json::from_str(body).unwrap_or_default()))
+}
+
+/// What the broker has confirmed.
+#[derive(Debug, Default)]
+struct Known {
+    generation: u64,
+    acked: String,
+    acks: u64,
+}
+
+/// Appends, claims and acks until the broker is gone.
+fn work(http: &str, known: &mut Known) -> Option<()> {
+    loop {
+        ask(http, "POST", "jobs/a", "", &json!([1]))?;
+        let path = "__ds/subscriptions/s/claim";
+        let (status, told) = ask(http, "POST", path, "", &json!({ "worker": "one" }))?;
+        if status != 200 {
+            // Of a claim that was made before a kill nobody knows: its lease has to end.
+            assert_eq!(told["error"]["code"], "ALREADY_CLAIMED", "{told}");
+            continue;
+        }
+        let generation = told["generation"].as_u64().unwrap();
+        assert!(generation > known.generation, "{told} after {known:?}");
+        known.generation = generation;
+        let end = told["streams"][0]["tail_offset"].clone();
+        let body = json!({
+            "wake_id": told["wake_id"],
+            "generation": generation,
+            "acks": [{ "stream": "jobs/a", "offset": end }],
+            "done": true,
+        });
+        let token = told["token"].as_str().unwrap();
+        let (status, told) = ask(http, "POST", "__ds/subscriptions/s/ack", token, &body)?;
+        assert_eq!(status, 200, "{told}");
+        known.acked = end.as_str().unwrap().to_owned();
+        known.acks += 1;
+    }
+}
+
+#[test]
+fn what_was_acked_survives_a_kill_and_no_generation_comes_twice() {
+    let folder = TempDir::new().unwrap();
+    let mut broker = Broker::start(folder.path());
+    let http = broker.http.clone();
+    for stream in ["wake", "jobs/a"] {
+        assert_eq!(ask(&http, "PUT", stream, "", &json!([])).unwrap().0, 201);
+    }
+    let body = json!({ "type": "pull-wake", "pattern": "jobs/*", "wake_stream": "wake", "lease_ttl_ms": 1_000 });
+    assert_eq!(ask(&http, "PUT", "__ds/subscriptions/s", "", &body).unwrap().0, 201);
+    let mut known = Known::default();
+    for kill in 0..KILLS {
+        let pid = broker.pid().to_string();
+        let killer = thread::spawn(move || {
+            // At another point of the work each time.
+            thread::sleep(Duration::from_millis(1_200 + 37 * kill));
+            Command::new("kill").args(["-KILL", &pid]).status().unwrap();
+        });
+        work(&http, &mut known);
+        killer.join().unwrap();
+        broker.kill();
+        broker.start_again();
+        let (status, told) = ask(&http, "GET", "__ds/subscriptions/s", "", &Value::Null).unwrap();
+        assert_eq!(status, 200, "the subscription is gone after {known:?}");
+        assert!(told["generation"].as_u64().unwrap() >= known.generation, "{told} {known:?}");
+        let acked = told["streams"][0]["acked_offset"].as_str().unwrap();
+        assert!(acked >= known.acked.as_str(), "{told} {known:?}");
+    }
+    eprintln!("{} acks, generation {}", known.acks, known.generation);
+    assert!(known.acks >= KILLS, "{known:?}");
+}

@@ -1,0 +1,297 @@
+//! What the protocol keeps for itself below `__ds`: subscriptions and the broker's public keys. Paths
+//! and methods become what is asked of the first core, what it says becomes an answer. It knows no
+//! subscriptions.
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::{
+    StreamsDoor,
+    answers::NO_STORE,
+    name::{self, ROOT},
+    subscription_bodies as bodies,
+};
+use crate::{
+    http::answer::{Body, full},
+    inbox::Message,
+    subscription_request::{
+        Ack, Asked, NewSubscription, RESERVED, SubscriptionRefusal, Told,
+        limits::SUBSCRIPTION_BODY_BYTES_MAX,
+    },
+};
+
+/// Why something is not even asked.
+enum NotAsked {
+    Refused(SubscriptionRefusal),
+    /// There is nothing at this path.
+    NoSuchPath,
+    /// Only these methods are known there.
+    Method(&'static str),
+    TooLong,
+}
+
+/// What of `path` lies below what is reserved.
+pub(super) fn path(path: &str) -> Option<&str> {
+    path.strip_prefix(ROOT)?.strip_prefix(RESERVED)?.strip_prefix('/')
+}
+
+impl StreamsDoor {
+    /// Answers a request for `path`, below what is reserved.
+    pub(super) async fn subscriptions(
+        &self,
+        path: &str,
+        request: &Request<Bytes>,
+    ) -> Response<Body> {
+        let told = match asked(path, request) {
+            Ok(asked) => self.ask(asked).await,
+            Err(NotAsked::Refused(refusal)) => Err(refusal),
+            Err(other) => return not_asked(&other),
+        };
+        match told {
+            Ok(told) => answer(told),
+            Err(refusal) => {
+                let (status, body) = bodies::refused(&refusal);
+                let mut response = json_answer(status, &body);
+                let headers = response.headers_mut();
+                match status {
+                    StatusCode::UNAUTHORIZED => {
+                        let bearer = HeaderValue::from_static("Bearer");
+                        headers.insert(header::WWW_AUTHENTICATE, bearer);
+                    }
+                    StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+                    }
+                    _ => {}
+                }
+                response
+            }
+        }
+    }
+
+    async fn ask(&self, asked: Asked) -> Result<Told, SubscriptionRefusal> {
+        let (sender, told) = oneshot::channel();
+        let _ = self.cores.inboxes[0].send(Message::Subscriptions(asked, sender));
+        let stopping = || SubscriptionRefusal::Unavailable("it is about to stop".into());
+        told.await.unwrap_or_else(|_| Err(stopping()))
+    }
+}
+
+/// What a request asks.
+fn asked(path: &str, request: &Request<Bytes>) -> Result<Asked, NotAsked> {
+    let body = &request.body()[..];
+    if body.len() > SUBSCRIPTION_BODY_BYTES_MAX {
+        return Err(NotAsked::TooLong);
+    }
+    let method = request.method();
+    if path == "jwks.json" {
+        return match *method {
+            Method::GET | Method::HEAD => Ok(Asked::Keys),
+            _ => Err(NotAsked::Method("GET, HEAD")),
+        };
+    }
+    let path = path.strip_prefix("subscriptions/").ok_or(NotAsked::NoSuchPath)?;
+    let (id, rest) = path.split_once('/').map_or((path, None), |(id, rest)| (id, Some(rest)));
+    let id = bodies::id(&decoded(id)?)?;
+    let Some(rest) = rest else {
+        return match *method {
+            Method::PUT => {
+                let (config, base) = (bodies::config(body)?, base(request)?);
+                Ok(Asked::Create(NewSubscription { id, config, base }))
+            }
+            Method::GET | Method::HEAD => Ok(Asked::Get(id)),
+            Method::DELETE => Ok(Asked::Delete(id)),
+            _ => Err(NotAsked::Method("GET, HEAD, PUT, DELETE")),
+        };
+    };
+    if let Some(stream) = rest.strip_prefix("streams/") {
+        return match *method {
+            Method::DELETE => Ok(Asked::Unlink(id, bodies::stream_named(&decoded(stream)?)?)),
+            _ => Err(NotAsked::Method("DELETE")),
+        };
+    }
+    if !["streams", "callback", "claim", "ack", "release"].contains(&rest) {
+        return Err(NotAsked::NoSuchPath);
+    }
+    if *method != Method::POST {
+        return Err(NotAsked::Method("POST"));
+    }
+    match rest {
+        "streams" => Ok(Asked::Link(id, bodies::streams(body)?)),
+        "claim" => Ok(Asked::Claim(id, bodies::worker(body)?)),
+        _ => {
+            let token = bearer(request)?;
+            let bodies::Acked { wake, generation, acks, is_done } = bodies::acked(body)?;
+            let is_callback = rest == "callback";
+            let ack = Ack { id, is_callback, token, generation, wake, acks, is_done };
+            Ok(if rest == "release" { Asked::Release(ack) } else { Asked::Ack(ack) })
+        }
+    }
+}
+
+/// What a segment of a path means.
+fn decoded(segment: &str) -> Result<String, SubscriptionRefusal> {
+    let letters = name::decoded(segment).map(|bytes| bytes.into_iter().map(|(byte, _)| byte));
+    let text = letters.and_then(|bytes| String::from_utf8(bytes.collect()).ok());
+    text.ok_or_else(|| SubscriptionRefusal::invalid(format!("{segment:?}: %XX stands for a byte")))
+}
+
+/// What the addresses of a subscription begin with: where its creator has found the broker, perhaps
+/// through a proxy that speaks TLS.
+fn base(request: &Request<Bytes>) -> Result<Box<str>, SubscriptionRefusal> {
+    let headers = request.headers();
+    let host = match request.uri().authority() {
+        Some(authority) => Some(authority.as_str()),
+        None => headers.get(header::HOST).and_then(|host| host.to_str().ok()),
+    };
+    let host = host.filter(|host| !host.is_empty());
+    let host = host.ok_or_else(|| SubscriptionRefusal::invalid("the Host header is needed"))?;
+    let is_tls = headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
+    let scheme = if is_tls { "https" } else { "http" };
+    Ok(format!("{scheme}://{host}{ROOT}{RESERVED}").into())
+}
+
+fn bearer(request: &Request<Bytes>) -> Result<Box<str>, SubscriptionRefusal> {
+    let given = request.headers().get(header::AUTHORIZATION).and_then(|given| given.to_str().ok());
+    let (scheme, token) =
+        given.and_then(|given| given.split_once(' ')).ok_or(SubscriptionRefusal::TokenInvalid)?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(SubscriptionRefusal::TokenInvalid);
+    }
+    Ok(token.trim().into())
+}
+
+fn answer(told: Told) -> Response<Body> {
+    match told {
+        Told::Created(body) => json_answer(StatusCode::CREATED, &body),
+        Told::So(body) => json_answer(StatusCode::OK, &body),
+        Told::Done => {
+            let mut response = Response::new(Body::Empty);
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            response
+        }
+        Told::Keys(body) => {
+            let body = body.to_string() + "\n";
+            let mut response = full(StatusCode::OK, "application/jwk-set+json", body.into());
+            let for_a_while = HeaderValue::from_static("public, max-age=300");
+            response.headers_mut().insert(header::CACHE_CONTROL, for_a_while);
+            response
+        }
+    }
+}
+
+fn not_asked(why: &NotAsked) -> Response<Body> {
+    let (status, code, message) = match why {
+        NotAsked::Refused(refusal) => {
+            let (status, body) = bodies::refused(refusal);
+            return json_answer(status, &body);
+        }
+        NotAsked::NoSuchPath => (
+            StatusCode::NOT_FOUND,
+            "NOT_FOUND",
+            format!("there are {RESERVED}/subscriptions/ID and {RESERVED}/jwks.json"),
+        ),
+        NotAsked::Method(known) => {
+            (StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", format!("this knows {known}"))
+        }
+        NotAsked::TooLong => (
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "LIMIT_REACHED",
+            format!("SUBSCRIPTION_BODY_BYTES_MAX is {SUBSCRIPTION_BODY_BYTES_MAX}"),
+        ),
+    };
+    let body = json!({ "error": { "code": code, "message": message } });
+    let mut response = json_answer(status, &body);
+    if let NotAsked::Method(known) = why {
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(known));
+    }
+    response
+}
+
+fn json_answer(status: StatusCode, body: &Value) -> Response<Body> {
+    let mut response = full(status, "application/json", (body.to_string() + "\n").into());
+    response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+    response
+}
+
+impl From<SubscriptionRefusal> for NotAsked {
+    fn from(refusal: SubscriptionRefusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(method: &str, path: &str, body: &'static str) -> Result<Asked, u16> {
+        let request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, "here:1")
+            .header(header::AUTHORIZATION, "Bearer t")
+            .body(Bytes::from_static(body.as_bytes()))
+            .unwrap();
+        let below = super::path(request.uri().path()).unwrap();
+        asked(below, &request).map_err(|why| not_asked(&why).status().as_u16())
+    }
+
+    #[test]
+    fn each_path_has_its_methods() {
+        let create = r#"{"type":"pull-wake","wake_stream":"w","pattern":"a"}"#;
+        let ack = r#"{"wake_id":"w","generation":1}"#;
+        let base = "/v1/stream/__ds";
+        for (method, path, body) in [
+            ("GET", "jwks.json", ""),
+            ("PUT", "subscriptions/s", create),
+            ("GET", "subscriptions/s", ""),
+            ("DELETE", "subscriptions/s", ""),
+            ("POST", "subscriptions/s/streams", r#"{"streams":["a"]}"#),
+            ("DELETE", "subscriptions/s/streams/a%2Fb", ""),
+            ("POST", "subscriptions/s/claim", r#"{"worker":"one"}"#),
+            ("POST", "subscriptions/s/ack", ack),
+            ("POST", "subscriptions/s/callback", ack),
+            ("POST", "subscriptions/s/release", ack),
+        ] {
+            assert!(ask(method, &format!("{base}/{path}"), body).is_ok(), "{method} {path}");
+            assert_eq!(ask("PATCH", &format!("{base}/{path}"), body).unwrap_err(), 405, "{path}");
+        }
+        for path in ["", "other", "subscriptions", "subscriptions/s/other", "subscriptions/s/"] {
+            assert_eq!(ask("GET", &format!("{base}/{path}"), "").unwrap_err(), 404, "{path}");
+        }
+        assert_eq!(ask("GET", &format!("{base}/subscriptions/"), "").unwrap_err(), 400);
+    }
+
+    #[test]
+    fn a_stream_is_named_as_one_segment_or_as_it_stands() {
+        for path in ["a%2Fb", "a/b"] {
+            let path = format!("/v1/stream/__ds/subscriptions/s/streams/{path}");
+            let Ok(Asked::Unlink(_, stream)) = ask("DELETE", &path, "") else { panic!("{path}") };
+            assert_eq!(stream.as_str(), "a/b");
+        }
+    }
+
+    #[test]
+    fn its_addresses_begin_where_it_was_made() {
+        let request = |proto: Option<&str>| {
+            let mut request = Request::put("/v1/stream/__ds/x").header(header::HOST, "here:1");
+            if let Some(proto) = proto {
+                request = request.header("x-forwarded-proto", proto);
+            }
+            base(&request.body(Bytes::new()).unwrap()).unwrap()
+        };
+        assert_eq!(&*request(None), "http://here:1/v1/stream/__ds");
+        assert_eq!(&*request(Some("https")), "https://here:1/v1/stream/__ds");
+    }
+
+    #[test]
+    fn without_a_token_nobody_acks() {
+        let request = Request::post("/v1/stream/__ds/subscriptions/s/ack")
+            .body(Bytes::from_static(br#"{"wake_id":"w","generation":1}"#))
+            .unwrap();
+        let refused = asked("subscriptions/s/ack", &request);
+        let Err(NotAsked::Refused(refusal)) = refused else { panic!("it was let through") };
+        assert_eq!(refusal, SubscriptionRefusal::TokenInvalid);
+    }
+}

@@ -1,0 +1,165 @@
+//! Subscriptions: whoever is to work on streams is woken when there is something, and says up to where
+//! it is done. They live on the first core, and are kept in a stream of the broker's own.
+//!
+//! In reading order: a `subscription` is a state machine of `phase`s, changed by `change`s; the `roster` has all of them and knows which
+//! are linked to which stream; the `store` keeps what is changed. `following` finds out where streams
+//! end, `driving` works for each subscription: it tells a `webhook` (where the `url_guard` lets it),
+//! signed with the broker's `keys`, or writes a wake into a stream. `asking` is what is asked from
+//! outside, by who has `tokens`, and `view` what they see.
+
+mod asking;
+mod change;
+mod driving;
+mod following;
+mod keys;
+mod phase;
+mod roster;
+mod store;
+mod subscription;
+mod tokens;
+mod url_guard;
+mod view;
+mod webhook;
+
+use std::{
+    cell::{OnceCell, RefCell},
+    collections::HashMap,
+    io,
+    path::PathBuf,
+    rc::Rc,
+};
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use sennit_model::{Offset, TopicId, TopicName};
+use tokio::{sync::Semaphore, task::spawn_local};
+
+use self::{
+    change::Change,
+    keys::Keys,
+    roster::{NewlyFollowed, Roster},
+    store::{Durable, Store},
+    webhook::Caller,
+};
+use crate::{
+    core::CoreHandle, streams::Streams, subscription_request::limits::WEBHOOKS_UNDER_WAY_MAX,
+};
+
+/// All subscriptions, on the first core.
+#[derive(Debug)]
+pub(crate) struct Subscriptions {
+    core: CoreHandle,
+    streams: Rc<Streams>,
+    roster: RefCell<Roster>,
+    store: Store,
+    caller: Caller,
+    /// One turn for each webhook that is being told.
+    webhooks: Semaphore,
+    /// Where the keys lie.
+    directory: PathBuf,
+    keys: OnceCell<Rc<Keys>>,
+}
+
+impl Subscriptions {
+    /// None yet. Where `allows_loopback`, webhooks of this machine are called.
+    pub(crate) fn new(core: CoreHandle, directory: PathBuf, allows_loopback: bool) -> Rc<Self> {
+        let streams = Streams::new(core.clone());
+        Rc::new(Self {
+            store: Store::new(core.clone(), streams.clone()),
+            core,
+            streams,
+            roster: RefCell::default(),
+            caller: Caller::new(allows_loopback),
+            webhooks: Semaphore::new(WEBHOOKS_UNDER_WAY_MAX),
+            directory,
+            keys: OnceCell::new(),
+        })
+    }
+
+    /// Takes back what was kept, brings it in line with the streams that there are, and works on.
+    pub(crate) async fn load(self: &Rc<Self>) {
+        let take = |change: Change| {
+            let id = change.id.clone();
+            if !self.roster.borrow_mut().replay(change) {
+                tracing::error!(%id, "what was kept of a subscription cannot have been");
+            }
+        };
+        if let Err(failure) = self.store.read(take).await {
+            tracing::error!(%failure, "what was kept of subscriptions cannot be read");
+        }
+        if self.roster.borrow().is_empty() {
+            return;
+        }
+        let (changes, _) = self.roster.borrow_mut().reconcile(&self.topics());
+        if !changes.is_empty() {
+            drop(self.keep(&changes));
+        }
+        let (members, followed) = self.roster.borrow().all();
+        for (id, life) in members {
+            spawn_local(self.clone().drive(id, life));
+        }
+        self.follow_all(followed);
+    }
+
+    /// A stream is there, and was not before: what lies behind `from` is new.
+    pub(crate) fn appeared(self: &Rc<Self>, stream: &TopicName, topic: TopicId, from: Offset) {
+        if self.roster.borrow().is_empty() {
+            return;
+        }
+        let (changes, followed) = self.roster.borrow_mut().appeared(stream, topic, from);
+        if !changes.is_empty() {
+            drop(self.keep(&changes));
+        }
+        self.follow_all(followed);
+    }
+
+    /// A stream is gone.
+    pub(crate) fn gone(self: &Rc<Self>, stream: &TopicName, topic: TopicId) {
+        let changes = self.roster.borrow_mut().gone(stream, topic);
+        if !changes.is_empty() {
+            drop(self.keep(&changes));
+        }
+    }
+
+    /// Has changes be written.
+    fn keep(self: &Rc<Self>, changes: &[Change]) -> Durable {
+        let (durable, is_to_be_served) = self.store.keep(changes);
+        if is_to_be_served {
+            let this = self.clone();
+            spawn_local(async move {
+                this.store.write(|| this.roster.borrow().keep().collect()).await;
+            });
+        }
+        durable
+    }
+
+    fn follow_all(self: &Rc<Self>, streams: NewlyFollowed) {
+        for (stream, life) in streams {
+            spawn_local(self.clone().follow(stream, life));
+        }
+    }
+
+    /// The broker's keys, made when first needed.
+    fn keys(&self) -> io::Result<Rc<Keys>> {
+        if let Some(keys) = self.keys.get() {
+            return Ok(keys.clone());
+        }
+        let keys = Rc::new(Keys::open(&self.directory)?);
+        Ok(self.keys.get_or_init(|| keys).clone())
+    }
+
+    /// All topics that can be streams.
+    fn topics(&self) -> HashMap<TopicName, TopicId> {
+        self.core.look(|core| {
+            let topics = core.shard().catalogue().topics();
+            let streams = topics.filter(|topic| topic.config().partitions == 1);
+            streams.map(|topic| (topic.created.name.clone(), topic.id())).collect()
+        })
+    }
+}
+
+/// A name for a wake that nobody guesses and no other wake has.
+fn wake_name() -> io::Result<Box<str>> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(format!("wake_{}", URL_SAFE_NO_PAD.encode(random)).into())
+}

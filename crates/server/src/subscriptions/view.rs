@@ -1,0 +1,64 @@
+//! How subscriptions look to those who ask: JSON as the protocol has it. It knows no requests.
+
+use serde_json::{Value, json};
+
+use super::{keys::Keys, phase::Phase, subscription::Subscription};
+use crate::{http::streams::Token, subscription_request::Way};
+
+/// The streams that it is linked to.
+pub(crate) fn streams(it: &Subscription) -> Value {
+    let streams = it.links().iter().map(|(stream, link)| {
+        json!({
+            "path": stream.as_str(),
+            "link_type": if link.is_explicit { "explicit" } else { "pattern" },
+            "acked_offset": Token(link.acked).to_string(),
+            "tail_offset": Token(link.end).to_string(),
+            "has_pending": link.is_pending(),
+        })
+    });
+    Value::Array(streams.collect())
+}
+
+/// A whole subscription.
+pub(crate) fn subscription(id: &str, it: &Subscription, keys: &Keys) -> Value {
+    let mut told = json!({
+        "id": id,
+        "subscription_id": id,
+        "lease_ttl_ms": it.config.lease_ms,
+        "created_at_ms": it.created_at.0,
+        "status": match it.phase() {
+            Phase::Idle => "idle",
+            Phase::Woken { .. } => "woken",
+            Phase::Held { .. } => "held",
+        },
+        "generation": it.generation(),
+        "streams": streams(it),
+    });
+    match &it.config.way {
+        Way::Webhook(url) => {
+            told["type"] = "webhook".into();
+            told["webhook"] = json!({
+                "url": url,
+                "signing": {
+                    "alg": "ed25519",
+                    "kid": keys.id(),
+                    "jwks_url": format!("{}/jwks.json", it.base),
+                },
+            });
+        }
+        Way::PullWake(stream) => {
+            told["type"] = "pull-wake".into();
+            told["wake_stream"] = stream.as_str().into();
+        }
+    }
+    if let Some(pattern) = &it.config.pattern {
+        told["pattern"] = pattern.as_str().into();
+    }
+    if let Some(description) = &it.config.description {
+        told["description"] = (&**description).into();
+    }
+    if let Phase::Held { holder, .. } = it.phase() {
+        told["holder"] = (&**holder).into();
+    }
+    told
+}

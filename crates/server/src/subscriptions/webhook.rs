@@ -1,0 +1,168 @@
+//! Tells a webhook: one request, signed, on a connection of its own to an address that was looked at.
+//! Redirects are not followed. It knows no subscriptions.
+
+use std::{io, sync::Arc};
+
+use bytes::Bytes;
+use http::{Request, StatusCode, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    sync::OnceCell,
+    task::spawn_local,
+};
+use tokio_rustls::TlsConnector;
+
+use super::url_guard::{LookupFailure, Target};
+use crate::subscription_request::{
+    UrlRejected,
+    limits::{WEBHOOK_ANSWER_BYTES_MAX, WEBHOOK_TIMEOUT},
+};
+
+/// What a webhook has answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WebhookAnswer {
+    /// It has taken the wake and will say when it is done.
+    Taken,
+    /// It has done all that it was told of.
+    Done,
+}
+
+/// Why a webhook was not told.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum WebhookFailure {
+    /// Its address is not called any more.
+    #[error(transparent)]
+    Rejected(#[from] UrlRejected),
+    /// Its name stands for nothing that may be called.
+    #[error(transparent)]
+    Lookup(#[from] LookupFailure),
+    /// It was not reached.
+    #[error("not reached: {0}")]
+    Io(#[from] io::Error),
+    /// It does not speak HTTP.
+    #[error("no answer: {0}")]
+    Http(#[from] hyper::Error),
+    /// The request could not be made.
+    #[error("no request: {0}")]
+    Request(#[from] http::Error),
+    /// It has answered otherwise than with success.
+    #[error("answered {0}")]
+    Status(StatusCode),
+    /// It took too long.
+    #[error("no answer in {} s", WEBHOOK_TIMEOUT.as_secs())]
+    TooLate,
+}
+
+/// Calls webhooks.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    /// For development: this machine may be called, and without TLS.
+    pub(crate) allows_loopback: bool,
+    tls: OnceCell<Arc<ClientConfig>>,
+}
+
+impl Caller {
+    pub(crate) fn new(allows_loopback: bool) -> Self {
+        Self { allows_loopback, tls: OnceCell::new() }
+    }
+
+    /// Whether `url` may be called, as far as that can be said today.
+    pub(crate) async fn check(&self, url: &str) -> Result<(), UrlRejected> {
+        match Target::parse(url, self.allows_loopback)?.look_up().await {
+            Err(LookupFailure::Rejected(rejected)) => Err(rejected),
+            // It may be there when it is called, and is looked at then.
+            Ok(_) | Err(LookupFailure::Unknown(..)) => Ok(()),
+        }
+    }
+
+    /// Tells the webhook at `url`.
+    pub(crate) async fn call(
+        &self,
+        url: &str,
+        body: Bytes,
+        signature: &str,
+    ) -> Result<WebhookAnswer, WebhookFailure> {
+        let called = tokio::time::timeout(WEBHOOK_TIMEOUT, self.try_call(url, body, signature));
+        called.await.unwrap_or(Err(WebhookFailure::TooLate))
+    }
+
+    async fn try_call(
+        &self,
+        url: &str,
+        body: Bytes,
+        signature: &str,
+    ) -> Result<WebhookAnswer, WebhookFailure> {
+        let target = Target::parse(url, self.allows_loopback)?;
+        let addresses = target.look_up().await?;
+        let request = Request::post(&*target.path)
+            .header(header::HOST, &*target.authority)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::USER_AGENT, concat!("sennit/", env!("CARGO_PKG_VERSION")))
+            .header("webhook-signature", signature)
+            .body(Full::new(body))?;
+        let stream = TcpStream::connect(&addresses[..]).await?;
+        let _ = stream.set_nodelay(true);
+        if target.is_tls {
+            let name = ServerName::try_from(target.host.to_string())
+                .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
+            let tls = TlsConnector::from(self.tls.get_or_try_init(settings).await?.clone());
+            ask(tls.connect(name, stream).await?, request).await
+        } else {
+            ask(stream, request).await
+        }
+    }
+}
+
+async fn ask<S>(stream: S, request: Request<Full<Bytes>>) -> Result<WebhookAnswer, WebhookFailure>
+where
+    S: AsyncRead + AsyncWrite + Unpin + 'static,
+{
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let connection = AbortOnDrop(spawn_local(connection).abort_handle());
+    let response = sender.send_request(request).await?;
+    if !response.status().is_success() {
+        return Err(WebhookFailure::Status(response.status()));
+    }
+    // One that cannot be read says nothing more than that it was taken.
+    let body = Limited::new(response.into_body(), WEBHOOK_ANSWER_BYTES_MAX).collect().await;
+    drop(connection);
+    let said: Option<serde_json::Value> =
+        body.ok().and_then(|body| serde_json::from_slice(&body.to_bytes()).ok());
+    let is_done = said.is_some_and(|said| said["done"] == true);
+    Ok(if is_done { WebhookAnswer::Done } else { WebhookAnswer::Taken })
+}
+
+/// Ends a connection with whoever uses it.
+struct AbortOnDrop(tokio::task::AbortHandle);
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Trusts whom this machine trusts.
+async fn settings() -> io::Result<Arc<ClientConfig>> {
+    let found = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs);
+    let found = found.await.map_err(io::Error::other)?;
+    for error in &found.errors {
+        tracing::warn!(%error, "a certificate that this machine trusts cannot be read");
+    }
+    let mut roots = RootCertStore::empty();
+    let (taken, _) = roots.add_parsable_certificates(found.certs);
+    if taken == 0 {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "this machine trusts no certificates"));
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}

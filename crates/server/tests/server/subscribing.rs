@@ -1,0 +1,345 @@
+//! Subscriptions over real sockets: webhooks that are told, workers that claim, leases that end, and
+//! what a start finds of it.
+
+use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use ring::signature::{ED25519, UnparsedPublicKey};
+use sennit_protocol::{Reply, Request, control};
+use sennit_server::Config;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::{
+    browser::Browser,
+    webhooks::Webhook,
+    world::{Broker, config, publish},
+};
+
+fn start(folder: &TempDir) -> Broker {
+    let config = Config { streams_allow_private_webhooks: true, ..config(folder.path()) };
+    Broker::start(config)
+}
+
+/// Asks with a body, and hears status and body of the answer.
+fn ask(http: &mut Browser, method: &str, path: &str, token: &str, body: &Value) -> (u16, Value) {
+    let body = if body.is_null() { String::new() } else { body.to_string() };
+    let length = body.len();
+    let token =
+        if token.is_empty() { String::new() } else { format!("Authorization: Bearer {token}\r\n") };
+    http.say(format!(
+        "{method} /v1/stream/{path} HTTP/1.1\r\nHost: here:1\r\nContent-Type: application/json\r\n{token}Content-Length: {length}\r\n\r\n{body}"
+    ));
+    let answer = http.hear(true);
+    let told = serde_json::from_str(&answer.body).unwrap_or_default();
+    (answer.status, told)
+}
+
+fn put(http: &mut Browser, path: &str, body: &Value) -> u16 {
+    ask(http, "PUT", path, "", body).0
+}
+
+fn append(http: &mut Browser, path: &str) {
+    assert_eq!(ask(http, "POST", path, "", &json!({ "event": "more" })).0, 204);
+}
+
+fn subscribe(http: &mut Browser, id: &str, body: &Value) -> (u16, Value) {
+    ask(http, "PUT", &format!("__ds/subscriptions/{id}"), "", body)
+}
+
+fn view(http: &mut Browser, id: &str) -> Value {
+    let (status, told) = ask(http, "GET", &format!("__ds/subscriptions/{id}"), "", &Value::Null);
+    assert_eq!(status, 200);
+    told
+}
+
+fn pulled(pattern: &str) -> Value {
+    json!({ "type": "pull-wake", "pattern": pattern, "wake_stream": "wake", "lease_ttl_ms": 60_000 })
+}
+
+fn called(webhook: &Webhook) -> Value {
+    json!({ "type": "webhook", "pattern": "events/*", "webhook": { "url": webhook.url() } })
+}
+
+fn claim(http: &mut Browser, id: &str) -> (u16, Value) {
+    ask(http, "POST", &format!("__ds/subscriptions/{id}/claim"), "", &json!({ "worker": "one" }))
+}
+
+/// What somebody says who has done everything they were told of.
+fn all_done(told: &Value, is_done: bool) -> Value {
+    let streams = told["streams"].as_array().unwrap().iter();
+    let acks = streams.map(|one| json!({ "stream": one["path"], "offset": one["tail_offset"] }));
+    json!({
+        "wake_id": told["wake_id"],
+        "generation": told["generation"],
+        "acks": acks.collect::<Vec<_>>(),
+        "done": is_done,
+    })
+}
+
+fn code(told: &Value) -> &str {
+    told["error"]["code"].as_str().unwrap()
+}
+
+/// Until the subscription is as it is to be.
+fn until(http: &mut Browser, id: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+    loop {
+        let told = view(http, id);
+        if is_it(&told) {
+            return told;
+        }
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_webhook_is_told_signed_and_what_it_has_done_is_acked() {
+    let folder = TempDir::new().unwrap();
+    let broker = start(&folder);
+    let http = &mut Browser::of(&broker);
+    let webhook = Webhook::answering(&[(200, r#"{"done":true}"#)]);
+    put(http, "events/old", &json!([1, 2]));
+    let (status, created) = subscribe(http, "s", &called(&webhook));
+    assert_eq!(status, 201);
+    let old = &created["streams"][0];
+    assert_eq!((&old["path"], &old["has_pending"]), (&json!("events/old"), &json!(false)));
+    assert_eq!(old["acked_offset"], "0000000000000002_0000000000000000");
+    assert_eq!(subscribe(http, "s", &called(&webhook)).0, 200);
+    let other =
+        json!({ "type": "webhook", "pattern": "other", "webhook": { "url": webhook.url() } });
+    let (status, told) = subscribe(http, "s", &other);
+    assert_eq!((status, code(&told)), (409, "SUBSCRIPTION_ALREADY_EXISTS"));
+
+    put(http, "events/new", &json!(["first"]));
+    let notice = webhook.notice();
+    let (_, keys) = ask(http, "GET", "__ds/jwks.json", "", &Value::Null);
+    let key = URL_SAFE_NO_PAD.decode(keys["keys"][0]["x"].as_str().unwrap()).unwrap();
+    let (head, signature) = notice.signature.split_once(",ed25519=").unwrap();
+    let at = head.split_once(',').unwrap().0.strip_prefix("t=").unwrap();
+    let signature = URL_SAFE_NO_PAD.decode(signature).unwrap();
+    let signed = format!("{at}.{}", notice.text);
+    assert!(UnparsedPublicKey::new(&ED25519, key).verify(signed.as_bytes(), &signature).is_ok());
+    assert_eq!(notice.body["subscription_id"], "s");
+    assert_eq!(notice.body["generation"], 1);
+    assert_eq!(
+        notice.body["callback_url"],
+        "http://here:1/v1/stream/__ds/subscriptions/s/callback"
+    );
+    let told = until(http, "s", |told| told["status"] == "idle");
+    let streams = told["streams"].as_array().unwrap();
+    assert!(streams.iter().all(|one| one["has_pending"] == false), "{told}");
+    assert_eq!(streams.len(), 2);
+
+    append(http, "events/old");
+    assert_eq!(webhook.notice().body["generation"], 2);
+    assert_eq!(ask(http, "DELETE", "__ds/subscriptions/s", "", &Value::Null).0, 204);
+    assert_eq!(ask(http, "GET", "__ds/subscriptions/s", "", &Value::Null).0, 404);
+    append(http, "events/old");
+    assert!(!webhook.was_told());
+    broker.stop();
+}
+
+#[test]
+fn a_webhook_that_fails_is_told_again_and_may_call_back() {
+    let folder = TempDir::new().unwrap();
+    let broker = start(&folder);
+    let http = &mut Browser::of(&broker);
+    let webhook = Webhook::answering(&[(500, ""), (302, ""), (202, "")]);
+    subscribe(http, "s", &called(&webhook));
+    put(http, "events/a", &json!(["first"]));
+    let first = webhook.notice().body;
+    webhook.notice();
+    let third = webhook.notice().body;
+    assert_eq!((&third["wake_id"], &third["generation"]), (&first["wake_id"], &json!(1)));
+    let token = third["callback_token"].as_str().unwrap();
+    let path = "__ds/subscriptions/s/callback";
+    let (status, told) = ask(http, "POST", path, "nonsense", &all_done(&third, true));
+    assert_eq!((status, code(&told)), (401, "TOKEN_INVALID"));
+    let (status, told) = ask(http, "POST", path, token, &all_done(&third, true));
+    assert_eq!((status, told), (200, json!({ "ok": true, "next_wake": false })));
+    let (status, told) = ask(http, "POST", path, token, &all_done(&third, true));
+    assert_eq!((status, code(&told)), (409, "FENCED"));
+    broker.stop();
+}
+
+#[test]
+fn a_webhook_of_this_machine_is_not_called_unless_that_is_allowed() {
+    let (broker, _folder) = Broker::fresh();
+    let http = &mut Browser::of(&broker);
+    for url in ["http://127.0.0.1:1/", "https://127.0.0.1/", "https://localhost/", "http://a.b/"] {
+        let body = json!({ "type": "webhook", "pattern": "a", "webhook": { "url": url } });
+        let (status, told) = subscribe(http, "s", &body);
+        assert_eq!((status, code(&told)), (400, "WEBHOOK_URL_REJECTED"), "{url}");
+    }
+    broker.stop();
+}
+
+#[test]
+fn one_worker_claims_and_the_next_comes_when_its_lease_is_over() {
+    let folder = TempDir::new().unwrap();
+    let broker = start(&folder);
+    let http = &mut Browser::of(&broker);
+    put(http, "wake", &json!([]));
+    let body = json!({ "type": "pull-wake", "streams": ["jobs"], "wake_stream": "wake", "lease_ttl_ms": 1_000 });
+    assert_eq!(subscribe(http, "s", &body).0, 201);
+    let (status, told) = claim(http, "s");
+    assert_eq!((status, code(&told)), (409, "NO_PENDING_WORK"));
+    // It was named before it was there.
+    put(http, "jobs", &json!(["first"]));
+    let (status, first) = claim(http, "s");
+    assert_eq!((status, &first["generation"]), (200, &json!(1)), "{first}");
+    let (status, told) = claim(http, "s");
+    assert_eq!((status, code(&told)), (409, "ALREADY_CLAIMED"));
+    assert_eq!(told["error"]["current_holder"], "one");
+
+    // Nobody acks: the lease ends, and it wakes again.
+    until(http, "s", |told| told["status"] == "woken" && told["generation"] == 2);
+    let path = "__ds/subscriptions/s/ack";
+    let (status, told) =
+        ask(http, "POST", path, first["token"].as_str().unwrap(), &all_done(&first, true));
+    assert_eq!((status, code(&told)), (409, "FENCED"));
+    let (_, second) = claim(http, "s");
+    let token = second["token"].as_str().unwrap();
+    let beyond = json!({
+        "wake_id": second["wake_id"],
+        "generation": second["generation"],
+        "acks": [{ "stream": "jobs", "offset": "0000000000000009_0000000000000000" }],
+    });
+    let (status, told) = ask(http, "POST", path, token, &beyond);
+    assert_eq!((status, code(&told)), (409, "INVALID_OFFSET"));
+    append(http, "jobs");
+    let (status, told) = ask(http, "POST", path, token, &all_done(&second, true));
+    assert_eq!((status, told), (200, json!({ "ok": true, "next_wake": true })));
+    let (_, third) = claim(http, "s");
+    let token = third["token"].as_str().unwrap();
+    let path = "__ds/subscriptions/s/release";
+    assert_eq!(ask(http, "POST", path, token, &all_done(&third, false)).0, 204);
+    until(http, "s", |told| told["generation"] == 4);
+    // Those wakes lie in the stream that nobody had claimed before they were written.
+    let wakes = loop {
+        let (_, wakes) = ask(http, "GET", "wake", "", &Value::Null);
+        let wakes = wakes.as_array().unwrap().clone();
+        if wakes.iter().any(|wake| wake["generation"] == 4) {
+            break wakes;
+        }
+        std::thread::yield_now();
+    };
+    assert!(wakes.iter().all(|wake| {
+        wake["type"] == "wake" && wake["subscription_id"] == "s" && wake["stream"] == "jobs"
+    }));
+    broker.stop();
+}
+
+#[test]
+fn a_start_finds_subscriptions_acks_and_leases_as_they_were() {
+    let folder = TempDir::new().unwrap();
+    let broker = start(&folder);
+    let http = &mut Browser::of(&broker);
+    put(http, "wake", &json!([]));
+    subscribe(http, "s", &pulled("jobs/**"));
+    subscribe(http, "gone", &pulled("jobs/**"));
+    ask(http, "DELETE", "__ds/subscriptions/gone", "", &Value::Null);
+    put(http, "jobs/a", &json!([1, 2]));
+    put(http, "jobs/b", &json!([1]));
+    let (_, told) = claim(http, "s");
+    let token = told["token"].as_str().unwrap();
+    let path = "__ds/subscriptions/s/ack";
+    let mut ack = json!({
+        "wake_id": told["wake_id"],
+        "generation": told["generation"],
+        "acks": [{ "stream": "jobs/a", "offset": "0000000000000001_0000000000000000" }],
+    });
+    assert_eq!(ask(http, "POST", path, token, &ack).0, 200);
+    broker.stop();
+
+    let broker = start(&folder);
+    let http = &mut Browser::of(&broker);
+    assert_eq!(ask(http, "GET", "__ds/subscriptions/gone", "", &Value::Null).0, 404);
+    let found = view(http, "s");
+    assert_eq!((&found["status"], &found["holder"]), (&json!("held"), &json!("one")));
+    assert_eq!(found["generation"], told["generation"]);
+    let acked: Vec<&Value> =
+        found["streams"].as_array().unwrap().iter().map(|one| &one["acked_offset"]).collect();
+    assert_eq!(acked, ["0000000000000001_0000000000000000", "0000000000000000_0000000000000000"]);
+    // Who worked goes on; and what comes later is linked as before.
+    put(http, "jobs/c", &json!([1]));
+    ack["acks"] = json!([
+        { "stream": "jobs/a", "offset": "0000000000000002_0000000000000000" },
+        { "stream": "jobs/b", "offset": "0000000000000001_0000000000000000" },
+    ]);
+    ack["done"] = json!(true);
+    assert_eq!(ask(http, "POST", path, token, &ack).0, 200);
+    let told = until(http, "s", |told| told["status"] == "woken");
+    assert_eq!(told["generation"], found["generation"].as_u64().unwrap() + 1);
+    let pending =
+        told["streams"].as_array().unwrap().iter().filter(|one| one["has_pending"] == true);
+    assert_eq!(pending.map(|one| &one["path"]).collect::<Vec<_>>(), ["jobs/c"]);
+    broker.stop();
+}
+
+#[test]
+fn a_topic_of_the_native_protocol_wakes_too() {
+    let folder = TempDir::new().unwrap();
+    let broker = start(&folder);
+    let http = &mut Browser::of(&broker);
+    subscribe(http, "s", &pulled("orders.*"));
+    let mut peer = broker.greeted();
+    let topic = peer.create_topic("orders.eu", 1);
+    peer.create_topic("orders.us", 2);
+    peer.send(&Request::Publish(publish(topic, 0, 0, &["a"])));
+    peer.confirmed_up_to(1);
+    let (status, told) = claim(http, "s");
+    assert_eq!(status, 200);
+    let streams = told["streams"].as_array().unwrap();
+    assert_eq!(streams.len(), 1, "a topic of two partitions is no stream");
+    assert_eq!(
+        (&streams[0]["path"], &streams[0]["has_pending"]),
+        (&json!("orders.eu"), &json!(true))
+    );
+    broker.stop();
+}
+
+#[test]
+fn a_stream_that_is_deleted_is_linked_no_more() {
+    let folder = TempDir::new().unwrap();
+    let broker = start(&folder);
+    let http = &mut Browser::of(&broker);
+    subscribe(http, "s", &pulled("jobs/*"));
+    put(http, "jobs/a", &json!([1]));
+    ask(http, "POST", "__ds/subscriptions/s/streams", "", &json!({ "streams": ["x", "jobs/a"] }));
+    assert_eq!(view(http, "s")["streams"].as_array().unwrap().len(), 2);
+    assert_eq!(ask(http, "DELETE", "jobs/a", "", &Value::Null).0, 204);
+    assert_eq!(ask(http, "DELETE", "__ds/subscriptions/s/streams/x", "", &Value::Null).0, 204);
+    let told = view(http, "s");
+    let streams = told["streams"].as_array().unwrap();
+    assert_eq!(streams.len(), 1, "{told}");
+    assert_eq!(streams[0]["link_type"], "explicit");
+    assert_eq!(streams[0]["has_pending"], false);
+    put(http, "jobs/a", &json!([1]));
+    assert_eq!(claim(http, "s").0, 200);
+    broker.stop();
+}
+
+#[test]
+fn what_is_kept_does_not_grow_for_ever() {
+    let folder = TempDir::new().unwrap();
+    let broker = start(&folder);
+    let http = &mut Browser::of(&broker);
+    let streams: Vec<String> = (0..2_000).map(|n| format!("{n:0>180}")).collect();
+    let big = json!({ "type": "pull-wake", "streams": streams, "wake_stream": "wake" });
+    subscribe(http, "small", &pulled("jobs/*"));
+    for _ in 0..12 {
+        assert_eq!(subscribe(http, "big", &big).0, 201);
+        ask(http, "DELETE", "__ds/subscriptions/big", "", &Value::Null);
+    }
+    let mut peer = broker.greeted();
+    let describe = control::DescribeTopic { name: "__ds/subscriptions".into() };
+    let Reply::TopicDescription(topic) = peer.ask(&Request::DescribeTopic(describe)) else {
+        panic!("it is no topic")
+    };
+    assert!(topic.partitions[0].start > 0, "{:?}", topic.partitions);
+    broker.stop();
+    let broker = start(&folder);
+    let http = &mut Browser::of(&broker);
+    assert_eq!(view(http, "small")["id"], "small");
+    assert_eq!(ask(http, "GET", "__ds/subscriptions/big", "", &Value::Null).0, 404);
+    broker.stop();
+}
