@@ -24,8 +24,17 @@ pub fn batch(random: &mut Random, swarm: &Swarm, first: u64) -> Batch {
             let span = Duration::from_millis(random.below(longest));
             random.chance(per_mille).then_some(span)
         };
+        // Where the latest of each key is kept there are few keys, and some end.
+        let is_latest = swarm.latest_per_key > 0;
+        let key = match is_latest && random.chance(990) {
+            true => Bytes::copy_from_slice(&[random.below(7) as u8]),
+            false => Bytes::copy_from_slice(&number.to_le_bytes()[..random.below(9) as usize]),
+        };
+        if is_latest && random.chance(150) {
+            payload.clear();
+        }
         let message = Message {
-            key: Bytes::copy_from_slice(&number.to_le_bytes()[..random.below(9) as usize]),
+            key,
             payload: payload.into(),
             delay: timed(random, swarm.timed.0),
             time_to_live: timed(random, swarm.timed.1),

@@ -3,14 +3,17 @@
 
 use std::collections::BTreeSet;
 
-use sennit_journal::{Home, PackRemoval, Position};
+use sennit_journal::{Home, Pack, PackRemoval, Position};
 use sennit_model::Timestamp;
-use sennit_shard::{Held, Moved, Recovered};
+use sennit_shard::{CompactionDone, CompactionStep, Held, Moved, Recovered};
 
 use crate::{disk::SimulatedDisk, oracle::Violation, trace::Trace};
 
 /// Most batches that the shard is asked about at once: few, so that much happens between.
 const ASKED_MAX: usize = 8;
+
+/// Most keys that a pass of compaction knows at once.
+const COMPACTION_KEYS: usize = 12;
 
 /// How far a move is.
 #[derive(Debug)]
@@ -21,6 +24,10 @@ enum Move {
     Listed { home: Home, rest: Vec<Held>, wanted: Vec<Held> },
     /// The copies are on the platter, and the shard does not know.
     Copied(Moved),
+    /// The shard wants this step of a compaction done.
+    Compacting(CompactionStep),
+    /// It is done, and the shard does not know.
+    Compacted(CompactionDone),
 }
 
 /// See the file's page.
@@ -105,7 +112,7 @@ impl Moving {
         now: Timestamp,
     ) -> Result<MoveStep, Violation> {
         let Some(under_way) = self.under_way.take() else {
-            let step = self.begin(parts, trace);
+            let step = self.begin(parts, trace, now);
             self.is_stirred = step != MoveStep::Idle;
             return Ok(step);
         };
@@ -144,11 +151,37 @@ impl Moving {
                 parts.shard.moved(moved, now);
                 return Ok(MoveStep::Told);
             }
+            Move::Compacting(step) => {
+                // Few, so that a pass is made again and again.
+                parts.mover.set_compaction_keys(COMPACTION_KEYS);
+                match parts.mover.compact(&step) {
+                    Ok(done) => {
+                        self.made(&done.packs)?;
+                        self.under_way = Some(Move::Compacted(done));
+                    }
+                    Err(error) => {
+                        trace.step(format_args!("  the compaction failed: {error}"));
+                        self.has_failed = true;
+                        parts.shard.compaction_failed(now);
+                    }
+                }
+            }
+            Move::Compacted(done) => {
+                trace.step(format_args!("  compacted: {done:?}"));
+                self.moved += done.batches.len() as u64;
+                parts.shard.compacted(done, now);
+                return Ok(MoveStep::Told);
+            }
         }
         Ok(MoveStep::Worked)
     }
 
-    fn begin(&mut self, parts: &mut Recovered<SimulatedDisk>, trace: &Trace) -> MoveStep {
+    fn begin(
+        &mut self,
+        parts: &mut Recovered<SimulatedDisk>,
+        trace: &Trace,
+        now: Timestamp,
+    ) -> MoveStep {
         if let Some((pack, mut removal)) = self.removal.take() {
             match removal.step() {
                 Ok(true) => trace.step(format_args!("  removed pack {pack}")),
@@ -164,7 +197,12 @@ impl Moving {
             }
             return MoveStep::Worked;
         }
-        let Some(home) = parts.shard.next_move() else { return MoveStep::Idle };
+        let Some(home) = parts.shard.next_move() else {
+            let Some(step) = parts.shard.next_compaction(now) else { return MoveStep::Idle };
+            trace.step(format_args!("  compact {step:?}"));
+            self.under_way = Some(Move::Compacting(step));
+            return MoveStep::Worked;
+        };
         trace.step(format_args!("  empty {home:?}"));
         self.under_way = Some(Move::Begun(home));
         MoveStep::Worked
@@ -172,13 +210,18 @@ impl Moving {
 
     /// The number of a pack that was given up may be somewhere still.
     fn copied(&mut self, moved: Moved) -> Result<(), Violation> {
-        for pack in &moved.packs {
+        self.made(&moved.packs)?;
+        self.under_way = Some(Move::Copied(moved));
+        Ok(())
+    }
+
+    fn made(&mut self, packs: &[Pack]) -> Result<(), Violation> {
+        for pack in packs {
             if !self.numbers.insert(pack.number) {
                 let detail = format!("pack {} is made again", pack.number);
                 return Err(Violation::new("I4 numbers of packs are not used again", detail));
             }
         }
-        self.under_way = Some(Move::Copied(moved));
         Ok(())
     }
 

@@ -103,6 +103,8 @@ pub struct Swarm {
     pub lease_max: Duration,
     /// Whether consumers are careful: only what they hold, and mostly acks.
     pub careful: u32,
+    /// Of how many topics of a thousand the latest message of each key is kept.
+    pub latest_per_key: u32,
     /// How many lives the shard has at most.
     pub generations_max: u32,
     /// How many durable bits flip at the end, one after the other.
@@ -155,6 +157,7 @@ impl Swarm {
             runs_full: random.chance(300),
             lease_max: Duration::from_millis([500, 5_000, 600_000][random.below(3) as usize]),
             careful: [300, 800, 980][random.below(3) as usize],
+            latest_per_key: some(random, 350, [200, 600, 1000]),
             generations_max: random.between(1, 5) as u32,
             rots: if random.chance(250) { random.between(1, 3) } else { 0 },
         }
@@ -163,12 +166,21 @@ impl Swarm {
     /// Settings for a topic.
     pub fn topic(&self, random: &mut Random) -> TopicConfig {
         let mut config = TopicConfig::of_kind(TopicKind::Queue);
-        if random.chance(450) {
+        if random.chance(self.latest_per_key) {
+            let tombstone_age = Duration::from_millis(random.between(1_000, 600_000));
+            config.retention = Retention {
+                latest_per_key: Some(tombstone_age),
+                age: random.chance(100).then(|| Duration::from_millis(random.between(1, 600_000))),
+                bytes: random.chance(100).then(|| random.between(1, 2 * self.segment_bytes)),
+                ..Retention::FOREVER
+            };
+        } else if random.chance(450) {
             config.retention = Retention {
                 until_settled: random.chance(200),
                 age: random.chance(300).then(|| Duration::from_millis(random.between(1, 600_000))),
                 bytes: random.chance(300).then(|| random.between(1, 2 * self.segment_bytes)),
                 count: None,
+                latest_per_key: None,
             };
         }
         if random.chance(self.timed.1) {

@@ -52,6 +52,9 @@ pub struct Args {
     /// The messages' key: the same key, the same partition
     #[arg(long, short, value_name = "KEY")]
     key: Option<String>,
+    /// What of each message lies before this text is its key; one without it has no key
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["key", "expect_offset"])]
+    key_before: Option<String>,
     /// A header of the messages, name=value; may be given several times
     #[arg(long, short = 'H', value_name = "NAME=VALUE", value_parser = header)]
     header: Vec<Header>,
@@ -97,6 +100,17 @@ fn header(text: &str) -> Result<Header, String> {
         Some((name, value)) if !name.is_empty() => Ok(Header::text(name, value)),
         _ => Err(format!("{text:?} is no header: write name=value")),
     }
+}
+
+/// The key and the rest of a line that has a separator between them; without one, no key.
+fn split_key(mut line: Bytes, separator: &[u8]) -> (Bytes, Bytes) {
+    let at = match separator {
+        [] => None,
+        _ => line.windows(separator.len()).position(|bytes| bytes == separator),
+    };
+    let Some(at) = at else { return (Bytes::new(), line) };
+    let key = line.split_to(at);
+    (key, line.split_off(separator.len()))
 }
 
 /// Runs the verb.
@@ -227,7 +241,11 @@ impl<'a> Run<'a> {
 
     /// Hands one message on, and looks at the answers now and then.
     async fn publish(&mut self, payload: Bytes) -> Result<(), Failure> {
-        let message = Message { payload, ..self.message.clone() };
+        let (key, payload) = match self.args.key_before.as_deref().map(str::as_bytes) {
+            Some(separator) => split_key(payload, separator),
+            None => (self.message.key.clone(), payload),
+        };
+        let message = Message { key, payload, ..self.message.clone() };
         let number = self.sent + 1;
         let pending = self.publisher.publish(message).await;
         let pending = pending.map_err(|error| not_confirmed(self.args, number, error))?;

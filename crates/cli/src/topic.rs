@@ -5,6 +5,7 @@ use std::{str::FromStr, time::Duration};
 use sennit_client::{Client, TopicDescription};
 use sennit_model::{
     Durability, Offset, PartitionIndex, Retention, TopicConfig, TopicKind, TopicName,
+    limits::TOMBSTONE_AGE_DEFAULT,
 };
 use serde_json::{Value, json};
 
@@ -22,6 +23,7 @@ Examples:
   sennit topic create events --kind stream --partitions 4 --retain 7d --retain 10GiB
   sennit topic create prices --kind stream --durability ephemeral
   sennit topic list --json
+  sennit topic create rates --retain latest-per-key --tombstone-age 1h
   sennit topic alter events --retain forever
   sennit topic trim events --before 100000";
 
@@ -94,9 +96,14 @@ struct Settings {
     kind: Option<Kind>,
     /// What is kept: until-settled, forever, an age (7d), bytes (10GiB) or a number of messages
     /// (1000000messages) per partition; may be given several times, and the rule that frees most
-    /// counts
+    /// counts. latest-per-key keeps the latest message of each key, within the other limits if there
+    /// are any; every message needs a key then, and one without a payload (a tombstone) ends its key
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     retain: Vec<Rule>,
+    /// With latest-per-key: how long a tombstone is kept at least, so that who reads along learns of
+    /// it; 24h if it is not said
+    #[arg(long, value_name = "AGE", value_parser = duration)]
+    tombstone_age: Option<Duration>,
     /// Age after which a message that nobody has leased expires, unless it names its own; none
     /// for no such age
     #[arg(long, value_name = "AGE", value_parser = age_or_none)]
@@ -116,6 +123,7 @@ enum Rule {
     Age(Duration),
     Bytes(u64),
     Count(u64),
+    LatestPerKey,
 }
 
 impl FromStr for Rule {
@@ -124,13 +132,14 @@ impl FromStr for Rule {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |_| {
             format!(
-                "{text:?} is no retention: until-settled, forever, an age (7d), bytes (10GiB), or \
-                 a number of messages (1000000messages)"
+                "{text:?} is no retention: until-settled, forever, latest-per-key, an age (7d), bytes \
+                 (10GiB), or a number of messages (1000000messages)"
             )
         };
         match text {
             "until-settled" => Ok(Self::UntilSettled),
             "forever" => Ok(Self::Forever),
+            "latest-per-key" => Ok(Self::LatestPerKey),
             _ => match text.strip_suffix("messages").map(|count| count.trim().parse()) {
                 Some(Ok(count)) => Ok(Self::Count(count)),
                 Some(Err(_)) => Err(wrong(String::new())),
@@ -154,6 +163,9 @@ fn age_or_none(text: &str) -> Result<Age, String> {
 impl Settings {
     fn retention(&self) -> Result<Option<Retention>, Failure> {
         let usage = |text: &str| Err(Failure::new(Exit::Usage, text));
+        if self.retain.is_empty() && self.tombstone_age.is_some() {
+            return usage("--tombstone-age goes with --retain latest-per-key");
+        }
         if self.retain.is_empty() {
             return Ok(self.kind.map(|kind| match kind {
                 Kind::Queue => Retention::UNTIL_SETTLED,
@@ -171,7 +183,19 @@ impl Settings {
                 Rule::Age(age) => retention.age = Some(*age),
                 Rule::Bytes(bytes) => retention.bytes = Some(*bytes),
                 Rule::Count(count) => retention.count = Some(*count),
+                Rule::LatestPerKey => {
+                    let age = self.tombstone_age.unwrap_or(TOMBSTONE_AGE_DEFAULT);
+                    retention.latest_per_key = Some(age);
+                }
             }
+        }
+        if self.tombstone_age.is_some() && retention.latest_per_key.is_none() {
+            return usage("--tombstone-age is for --retain latest-per-key");
+        }
+        if retention.latest_per_key.is_some()
+            && (retention.until_settled || self.kind == Some(Kind::Queue))
+        {
+            return usage("a queue keeps until settled, not the latest of each key: choose one");
         }
         match self.kind {
             Some(Kind::Stream) if retention.until_settled => {
@@ -312,6 +336,9 @@ fn describe(topic: &TopicDescription, as_json: bool) -> Result<(), Failure> {
     if let Some(age) = topic.config.time_to_live {
         rows.push(vec!["ttl".into(), show_duration(age)]);
     }
+    if let Some(age) = topic.config.retention.latest_per_key {
+        rows.push(vec!["tombstone age".into(), show_duration(age)]);
+    }
     for partition in &topic.partitions {
         let mut held = format!(
             "offsets {}..{}, {} bytes live, {} dead",
@@ -357,6 +384,7 @@ fn kind_name(config: &TopicConfig) -> &'static str {
 fn show_retention(retention: &Retention) -> String {
     let rules = [
         retention.until_settled.then(|| "until-settled".to_owned()),
+        retention.latest_per_key.map(|_| "latest-per-key".to_owned()),
         retention.age.map(show_duration),
         retention.bytes.map(show_size),
         retention.count.map(|count| format!("{count}messages")),
@@ -377,6 +405,8 @@ fn topic_json(name: &str, id: u32, config: &TopicConfig) -> Value {
             "age_ms": config.retention.age.map(ms),
             "bytes": config.retention.bytes,
             "count": config.retention.count,
+            "latest_per_key": config.retention.latest_per_key.is_some(),
+            "tombstone_age_ms": config.retention.latest_per_key.map(ms),
         },
         "time_to_live_ms": config.time_to_live.map(ms),
         "durability": config.durability.name(),
@@ -389,14 +419,19 @@ mod tests {
 
     fn retention(kind: Option<Kind>, rules: &[&str]) -> Result<Option<Retention>, Failure> {
         let retain = rules.iter().map(|rule| rule.parse().unwrap()).collect();
-        Settings { kind, retain, ttl: None }.retention()
+        Settings { kind, retain, tombstone_age: None, ttl: None }.retention()
     }
 
     #[test]
     fn rules_add_up_and_a_queue_stays_one() {
         let week = Some(Duration::from_secs(7 * 24 * 3600));
-        let bounded =
-            Retention { until_settled: false, age: week, bytes: Some(10 << 30), count: None };
+        let bounded = Retention {
+            until_settled: false,
+            age: week,
+            bytes: Some(10 << 30),
+            count: None,
+            latest_per_key: None,
+        };
         assert_eq!(retention(None, &["7d", "10GiB"]).unwrap(), Some(bounded));
         assert_eq!(
             retention(Some(Kind::Queue), &["7d"]).unwrap(),
@@ -433,7 +468,7 @@ mod tests {
             time_to_live: Some(Duration::from_secs(9)),
             durability: Durability::Ephemeral,
         };
-        let settings = |ttl| Settings { kind: None, retain: Vec::new(), ttl };
+        let settings = |ttl| Settings { kind: None, retain: Vec::new(), tombstone_age: None, ttl };
         assert_eq!(settings(None).over(before).unwrap(), before);
         let none = settings(Some(Age(None))).over(before).unwrap();
         assert_eq!(none, TopicConfig { time_to_live: None, ..before });

@@ -31,6 +31,9 @@ impl fmt::Display for Gap {
             GapReason::Skipped => {
                 f.write_str("are spared a reader that has fallen behind (skipped)")
             }
+            GapReason::Compacted => {
+                f.write_str("were superseded by later ones of their keys (compacted)")
+            }
             GapReason::Filtered => f.write_str("are passed over by the filter (filtered)"),
             other => write!(f, "are passed over (reason {})", other.number()),
         }

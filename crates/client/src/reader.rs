@@ -404,7 +404,7 @@ impl Reader {
             }
             Received::Gap(gap) => {
                 self.at[gap.partition.0 as usize] = gap.offsets.end.0;
-                if gap.reason == GapReason::Filtered {
+                if matches!(gap.reason, GapReason::Filtered | GapReason::Compacted) {
                     // Nothing came before it that is not done.
                     self.has_given(gap.partition, gap.offsets.end.0, 0);
                     return None;

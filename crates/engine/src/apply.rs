@@ -51,6 +51,7 @@ impl Engine {
                 partition.watch_age(wheel);
                 stir(&mut self.stirred, partition);
                 forget_members(&mut self.sessions, *id, &gone);
+                self.note_keeping(*id);
             }
             Record::PartitionDropped { partition: id } => {
                 let Some(mut partition) = self.partitions.remove(id) else { return };
@@ -64,6 +65,7 @@ impl Engine {
                 self.cursors.forget(*id);
                 self.reserved.forget(*id);
                 self.memory.forget(*id);
+                self.latest.forget(*id);
                 forget_members(&mut self.sessions, *id, &partition.groups);
             }
             Record::Appended { partition: id, first: _, appended_at, producer, batch, note } => {
@@ -81,6 +83,7 @@ impl Engine {
                     stir(&mut self.stirred, partition);
                 }
                 self.apply_stream_note(*id, *appended_at, note.as_deref());
+                self.note_dirty(*id, batch.bytes().len(), *appended_at);
             }
             Record::StreamOpened(opened) => self.apply_stream_opened(opened, position),
             Record::StreamNoted { partition: id, noted_at, note } => {
@@ -115,6 +118,7 @@ impl Engine {
                 partition.append(batch, *appended_at, nobody, place, wheel);
                 partition.retain_newest(&mut self.freed, wheel);
                 self.uncommitted.push_back((position, *target, partition.log.end()));
+                self.note_dirty(*target, batch.bytes().len(), *appended_at);
             }
             Record::Trimmed { partition: id, start } => {
                 let Some(partition) = self.partitions.get_mut(id) else { return };
@@ -129,6 +133,10 @@ impl Engine {
                     self.freed.push(old);
                 }
             }
+            Record::Compacted { partition, batches } => self.apply_compacted(*partition, batches),
+            Record::Cleaned { partition, end, tombstones, all_read } => {
+                self.apply_cleaned(*partition, (end.0, *tombstones, *all_read));
+            }
             Record::Lost { partition: id, range } => {
                 let Some(partition) = self.partitions.get_mut(id) else { return };
                 partition.lose((range.start.0, range.end.0), &mut self.freed, wheel);
@@ -142,7 +150,8 @@ impl Engine {
                 }
             }
             Record::CursorDeleted { partition: id, name } => self.cursors.remove(*id, name),
-            Record::TopicCreated(_)
+            Record::Kept { .. }
+            | Record::TopicCreated(_)
             | Record::TopicAltered { .. }
             | Record::TopicDeleted { .. }
             | Record::GroupCreated { .. }

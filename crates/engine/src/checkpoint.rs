@@ -144,6 +144,9 @@ impl Engine {
         if let Some(reservation) = self.reserved.get(id) {
             kept::encode_reserved(out, id, reservation.end);
         }
+        if let Some(clean) = self.latest.get(id) {
+            kept::encode_clean(out, id, clean);
+        }
         let producers = match partition.config.durability {
             Durability::Memory => Vec::new(),
             _ => partition.producers.ids(),

@@ -12,6 +12,9 @@ use sennit_model::{
 
 use crate::{
     command::{DeadLetters, GroupSetting},
+    latest::Tombstones,
+    log::Place,
+    record::{CompactedBatch, KeptPart},
     record_error::RecordError,
     stream::{ForkOf, StreamNote, StreamProducer, StreamSettings},
 };
@@ -23,6 +26,8 @@ const UNTIL_SETTLED: u8 = 1;
 const DURABILITY_SHIFT: u32 = 1;
 /// Set where a number of messages to keep follows.
 const COUNT: u8 = 1 << 3;
+/// Set where the latest message of each key is kept; how long tombstones are follows.
+const LATEST_PER_KEY: u8 = 1 << 4;
 
 /// A list that is not longer is made in one piece, just as long as it is.
 const SHORT_LIST: usize = 16;
@@ -75,16 +80,35 @@ impl Writer<'_> {
     }
 
     pub(crate) fn topic_config(&mut self, config: &TopicConfig) -> &mut Self {
-        let Retention { until_settled, age, bytes, count } = config.retention;
+        let Retention { until_settled, age, bytes, count, latest_per_key } = config.retention;
         let mut flags = u8::from(until_settled);
         flags |= (config.durability.number() - 1) << DURABILITY_SHIFT;
         flags |= if count.is_some() { COUNT } else { 0 };
+        flags |= if latest_per_key.is_some() { LATEST_PER_KEY } else { 0 };
         self.u32(config.partitions).u8(flags).optional_duration(age);
         self.u64(bytes.unwrap_or(0)).optional_duration(config.time_to_live);
-        match count {
-            Some(count) => self.u64(count),
+        if let Some(count) = count {
+            self.u64(count);
+        }
+        match latest_per_key {
+            Some(tombstone_age) => self.duration(tombstone_age),
             None => self,
         }
+    }
+
+    /// Two zeros stand for none: no tombstone is below the first offset.
+    pub(crate) fn tombstones(&mut self, tombstones: Option<Tombstones>) -> &mut Self {
+        let none = Tombstones { below: Offset(0), at: Timestamp(0) };
+        let Tombstones { below, at } = tombstones.unwrap_or(none);
+        self.u64(below.0).u64(at.0)
+    }
+
+    pub(crate) fn compacted(&mut self, batch: &CompactedBatch) -> &mut Self {
+        self.u64(batch.first.0).u32(batch.count).count(batch.parts.len());
+        for KeptPart { first, count, place } in &batch.parts {
+            self.u64(first.0).u32(*count).u64(place.position).u32(place.bytes);
+        }
+        self
     }
 
     pub(crate) fn group_setting(&mut self, setting: &GroupSetting) -> &mut Self {
@@ -258,17 +282,41 @@ impl Reader {
         let partitions = self.u32()?;
         let flags = self.u8()?;
         let until_settled = flags & UNTIL_SETTLED != 0;
-        let durability = (flags & !(UNTIL_SETTLED | COUNT)) >> DURABILITY_SHIFT;
+        let durability = (flags & !(UNTIL_SETTLED | COUNT | LATEST_PER_KEY)) >> DURABILITY_SHIFT;
         let durability = Durability::of_number(durability + 1)
             .ok_or_else(|| self.field("flags of a topic", flags))?;
         let age = self.optional_duration()?;
         let bytes = Some(self.u64()?).filter(|&bytes| bytes != 0);
         let time_to_live = self.optional_duration()?;
         let count = if flags & COUNT != 0 { Some(self.u64()?) } else { None };
-        let retention = Retention { until_settled, age, bytes, count };
+        let is_latest = flags & LATEST_PER_KEY != 0;
+        let latest_per_key = if is_latest { Some(self.duration()?) } else { None };
+        let retention = Retention { until_settled, age, bytes, count, latest_per_key };
         let config = TopicConfig { partitions, retention, time_to_live, durability };
         config.check().map_err(|error| RecordError::Config { kind: self.kind, error })?;
         Ok(config)
+    }
+
+    pub(crate) fn tombstones(&mut self) -> Result<Option<Tombstones>, RecordError> {
+        let (below, at) = (Offset(self.u64()?), Timestamp(self.u64()?));
+        Ok(Some(Tombstones { below, at }).filter(|tombstones| tombstones.below.0 > 0))
+    }
+
+    pub(crate) fn compacted(&mut self) -> Result<CompactedBatch, RecordError> {
+        let (first, count) = (self.u64()?, self.u32()?);
+        let end = first.checked_add(u64::from(count));
+        let end = end.ok_or_else(|| self.field("offset of a batch", first))?;
+        let mut least = first;
+        let parts = self.list(|r| {
+            let (first, count) = (r.u64()?, r.u32()?);
+            let place = Place { position: r.u64()?, bytes: r.u32()? };
+            let ends = first.checked_add(u64::from(count)).filter(|ends| *ends <= end && count > 0);
+            least = ends
+                .filter(|_| first >= least)
+                .ok_or_else(|| r.field("offset of a part", first))?;
+            Ok(KeptPart { first: Offset(first), count, place })
+        })?;
+        Ok(CompactedBatch { first: Offset(first), count, parts })
     }
 
     pub(crate) fn group_setting(&mut self) -> Result<GroupSetting, RecordError> {

@@ -59,6 +59,9 @@ impl Engine {
         let (first_offset, duplicate) = match admission {
             Admission::Duplicate(first) => (first, true),
             Admission::New => {
+                if partition.config.retention.latest_per_key.is_some() && !batch.is_keyed() {
+                    return out.refuse(origin, Refusal::KeyMissing);
+                }
                 if durability == Durability::Memory
                     && let Err(refusal) = self.make_room(id, batch.bytes().len() as u64, journal)
                 {

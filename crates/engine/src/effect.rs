@@ -151,6 +151,9 @@ pub enum GapReason {
     Skipped,
     /// The reader's filter has passed over them.
     Filtered,
+    /// They are kept no more, and nothing is lost with them: of each key there was a later message
+    /// when they went, or it was a tombstone whose time was over. Only readers are told.
+    Compacted,
 }
 
 /// A batch is committed.

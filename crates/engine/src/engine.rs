@@ -19,6 +19,7 @@ use crate::{
     effect::Effect,
     group::{Group, Holder, Terms, range},
     interner::Interner,
+    latest::Latest,
     log::Place,
     lost::Lost,
     memory_topics::MemoryTopics,
@@ -63,6 +64,8 @@ pub struct KeptBatch {
     pub partition: PartitionId,
     /// Its first message's offset.
     pub first: Offset,
+    /// How many messages it holds.
+    pub count: u32,
     /// When it was appended.
     pub appended_at: Timestamp,
     /// Where it lies.
@@ -109,6 +112,7 @@ pub struct Engine {
     pub(crate) reserved: Reserved,
     pub(crate) memory: MemoryTopics,
     pub(crate) streams: Streams,
+    pub(crate) latest: Latest,
     /// Partitions that are opened for the first time begin here: what the journal has lost may have
     /// opened them before, and given the offsets below.
     pub(crate) first_offset: u64,
@@ -180,6 +184,7 @@ impl Engine {
             reserved: Reserved::default(),
             memory: MemoryTopics::default(),
             streams: Streams::default(),
+            latest: Latest::default(),
             first_offset: 0,
             shared: Shared::default(),
         }
@@ -221,14 +226,9 @@ impl Engine {
 
     /// All batches that are kept.
     pub fn batches(&self) -> impl Iterator<Item = KeptBatch> {
-        self.partitions.values().flat_map(|partition| {
-            partition.log.entries().map(|entry| KeptBatch {
-                partition: partition.id,
-                first: Offset(entry.first),
-                appended_at: entry.appended_at,
-                place: entry.place,
-            })
-        })
+        self.partitions
+            .values()
+            .flat_map(|partition| partition.log.entries().map(|entry| entry.kept(partition.id)))
     }
 
     /// Takes the places of the batches that were freed since the last call.

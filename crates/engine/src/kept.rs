@@ -15,6 +15,7 @@ use crate::{
     codec::{Reader, Writer},
     command::{DeadLetters, GroupSetting},
     group::{Damaged, Dying, Group, Waiting, range},
+    latest::Clean,
     log::{Entry, Place},
     partition::Partition,
     producer::{AppendedBatch, Producer},
@@ -34,6 +35,7 @@ const LOST_TOPICS: u8 = 6;
 const CURSORS: u8 = 7;
 const RESERVED: u8 = 8;
 const STREAM: u8 = 16;
+const CLEAN: u8 = 9;
 
 /// One item of the state.
 #[derive(Debug)]
@@ -47,6 +49,7 @@ pub(crate) enum Item {
     Cursors(PartitionId, Vec<(CursorName, u64)>),
     Reserved(PartitionId, u64),
     Stream(KeptStream),
+    Clean(PartitionId, Clean),
 }
 
 /// A partition: its settings, and which offsets it has.
@@ -159,6 +162,13 @@ pub(crate) fn encode_lost(out: &mut Vec<u8>, partition: PartitionId, ranges: &[(
 /// Up to where offsets of a partition are reserved.
 pub(crate) fn encode_reserved(out: &mut Vec<u8>, partition: PartitionId, end: u64) {
     Writer(out).u8(RESERVED).partition(partition).u64(end);
+}
+
+/// How much of a partition is clean that keeps the latest message of each key.
+pub(crate) fn encode_clean(out: &mut Vec<u8>, partition: PartitionId, clean: Clean) {
+    let mut w = Writer(out);
+    w.u8(CLEAN).partition(partition).u64(clean.to).tombstones(clean.tombstones);
+    w.u8(u8::from(clean.all_read));
 }
 
 /// The named cursors of a partition.
@@ -324,6 +334,10 @@ impl Item {
             CURSORS => Self::Cursors(r.partition()?, r.list(|r| Ok((r.cursor_name()?, r.u64()?)))?),
             RESERVED => Self::Reserved(r.partition()?, r.u64()?),
             STREAM => Self::Stream(decode_stream(r)?),
+            CLEAN => {
+                let (id, to, tombstones) = (r.partition()?, r.u64()?, r.tombstones()?);
+                Self::Clean(id, Clean { to, tombstones, all_read: r.flag("all read")? })
+            }
             tag => return Err(r.field("item of a checkpoint", tag)),
         }))
     }

@@ -11,6 +11,7 @@ mod catalogue;
 mod checkpoint;
 mod codec;
 mod command;
+mod compaction;
 mod cursors;
 mod dead_letter;
 mod decide;
@@ -20,6 +21,7 @@ mod engine;
 mod group;
 mod interner;
 mod kept;
+mod latest;
 mod log;
 mod lost;
 mod memory_topics;
@@ -54,6 +56,7 @@ pub use command::{
     GroupSetting, Origin, PartitionCommand, Publish, Read, ReaderChange, SessionId, Settle,
     Subscribe, Verdict,
 };
+pub use compaction::{CompactionPass, CompactionScope};
 pub use dead_letter::{
     HEADER_APPENDED_AT_MS, HEADER_ATTEMPTS, HEADER_FAILED_AT_MS, HEADER_REASON,
     HEADER_SOURCE_GROUP, HEADER_SOURCE_OFFSET, HEADER_SOURCE_PARTITION, HEADER_SOURCE_TOPIC,
@@ -62,8 +65,9 @@ pub use effect::{
     Confirmed, Delivery, Effect, GapReason, GroupDescription, PartitionDescription, Settled,
 };
 pub use engine::{Engine, Journal, KeptBatch, Outbox, Payloads};
+pub use latest::Tombstones;
 pub use log::Place;
-pub use record::{Outcome, Record, StreamOpened, TopicCreated};
+pub use record::{CompactedBatch, KeptPart, Outcome, Record, StreamOpened, TopicCreated};
 pub use record_codec::RECORD_KIND_END;
 pub use record_error::RecordError;
 pub use refusal::Refusal;

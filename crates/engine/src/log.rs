@@ -3,7 +3,9 @@
 
 use std::collections::VecDeque;
 
-use sennit_model::Timestamp;
+use sennit_model::{Offset, PartitionId, Timestamp};
+
+use crate::engine::KeptBatch;
 
 /// Where the journal keeps a batch. The engine only passes it on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,6 +28,12 @@ pub(crate) struct Entry {
 impl Entry {
     pub(crate) fn end(&self) -> u64 {
         self.first + u64::from(self.count)
+    }
+
+    /// As others are told of it.
+    pub(crate) fn kept(&self, partition: PartitionId) -> KeptBatch {
+        let Self { first, count, place, appended_at } = *self;
+        KeptBatch { partition, first: Offset(first), count, appended_at, place }
     }
 
     fn bytes(&self) -> u64 {
@@ -321,25 +329,22 @@ impl Log {
     }
 
     /// Has the batch that begins at `first` lie at `place` from now on, and returns the place where
-    /// it lay.
+    /// it lay. `None` if it is not kept, or is not as long: a part of it begins where it does.
     pub(crate) fn move_to(&mut self, first: u64, place: Place) -> Option<Place> {
-        let (entry, chunk_bytes) = match &mut self.kept {
+        let entry = match &mut self.kept {
             Kept::Nothing => return None,
-            Kept::One(entry) => (Some(entry).filter(|entry| entry.first == first)?, None),
+            Kept::One(entry) => Some(entry).filter(|entry| entry.first == first)?,
             Kept::Many(chunks) => {
                 let index = chunks.partition_point(|chunk| chunk.end() <= first);
                 let chunk = chunks.get_mut(index)?;
                 let at = chunk.entries.binary_search_by_key(&first, |entry| entry.first).ok()?;
-                (&mut chunk.entries[at], Some(&mut chunk.bytes))
+                &mut chunk.entries[at]
             }
         };
-        let old = std::mem::replace(&mut entry.place, place);
-        let moved = |bytes: u64| bytes - u64::from(old.bytes) + u64::from(place.bytes);
-        self.bytes = moved(self.bytes);
-        if let Some(bytes) = chunk_bytes {
-            *bytes = moved(*bytes);
+        if entry.place.bytes != place.bytes {
+            return None;
         }
-        Some(old)
+        Some(std::mem::replace(&mut entry.place, place))
     }
 }
 
@@ -426,7 +431,9 @@ mod tests {
                     },
                     Step::Move(index) => if let Some(first) = nth(&twin, index) {
                         let held = twin.get_mut(&first).unwrap();
-                        let place = Place { position: held.place.position + 1, bytes: 77 };
+                        let place = Place { position: held.place.position + 1, ..held.place };
+                        let longer = Place { bytes: held.place.bytes + 1, ..place };
+                        prop_assert_eq!(log.move_to(first, longer), None);
                         prop_assert_eq!(log.move_to(first, place), Some(held.place));
                         held.place = place;
                     },

@@ -226,6 +226,16 @@ impl Partition {
         }
     }
 
+    /// Everything below `freed_to` was freed by what frees the oldest. The log starts with the oldest
+    /// batch kept; where the latest of each key is, what is missing before that was superseded, and the
+    /// start says where that begins.
+    pub(crate) fn raise_start(&mut self, freed_to: u64) {
+        match self.config.retention.latest_per_key {
+            Some(_) => self.log.start_from(freed_to),
+            None => self.log.start_with_oldest(),
+        }
+    }
+
     /// Groups are through with everything before the log's start.
     fn settle_up_to_start(&mut self, wheel: &mut Wheel<Timer>) {
         let start = self.log.start();
@@ -246,17 +256,17 @@ impl Partition {
         if self.is_loading {
             return;
         }
-        let mut has_freed = false;
+        let (mut has_freed, mut freed_to) = (false, 0);
         while let Some(oldest) = self.log.oldest()
             && (self.log.bytes() > bytes_max || oldest.end() <= start)
         {
+            (has_freed, freed_to) = (true, oldest.end());
             self.free(oldest.first, freed);
-            has_freed = true;
         }
         if !has_freed {
             return;
         }
-        self.log.start_with_oldest();
+        self.raise_start(freed_to);
         self.settle_up_to_start(wheel);
     }
 
@@ -275,7 +285,7 @@ impl Partition {
             self.free(first, freed);
         }
         if !settled.is_empty() && !self.is_loading {
-            self.log.start_with_oldest();
+            self.raise_start(self.log.start());
         }
     }
 
@@ -287,7 +297,7 @@ impl Partition {
         if self.is_loading {
             self.log.start_from(start);
         } else {
-            self.log.start_with_oldest();
+            self.raise_start(start);
         }
         self.settle_up_to_start(wheel);
     }
@@ -310,7 +320,7 @@ impl Partition {
         }
         self.log.skip_to(end);
         if !self.is_loading {
-            self.log.start_with_oldest();
+            self.raise_start(self.log.start());
         }
         for group in &mut self.groups {
             group.settle(start, end, wheel);

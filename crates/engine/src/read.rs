@@ -282,13 +282,21 @@ impl Pass<'_> {
             if from >= to {
                 continue;
             }
-            if reader.at < from {
-                out.now.push(gap(reader, self.id, from, GapReason::Retention));
-            }
+            self.tell_freed(reader, from, out);
             out.now.push(gap(reader, self.id, to, GapReason::Lost));
         }
+        self.tell_freed(reader, end, out);
+    }
+
+    /// What lay before `end` was freed: by what frees the oldest, or because it was superseded.
+    fn tell_freed(&self, reader: &mut Reader, end: u64, out: &mut Outbox) {
+        let is_latest = self.partition.config.retention.latest_per_key.is_some();
+        let oldest_go_to = if is_latest { self.partition.log.start().min(end) } else { end };
+        if reader.at < oldest_go_to {
+            out.now.push(gap(reader, self.id, oldest_go_to, GapReason::Retention));
+        }
         if reader.at < end {
-            out.now.push(gap(reader, self.id, end, GapReason::Retention));
+            out.now.push(gap(reader, self.id, end, GapReason::Compacted));
         }
     }
 }

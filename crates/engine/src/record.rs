@@ -12,6 +12,7 @@ use sennit_model::{
 
 use crate::{
     command::{DeadLetters, GroupSetting},
+    latest::Tombstones,
     log::Place,
     stream::{StreamNote, StreamSettings},
 };
@@ -195,6 +196,36 @@ pub enum Record {
         /// Which.
         partition: PartitionId,
     },
+    /// Messages that later ones of the same key supersede are gone, and tombstones.
+    Compacted {
+        /// Of which partition.
+        partition: PartitionId,
+        /// The batches that held them, and what is kept of each.
+        batches: Vec<CompactedBatch>,
+    },
+    /// Messages that are kept of a batch of which others are to go, written anew. Whether they lie here
+    /// now a [`Record::Compacted`] says.
+    Kept {
+        /// Of which partition.
+        partition: PartitionId,
+        /// The first one's offset.
+        first: Offset,
+        /// When they were appended.
+        appended_at: Timestamp,
+        /// The messages.
+        batch: Batch,
+    },
+    /// A partition was compacted to its end, or nearly.
+    Cleaned {
+        /// Which.
+        partition: PartitionId,
+        /// Below this no two messages have the same key.
+        end: Offset,
+        /// Which tombstones may go, and when.
+        tombstones: Option<Tombstones>,
+        /// Whether all of it was read: what was not may hold an older message of some key.
+        all_read: bool,
+    },
     /// A checkpoint begins: a replay may begin here once its end is written.
     CheckpointBegan {
         /// The number of the next topic.
@@ -214,6 +245,28 @@ pub enum Record {
         /// How long its pieces are.
         bytes: u64,
     },
+}
+
+/// A batch of which only parts are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompactedBatch {
+    /// Its first message's offset.
+    pub first: Offset,
+    /// How many messages it held.
+    pub count: u32,
+    /// What is kept, by offset; each is a batch of its own from now on.
+    pub parts: Vec<KeptPart>,
+}
+
+/// Neighbouring messages of a batch that are kept, as a batch of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptPart {
+    /// The first one's offset.
+    pub first: Offset,
+    /// How many.
+    pub count: u32,
+    /// Where they lie.
+    pub place: Place,
 }
 
 /// A topic as the catalogue has it from the start.

@@ -29,6 +29,9 @@ const CURSOR_SET: u8 = 25;
 const CURSOR_DELETED: u8 = 26;
 const RESERVED: u8 = 27;
 const STREAM_APPENDED: u8 = 28;
+const COMPACTED: u8 = 29;
+const CLEANED: u8 = 30;
+const KEPT: u8 = 31;
 const CHECKPOINT_BEGAN: u8 = 32;
 pub(crate) const CHECKPOINT_PART: u8 = 33;
 const CHECKPOINT_ENDED: u8 = 34;
@@ -67,6 +70,9 @@ impl Record {
             Self::StreamNoted { .. } => STREAM_NOTED,
             Self::StreamForked { .. } => STREAM_FORKED,
             Self::StreamDeleted { .. } => STREAM_DELETED,
+            Self::Compacted { .. } => COMPACTED,
+            Self::Cleaned { .. } => CLEANED,
+            Self::Kept { .. } => KEPT,
             Self::CheckpointBegan { .. } => CHECKPOINT_BEGAN,
             Self::CheckpointPart { .. } => CHECKPOINT_PART,
             Self::CheckpointEnded { .. } => CHECKPOINT_ENDED,
@@ -77,7 +83,9 @@ impl Record {
     #[must_use]
     pub fn batch(&self) -> Option<&Batch> {
         match self {
-            Self::Appended { batch, .. } | Self::Buried { batch, .. } => Some(batch),
+            Self::Appended { batch, .. }
+            | Self::Buried { batch, .. }
+            | Self::Kept { batch, .. } => Some(batch),
             Self::StreamOpened(opened) => opened.batch.as_ref(),
             _ => None,
         }
@@ -177,6 +185,18 @@ impl Record {
             }
             Self::StreamDeleted { partition } => {
                 w.partition(*partition);
+            }
+            Self::Compacted { partition, batches } => {
+                w.partition(*partition).count(batches.len());
+                for batch in batches {
+                    w.compacted(batch);
+                }
+            }
+            Self::Kept { partition, first, appended_at, batch: _ } => {
+                w.partition(*partition).u64(first.0).u64(appended_at.0);
+            }
+            Self::Cleaned { partition, end, tombstones, all_read } => {
+                w.partition(*partition).u64(end.0).tombstones(*tombstones).u8(u8::from(*all_read));
             }
             Self::CheckpointBegan { next_topic, next_group } => {
                 w.u32(*next_topic).u32(*next_group);
@@ -297,6 +317,12 @@ impl Record {
                     head,
                 ));
             }
+            KEPT => {
+                let (partition, first) = (r.partition()?, Offset(r.u64()?));
+                let appended_at = Timestamp(r.u64()?);
+                let (batch, head) = r.batch(length)?;
+                return Ok((Self::Kept { partition, first, appended_at, batch }, head));
+            }
             TRIMMED => Self::Trimmed { partition: r.partition()?, start: Offset(r.u64()?) },
             MOVED => Self::Moved {
                 partition: r.partition()?,
@@ -315,6 +341,15 @@ impl Record {
                 Self::CursorDeleted { partition: r.partition()?, name: r.cursor_name()? }
             }
             RESERVED => Self::Reserved { partition: r.partition()?, end: Offset(r.u64()?) },
+            COMPACTED => {
+                Self::Compacted { partition: r.partition()?, batches: r.list(Reader::compacted)? }
+            }
+            CLEANED => Self::Cleaned {
+                partition: r.partition()?,
+                end: Offset(r.u64()?),
+                tombstones: r.tombstones()?,
+                all_read: r.flag("all read")?,
+            },
             CHECKPOINT_BEGAN => {
                 Self::CheckpointBegan { next_topic: r.u32()?, next_group: r.u32()? }
             }
@@ -347,6 +382,10 @@ mod tests {
     };
 
     use super::*;
+    use crate::{
+        latest::Tombstones,
+        record::{CompactedBatch, KeptPart},
+    };
 
     fn body(record: &Record) -> (Bytes, usize) {
         let mut head = Vec::new();
@@ -365,6 +404,7 @@ mod tests {
                 age: Some(Duration::from_secs(60)),
                 bytes: Some(1 << 30),
                 count: Some(1000),
+                latest_per_key: None,
             },
             time_to_live: Some(Duration::from_millis(1500)),
             durability: Durability::Speculative,
@@ -444,8 +484,9 @@ mod tests {
                 target: partition,
                 first: Offset(0),
                 appended_at: Timestamp(8),
-                batch,
+                batch: batch.clone(),
             },
+            Record::Kept { partition, first: Offset(3), appended_at: Timestamp(8), batch },
             Record::Trimmed { partition, start: Offset(6) },
             Record::Moved {
                 partition,
@@ -455,6 +496,34 @@ mod tests {
             Record::CursorSet { partition, name: "audit".parse().unwrap(), offset: Offset(6) },
             Record::CursorDeleted { partition, name: "audit".parse().unwrap() },
             Record::Reserved { partition, end: Offset(1 << 40) },
+            Record::Compacted {
+                partition,
+                batches: vec![
+                    CompactedBatch {
+                        first: Offset(4),
+                        count: 9,
+                        parts: vec![
+                            KeptPart {
+                                first: Offset(4),
+                                count: 2,
+                                place: Place { position: 1 << 63 | 7, bytes: 99 },
+                            },
+                            KeptPart {
+                                first: Offset(12),
+                                count: 1,
+                                place: Place { position: 1 << 63 | 107, bytes: 9 },
+                            },
+                        ],
+                    },
+                    CompactedBatch { first: Offset(13), count: 1, parts: Vec::new() },
+                ],
+            },
+            Record::Cleaned {
+                partition,
+                end: Offset(77),
+                tombstones: Some(Tombstones { below: Offset(70), at: Timestamp(5) }),
+                all_read: true,
+            },
             Record::CheckpointBegan { next_topic: 3, next_group: 4 },
             Record::CheckpointEnded { bytes: 5 },
         ]

@@ -74,6 +74,9 @@ pub enum Refusal {
         /// The one that the next message gets.
         next: Offset,
     },
+    /// The topic keeps the latest message of each key, and a message has none.
+    #[error("the topic keeps the latest message of each key: every message needs one")]
+    KeyMissing,
     /// A number has reached its limit.
     #[error("limit reached: {limit} is {value}")]
     Limit {

@@ -16,6 +16,7 @@ use crate::{
     engine::{Engine, stir},
     group::Group,
     kept::{GroupSlice, Head, Item, KeptStream, Slice},
+    latest::Dirty,
     log::Log,
     lost::Holes,
     partition::Partition,
@@ -247,6 +248,7 @@ impl Replay {
         }
         engine.take_freed();
         engine.use_streams(self.begins_at);
+        engine.recount_dirty();
         engine.first_offset = most;
         engine.catalogue.skip_ids(most);
         engine.set_generation(generation);
@@ -268,6 +270,7 @@ impl Replay {
         replay.all_is_there(kind, 0)?;
         replay.engine.take_freed();
         replay.engine.use_streams(now);
+        replay.engine.recount_dirty();
         Ok(replay.engine)
     }
 
@@ -324,6 +327,10 @@ impl Replay {
                     let stream = Stream { settings, touched_at: self.begins_at, is_closed, said };
                     self.engine.streams.insert(id, stream);
                 }
+                Item::Clean(id, clean) => {
+                    let nothing = Dirty { bytes: 0, since: None };
+                    self.engine.latest.set(id, clean, nothing);
+                }
                 Item::Cursors(id, cursors) => {
                     for (name, offset) in cursors {
                         self.engine.cursors.set(id, name, offset);
@@ -342,6 +349,7 @@ impl Replay {
         self.engine.streams.forget(id);
         self.engine.reserved.forget(id);
         self.engine.memory.forget(id);
+        self.engine.latest.forget(id);
         if config.durability == Durability::Memory {
             self.engine.memory.holds(id, 0);
         }
@@ -362,6 +370,7 @@ impl Replay {
         }
         stir(&mut self.engine.stirred, &mut partition);
         self.engine.partitions.insert(partition);
+        self.engine.note_keeping(id);
     }
 
     fn put_slice(&mut self, slice: Slice, r: &Reader) -> Result<(), RecordError> {
@@ -406,7 +415,7 @@ impl Replay {
         if loading.cursor == loading.end {
             self.loading.remove(&id);
             partition.is_loading = false;
-            partition.log.start_with_oldest();
+            partition.raise_start(start);
             partition.watch_age(wheel);
         }
         Ok(())

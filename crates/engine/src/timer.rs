@@ -19,6 +19,8 @@ pub(crate) enum Timer {
     Age { partition: PartitionId },
     /// The time of a stream may be over.
     StreamEnd { partition: PartitionId },
+    /// A partition that keeps the latest message of each key may be worth compacting.
+    Compaction { partition: PartitionId },
     /// A session that was cut off has not come back.
     Grace { session: SessionId },
 }

@@ -9,6 +9,7 @@ use crate::{
     command::SessionId,
     engine::{Engine, Journal, RUNS_PER_RECORD_MAX, stir},
     group::range,
+    log::Entry,
     record::Record,
     streams::Stream,
     timer::Timer,
@@ -38,6 +39,7 @@ impl Engine {
                 }
                 Timer::Age { partition } => self.age_due(partition, now, journal),
                 Timer::StreamEnd { partition } => self.stream_end_due(partition, now),
+                Timer::Compaction { partition } => self.judge_cleanness(partition, now),
                 Timer::Grace { session } => self.grace_over(session, &mut cut_off),
             }
         }
@@ -162,8 +164,11 @@ impl Engine {
     fn age_due(&mut self, id: PartitionId, now: Timestamp, journal: &mut impl Journal) {
         let Some(partition) = self.partitions.get(&id) else { return };
         let Some(age) = partition.config.retention.age else { return };
-        let oldest_kept = partition.log.entries().find(|entry| entry.appended_at.plus(age) > now);
-        let start = oldest_kept.map_or(partition.log.end(), |entry| entry.first);
+        let is_old = |entry: &&Entry| entry.appended_at.plus(age) <= now;
+        let old = partition.log.entries().take_while(is_old).last();
+        // What is missing behind that was not too old.
+        let start = old.map_or(partition.log.start(), Entry::end);
+        let oldest_kept = partition.log.find_from(start);
         let next = oldest_kept.map(|entry| entry.appended_at.plus(age));
         if start > partition.log.start() {
             self.commit(&Record::Trimmed { partition: id, start: Offset(start) }, journal);

@@ -87,6 +87,7 @@ pub struct Batch {
     bytes: Bytes,
     count: u32,
     timed: bool,
+    keyed: bool,
 }
 
 impl Batch {
@@ -130,13 +131,14 @@ impl Batch {
         }
         let mut rest = &bytes[..];
         let mut index = 0;
-        let mut timed = false;
+        let (mut timed, mut keyed) = (false, true);
         while !rest.is_empty() {
             if index == BATCH_MESSAGES_MAX {
                 return Err(BatchError::TooMany);
             }
             let size = check_message(rest, index, checksums, extra)?;
             timed |= rest[8] != 0;
+            keyed &= rest[10] | rest[11] != 0;
             rest = &rest[size..];
             index += 1;
         }
@@ -144,7 +146,7 @@ impl Batch {
         if count == 0 {
             return Err(BatchError::Empty);
         }
-        Ok(Self { bytes, count, timed })
+        Ok(Self { bytes, count, timed, keyed })
     }
 
     /// The bytes, to be stored or sent as they are.
@@ -163,6 +165,12 @@ impl Batch {
     #[must_use]
     pub fn is_timed(&self) -> bool {
         self.timed
+    }
+
+    /// Whether every message has a key.
+    #[must_use]
+    pub fn is_keyed(&self) -> bool {
+        self.keyed
     }
 
     /// A walk over the messages.
@@ -277,6 +285,8 @@ pub struct BatchBuilder {
     bytes: Vec<u8>,
     count: u32,
     timed: bool,
+    /// Whether some message has no key.
+    keyless: bool,
     /// How much longer headers and messages may be than a publisher's.
     extra: usize,
     /// How long the batch may be.
@@ -285,7 +295,14 @@ pub struct BatchBuilder {
 
 impl Default for BatchBuilder {
     fn default() -> Self {
-        Self { bytes: Vec::new(), count: 0, timed: false, extra: 0, bytes_max: BATCH_BYTES_MAX }
+        Self {
+            bytes: Vec::new(),
+            count: 0,
+            timed: false,
+            keyless: false,
+            extra: 0,
+            bytes_max: BATCH_BYTES_MAX,
+        }
     }
 }
 
@@ -405,6 +422,7 @@ impl BatchBuilder {
         bytes[4..8].copy_from_slice(&checksum.to_le_bytes());
         self.count += 1;
         self.timed |= flags != 0;
+        self.keyless |= key_len == 0;
         Ok(())
     }
 
@@ -415,7 +433,12 @@ impl BatchBuilder {
         }
         let Self { extra, bytes_max, .. } = *self;
         let built = std::mem::replace(self, Self { extra, bytes_max, ..Self::default() });
-        Some(Batch { bytes: Bytes::from(built.bytes), count: built.count, timed: built.timed })
+        Some(Batch {
+            bytes: Bytes::from(built.bytes),
+            count: built.count,
+            timed: built.timed,
+            keyed: !built.keyless,
+        })
     }
 }
 

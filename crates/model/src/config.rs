@@ -6,7 +6,7 @@ use crate::{
     durability::Durability,
     limits::{
         ATTEMPTS_MAX_DEFAULT, DURATION_MAX, LEASE_DEFAULT, LEASE_MAX, LEASE_MIN,
-        MEMORY_TOPIC_BYTES, PARTITIONS_MAX,
+        MEMORY_TOPIC_BYTES, PARTITIONS_MAX, TOMBSTONE_AGE_DEFAULT, TOMBSTONE_AGE_MIN,
     },
     offset::Offset,
 };
@@ -44,13 +44,22 @@ pub struct Retention {
     /// Messages so many offsets before a partition's end are freed, settled or not: batch by batch,
     /// so that a few more may be kept.
     pub count: Option<u64>,
+    /// Of each key only the latest message is kept for good; what it supersedes is compacted away in
+    /// the background. Messages without a key are refused then. The latest message of a key may say
+    /// that there is nothing (a tombstone: its payload is empty); it goes this long after what
+    /// it ended, so that who has read that learns of it, and at most as long again later.
+    pub latest_per_key: Option<Duration>,
 }
 
 impl Retention {
     /// Keep each message until every group has settled it.
     pub const UNTIL_SETTLED: Self = Self { until_settled: true, ..Self::FOREVER };
     /// Keep everything.
-    pub const FOREVER: Self = Self { until_settled: false, age: None, bytes: None, count: None };
+    pub const FOREVER: Self =
+        Self { until_settled: false, age: None, bytes: None, count: None, latest_per_key: None };
+    /// Keep the latest message of each key, and tombstones as long as they are kept by default.
+    pub const LATEST_PER_KEY: Self =
+        Self { latest_per_key: Some(TOMBSTONE_AGE_DEFAULT), ..Self::FOREVER };
 }
 
 /// What a topic is told.
@@ -111,6 +120,19 @@ impl TopicConfig {
             }
         }
         check_duration("retention.age", self.retention.age, Duration::from_millis(1))?;
+        let tombstone_age = self.retention.latest_per_key;
+        check_duration("retention.tombstone_age", tombstone_age, TOMBSTONE_AGE_MIN)?;
+        if tombstone_age.is_some() && self.retention.until_settled {
+            // A group that is through with the latest would bring the one before it back.
+            let (field, value) = ("retention.latest_per_key", "on, with until_settled".into());
+            let allowed = "one of the two".into();
+            return Err(ConfigError { field, value, allowed });
+        }
+        if tombstone_age.is_some() && self.durability == Durability::Memory {
+            let (field, value) = ("retention.latest_per_key", "on, in memory".into());
+            let allowed = "on in topics that are durable, speculative or ephemeral".into();
+            return Err(ConfigError { field, value, allowed });
+        }
         check_duration("time_to_live", self.time_to_live, Duration::from_millis(1))
     }
 

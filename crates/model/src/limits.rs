@@ -136,6 +136,16 @@ pub const WATCH_TOPICS_MAX: usize = SUBSCRIPTIONS_PER_CONNECTION_MAX;
 /// Most watches of one connection.
 pub const WATCHES_PER_CONNECTION_MAX: usize = 16;
 
+/// Shortest time that a tombstone is kept: a reader that is right behind still learns of it.
+pub const TOMBSTONE_AGE_MIN: Duration = Duration::from_secs(1);
+
+/// How long after what it ended a tombstone goes at the earliest, unless the topic says otherwise.
+pub const TOMBSTONE_AGE_DEFAULT: Duration = Duration::from_secs(24 * 3600);
+
+/// Keys that a pass of compaction has in its table at once, in one shard: 50 MiB of memory while the
+/// pass lasts. More keys take several passes.
+pub const COMPACTION_KEYS_MAX: usize = 1_800_000;
+
 /// Longest delay, time to live, lease or retention age: a hundred years of milliseconds fit every field.
 pub const DURATION_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 

@@ -119,6 +119,13 @@ impl<'a> MessageView<'a> {
         &self.bytes[self.payload_at()..]
     }
 
+    /// Whether the message says of its key that there is nothing any more: it has a key and an empty
+    /// payload. It means so where a topic keeps the latest message of each key.
+    #[must_use]
+    pub fn is_tombstone(&self) -> bool {
+        self.payload_at() == self.bytes.len() && self.u16_at(10) != 0
+    }
+
     /// Wait before the message is ready, counted from when it was appended.
     #[must_use]
     pub fn delay(&self) -> Option<Duration> {

@@ -7,7 +7,8 @@ use sennit_model::{
     ConfigError, Durability, GroupConfig, Offset, ReadFrom, Retention, StartAt, Timestamp,
     TopicConfig, TopicKind, WhenSlow,
     limits::{
-        BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, FRAME_BYTES_MAX, GREETING_BYTES_MAX, MESSAGE_BYTES_MAX,
+        BATCH_BYTES_MAX, BATCH_MESSAGES_MAX, FRAME_BYTES_MAX, GREETING_BYTES_MAX,
+        MESSAGE_BYTES_MAX, TOMBSTONE_AGE_DEFAULT,
     },
 };
 
@@ -56,6 +57,9 @@ impl TryFrom<&control::TopicConfig> for TopicConfig {
                 age: given.age_ms.map(Duration::from_millis),
                 bytes: given.bytes,
                 count: given.count,
+                latest_per_key: given.latest_per_key.then(|| {
+                    given.tombstone_age_ms.map_or(TOMBSTONE_AGE_DEFAULT, Duration::from_millis)
+                }),
             });
         let config = Self {
             partitions: given.partitions.unwrap_or(1),
@@ -77,6 +81,8 @@ impl From<&TopicConfig> for control::TopicConfig {
                 age_ms: config.retention.age.map(ms),
                 bytes: config.retention.bytes,
                 count: config.retention.count,
+                latest_per_key: config.retention.latest_per_key.is_some(),
+                tombstone_age_ms: config.retention.latest_per_key.map(ms),
             }),
             time_to_live_ms: config.time_to_live.map(ms),
             durability: config.durability.number().into(),

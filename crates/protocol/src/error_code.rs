@@ -160,6 +160,9 @@ error_codes! {
     StreamClosed = 37, "stream-closed", final, stay,
         "The topic is a stream that was closed: nothing is appended to it any more",
         "publish to another topic";
+    KeyMissing = 38, "key-missing", final, stay,
+        "The topic keeps the latest message of each key, and a message of the batch has none; nothing of it was appended",
+        "give every message a key, or publish elsewhere";
     StaleSettle = 40, "stale-settle", final, stay,
         "The messages were delivered again since, or never delivered",
         "do nothing: whoever holds them now settles them";

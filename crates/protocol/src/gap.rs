@@ -26,6 +26,9 @@ pub enum GapReason {
     Filtered,
     /// The reader has fallen behind, and wants to go on with the newest.
     Skipped,
+    /// They are kept no more, and nothing is lost with them: the topic keeps the latest message of each
+    /// key, and these were superseded, or tombstones. A reader moves its position, and tells nobody.
+    Compacted,
     /// A newer server's reason, by its number, which is none of the above. It is a gap all the same.
     Unknown(u8),
 }
@@ -42,6 +45,7 @@ impl GapReason {
             4 => Some(Self::RolledBack),
             5 => Some(Self::Filtered),
             6 => Some(Self::Skipped),
+            7 => Some(Self::Compacted),
             other => Some(Self::Unknown(other)),
         }
     }
@@ -56,6 +60,7 @@ impl GapReason {
             Self::RolledBack => 4,
             Self::Filtered => 5,
             Self::Skipped => 6,
+            Self::Compacted => 7,
             Self::Unknown(number) => number,
         }
     }
@@ -70,6 +75,7 @@ impl GapReason {
             Self::RolledBack => "rolled-back",
             Self::Filtered => "filtered",
             Self::Skipped => "skipped",
+            Self::Compacted => "compacted",
             Self::Unknown(_) => "unknown",
         }
     }

@@ -1,6 +1,8 @@
 //! One core: a shard, the sessions that are at home here, and the carrying between them, the lane
 //! and the other cores. Everything here runs on one thread and never waits while it holds the core.
 
+mod emptying;
+
 use std::{
     cell::RefCell,
     collections::HashMap,
@@ -10,13 +12,12 @@ use std::{
 };
 
 use sennit_engine::{Command, Effect, ReaderChange, SessionId, StreamCommand};
-use sennit_journal::Home;
 use sennit_model::{
     Timestamp,
     limits::{LAZY_BYTES, LAZY_SPAN},
 };
 use sennit_protocol::{ErrorCode, Gap, GapReason, PublishedAt, Reply, SettleRun};
-use sennit_shard::{Fetch, Held, Moved, Shard};
+use sennit_shard::{Fetch, Shard};
 use tokio::sync::{Notify, oneshot};
 
 use crate::{
@@ -25,7 +26,7 @@ use crate::{
     inbox::{self, Committed, Message},
     lane_thread::{LaneHandle, LaneMessage},
     metrics::CoreMetrics,
-    move_thread::{MoveHandle, MoveMessage},
+    move_thread::MoveHandle,
     move_turn::MoveTurn,
     outbox::Outbox,
     outgoing::Outgoing,
@@ -44,9 +45,6 @@ const COMMIT_HERE_TIME: Duration = Duration::from_micros(400);
 
 /// The least time between two looks at what is due.
 const TIMER_STEP: Duration = Duration::from_millis(1);
-
-/// How often it is looked whether something is to be emptied.
-const LOOK_MS: u64 = 100;
 
 /// The ways to those who work for a core.
 #[derive(Debug)]
@@ -303,26 +301,6 @@ impl Core {
         self.route();
     }
 
-    /// Answers which of these batches are wanted.
-    pub(crate) fn are_wanted(&mut self, mut held: Vec<Held>) {
-        self.shard.retain_wanted(&mut held);
-        self.workers.moves.send(MoveMessage::Wanted(held));
-    }
-
-    /// What was to be emptied was copied.
-    pub(crate) fn moved(&mut self, moved: Moved) {
-        let bytes = moved.batches.iter().map(|batch| u64::from(batch.place.bytes)).sum();
-        self.metrics().moved_bytes.add(bytes);
-        self.shard.moved(moved, now());
-        self.look_at = Timestamp(0);
-        self.route();
-    }
-
-    /// What was to be emptied could not be.
-    pub(crate) fn move_failed(&mut self, home: Home) {
-        self.shard.move_failed(home);
-    }
-
     pub(crate) fn set_storage_full(&mut self, full: bool) {
         self.storage_full = full;
         self.shard.set_storage_full(full);
@@ -429,29 +407,6 @@ impl Core {
                     self.batches_under_way += 1;
                 }
             }
-        }
-        None
-    }
-
-    /// Has the oldest segment or a thin pack emptied, if there is reason to, and removes packs; says
-    /// when it is to be looked again.
-    fn empty_something(&mut self) -> Option<Timestamp> {
-        let commits = self.shard.counters().commits;
-        let now = now();
-        if now < self.look_at {
-            return (commits != self.looked_commits).then_some(self.look_at);
-        }
-        self.looked_commits = commits;
-        self.look_at = Timestamp(now.0 + LOOK_MS);
-        if let Some(home) = self.shard.next_move() {
-            let in_hurry = self.shard.is_journal_long();
-            self.workers.moves.send(MoveMessage::Empty(home, in_hurry));
-        }
-        let mut packs = Vec::new();
-        self.shard.take_released_packs(&mut packs);
-        for pack in packs {
-            self.workers.reads.forget_pack(pack);
-            self.workers.moves.send(MoveMessage::Remove(pack));
         }
         None
     }
@@ -568,6 +523,7 @@ impl Core {
                     sennit_engine::GapReason::RolledBack => GapReason::RolledBack,
                     sennit_engine::GapReason::Skipped => GapReason::Skipped,
                     sennit_engine::GapReason::Filtered => GapReason::Filtered,
+                    sennit_engine::GapReason::Compacted => GapReason::Compacted,
                 },
             }),
             Effect::Subscribed { .. }

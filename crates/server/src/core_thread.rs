@@ -177,6 +177,8 @@ async fn take_messages(
                 Message::AreWanted(held) => core.with(|core| core.are_wanted(held)),
                 Message::Moved(moved) => core.with(|core| core.moved(moved)),
                 Message::MoveFailed(home) => core.with(|core| core.move_failed(home)),
+                Message::Compacted(done) => core.with(|core| core.compacted(done)),
+                Message::CompactionFailed => core.with(|core| core.compaction_failed()),
                 Message::Fetched(fetch, bytes) => core.with(|core| core.fetched(fetch, bytes)),
                 Message::Control(session, request, answer) => {
                     let control = control.clone();

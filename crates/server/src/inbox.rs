@@ -9,7 +9,7 @@ use sennit_protocol::{
     Reply, Request,
     control::{self, WatchedTopic},
 };
-use sennit_shard::{Fetch, Held, Moved};
+use sennit_shard::{CompactionDone, Fetch, Held, Moved};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
@@ -64,6 +64,10 @@ pub(crate) enum Message {
     Moved(Moved),
     /// What was to be emptied could not be.
     MoveFailed(Home),
+    /// A step of a compaction was done.
+    Compacted(CompactionDone),
+    /// One came to nothing.
+    CompactionFailed,
     /// A read is done.
     Fetched(Fetch, Option<bytes::Bytes>),
     /// Where is the topic of this name? Only the first core is asked.

@@ -1,4 +1,4 @@
-//! Empties old segments and thin packs, and removes packs that nobody needs, beside the lane and
+//! Empties old segments and thin packs, compacts what keeps the latest of each key, and removes packs that nobody needs, beside the lane and
 //! slowly enough that commits hardly notice.
 
 use std::{
@@ -13,7 +13,7 @@ use std::{
 };
 
 use sennit_journal::{Home, disk::RealDisk};
-use sennit_shard::{Held, MoveError, Moved, Mover};
+use sennit_shard::{CompactionStep, Held, MoveError, Moved, Mover};
 
 use crate::{error::ServeError, inbox, move_turn::MoveTurn};
 
@@ -51,6 +51,8 @@ impl PackPin {
 pub(crate) enum MoveMessage {
     /// Empty this; without rest, if there is much to do.
     Empty(Home, bool),
+    /// Do this step of a compaction.
+    Compact(CompactionStep),
     /// These are wanted, of those that were asked about last.
     Wanted(Vec<Held>),
     /// Remove this pack.
@@ -143,6 +145,7 @@ impl MoveThread {
                 self.in_hurry.store(in_hurry, Relaxed);
                 self.empty(home)?;
             }
+            Some(MoveMessage::Compact(step)) => self.compact(&step)?,
             Some(MoveMessage::Remove(pack)) => self.to_remove.push(pack),
             Some(MoveMessage::Wanted(_)) | None => {}
         }
@@ -201,6 +204,27 @@ impl MoveThread {
         Ok(())
     }
 
+    fn compact(&mut self, step: &CompactionStep) -> Result<(), Ended> {
+        self.in_hurry.store(false, Relaxed);
+        let turn = self.turn.clone();
+        let message = match turn.with(|| self.mover.compact(step)) {
+            Ok(done) => {
+                let (shard, batches) = (self.shard, step.batches.len());
+                let (partition, changed) = (step.partition, done.batches.len());
+                tracing::debug!(shard, ?partition, work = ?step.work, batches, changed, "compacted");
+                inbox::Message::Compacted(done)
+            }
+            Err(_) if self.stop.load(Relaxed) => return Err(Ended),
+            Err(error) => {
+                let (shard, partition) = (self.shard, step.partition);
+                tracing::error!(shard, ?partition, %error, "compaction failed");
+                inbox::Message::CompactionFailed
+            }
+        };
+        let _ = self.core.send(message);
+        Ok(())
+    }
+
     fn moved(&mut self, home: Home) -> Result<Result<Moved, MoveError>, Ended> {
         let held = match self.mover.list(home) {
             Ok(held) => held,
@@ -225,7 +249,7 @@ impl MoveThread {
             match self.messages.recv().map_err(|_| Ended)? {
                 MoveMessage::Wanted(wanted) => return Ok(wanted),
                 MoveMessage::Remove(pack) => self.to_remove.push(pack),
-                MoveMessage::Empty(..) => {}
+                MoveMessage::Empty(..) | MoveMessage::Compact(_) => {}
             }
         }
     }

@@ -17,6 +17,7 @@ pub(crate) fn reply(refusal: &Refusal) -> control::Error {
         Refusal::ProducerFenced { .. } => ErrorCode::ProducerFenced,
         Refusal::SequenceOverlap { .. } => ErrorCode::SequenceOverlap,
         Refusal::OffsetMismatch { .. } => ErrorCode::OffsetMismatch,
+        Refusal::KeyMissing => ErrorCode::KeyMissing,
         Refusal::Limit { .. } => ErrorCode::LimitReached,
         Refusal::CursorHeld { .. } | Refusal::CursorLost { .. } => ErrorCode::CursorHeld,
         Refusal::StorageFull => ErrorCode::StorageFull,

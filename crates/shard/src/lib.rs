@@ -5,6 +5,9 @@
 
 mod at_hand;
 mod checkpoint;
+mod compacting;
+mod compactor;
+mod key_table;
 mod mover;
 mod moves;
 mod moving;
@@ -20,6 +23,7 @@ mod shard;
 mod tail_cache;
 mod writer;
 
+pub use compactor::{CompactionDone, CompactionStep, CompactionWork};
 pub use mover::{Held, Keeping, MoveError, Moved, MovedBatch, Mover, PackLengths};
 pub use read_cache::Fetch;
 pub use recover::{Recovered, RecoveryReport, Settings, recover};

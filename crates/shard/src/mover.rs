@@ -10,7 +10,11 @@ use sennit_journal::{
     Disk, FRAME_TARGET_BYTES, Fault, Home, LaneConfig, Pack, PackPushError, PackRemoval,
     PackWriter, Position, Reader, Walked, remove_pack,
 };
-use sennit_model::{Offset, PartitionId, PartitionIndex, Timestamp, TopicId};
+use sennit_model::{
+    Offset, PartitionId, PartitionIndex, Timestamp, TopicId, limits::COMPACTION_KEYS_MAX,
+};
+
+use crate::key_table::KeyTable;
 
 /// A batch in a pack: partition, first offset, time of appending, and the batch.
 const PACKED: u8 = 1;
@@ -135,6 +139,11 @@ pub struct Mover<D: Disk> {
     lengths: PackLengths,
     next_pack: u32,
     pace: Pace,
+    /// Of the compaction that is under way.
+    pub(crate) keys: KeyTable,
+    pub(crate) keys_max: usize,
+    /// Bytes that were read since its last rest.
+    pub(crate) unpaced: usize,
 }
 
 /// Is told of each quarter of a MiB that was read or written, and takes its time.
@@ -147,12 +156,12 @@ impl std::fmt::Debug for Pace {
 }
 
 /// A batch on its way.
-struct Copied {
-    keeping: Keeping,
-    partition: PartitionId,
-    first: Offset,
-    appended_at: Timestamp,
-    batch: Bytes,
+pub(crate) struct Copied {
+    pub(crate) keeping: Keeping,
+    pub(crate) partition: PartitionId,
+    pub(crate) first: Offset,
+    pub(crate) appended_at: Timestamp,
+    pub(crate) batch: Bytes,
 }
 
 impl<D: Disk> Mover<D> {
@@ -164,7 +173,24 @@ impl<D: Disk> Mover<D> {
         lengths: PackLengths,
         next_pack: u32,
     ) -> Self {
-        Self { disk, config, reader, lengths, next_pack, pace: Pace(Box::new(|_| true)) }
+        let pace = Pace(Box::new(|_| true));
+        let (keys, keys_max) = (KeyTable::default(), COMPACTION_KEYS_MAX);
+        let unpaced = 0;
+        Self { disk, config, reader, lengths, next_pack, pace, keys, keys_max, unpaced }
+    }
+
+    /// Takes its time for so many bytes; false if it is to go on no longer.
+    pub(crate) fn pace(&mut self, bytes: usize) -> bool {
+        (self.pace.0)(bytes)
+    }
+
+    /// The bytes at `position`.
+    pub(crate) fn read(&mut self, position: Position, length: usize) -> Result<Bytes, Fault> {
+        self.reader.read(position, length)
+    }
+
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.config.segment_bytes
     }
 
     /// Has `pace` told of each quarter of a MiB that is read and about each MiB that is written: it may
@@ -217,7 +243,7 @@ impl<D: Disk> Mover<D> {
         batches: &[(KeptBatch, Keeping)],
     ) -> Result<Moved, MoveError> {
         let read = |&(kept, keeping): &(KeptBatch, Keeping)| {
-            let KeptBatch { partition, first, appended_at, place } = kept;
+            let KeptBatch { partition, first, appended_at, place, .. } = kept;
             let batch = self.reader.read(Position(place.position), place.bytes as usize)?;
             Ok(Copied { keeping, partition, first, appended_at, batch })
         };
@@ -225,7 +251,10 @@ impl<D: Disk> Mover<D> {
         self.write_or_leave_nothing(copied?)
     }
 
-    fn write_or_leave_nothing(&mut self, batches: Vec<Copied>) -> Result<Moved, MoveError> {
+    pub(crate) fn write_or_leave_nothing(
+        &mut self,
+        batches: Vec<Copied>,
+    ) -> Result<Moved, MoveError> {
         let first = self.next_pack;
         let written = self.write(batches);
         if written.is_err() {
@@ -351,7 +380,8 @@ fn journaled(
     let wrong = |error| MoveError::Record { position, error };
     let (record, head) = Record::decode(kind, body).map_err(wrong)?;
     let (partition, first, appended_at, batch) = match record {
-        Record::Appended { partition, first, appended_at, batch, .. } => {
+        Record::Appended { partition, first, appended_at, batch, .. }
+        | Record::Kept { partition, first, appended_at, batch } => {
             (partition, first, appended_at, batch)
         }
         Record::Buried { target, first, appended_at, batch, .. } => {

@@ -20,6 +20,8 @@ pub(crate) struct Moves {
     pub(crate) recorded: Position,
     /// What could not be read, and is left as it is until the next start.
     pub(crate) left: BTreeSet<Home>,
+    /// Whether the last that was begun was a move, and not a step of a compaction.
+    pub(crate) was_move: bool,
     /// Segments that may be in use before the oldest is emptied.
     pub(crate) journal_segments: usize,
 }

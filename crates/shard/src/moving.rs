@@ -12,18 +12,19 @@ use crate::{
 };
 
 /// Most moves that are recorded before others have their turn.
-const MOVES_PER_TURN: usize = 1024;
+pub(crate) const MOVES_PER_TURN: usize = 1024;
 
 impl Shard {
     /// What is to be emptied next, if anything is: the oldest segment when the journal is long, else
-    /// a pack of which little is live. One at a time: each is answered with [`Shard::moved`] or
+    /// a pack of which little is live. Where something is to be compacted that has its turn
+    /// after each. One at a time: each is answered with [`Shard::moved`] or
     /// [`Shard::move_failed`] before there is another.
     pub fn next_move(&mut self) -> Option<Home> {
-        let Moves { packs, left, journal_segments, under_way, pending, recorded } = &self.moves;
-        let is_resting = under_way.is_none() && pending.is_empty() && *recorded <= self.committed;
-        if self.fenced || !is_resting {
+        let others_wait = self.moves.was_move && self.is_to_compact() && !self.is_journal_long();
+        if self.fenced || !self.is_resting() || others_wait {
             return None;
         }
+        let Moves { packs, left, journal_segments, .. } = &self.moves;
         let is_left = |home| left.contains(&home);
         let segment = self
             .writer
@@ -34,7 +35,15 @@ impl Shard {
             None => Home::Pack(packs.thinnest(|pack| !is_left(Home::Pack(pack)))?),
         };
         self.moves.under_way = Some(home);
+        self.moves.was_move = true;
         Some(home)
+    }
+
+    /// Whether nothing is being moved or compacted, and what was is committed.
+    pub(crate) fn is_resting(&self) -> bool {
+        let Moves { under_way, pending, recorded, .. } = &self.moves;
+        let is_still = under_way.is_none() && pending.is_empty() && self.compacting.is_resting();
+        is_still && *recorded <= self.committed
     }
 
     /// Whether the journal is much longer than it should be: emptying has fallen behind.

@@ -184,14 +184,17 @@ fn find_moved<D: Disk>(
     is_held: impl Fn(Place) -> bool,
 ) {
     let missing = engine.batches().filter(|kept| !is_held(kept.place));
-    let mut missing: BTreeSet<_> = missing.map(|kept| (kept.partition, kept.first)).collect();
+    // A part of a batch may begin where the batch does, and is shorter.
+    let name = |partition, first, place: Place| (partition, first, place.bytes);
+    let mut missing: BTreeSet<_> =
+        missing.map(|kept| name(kept.partition, kept.first, kept.place)).collect();
     for pack in packs.numbers() {
         if missing.is_empty() {
             return;
         }
         // One that is not whole either keeps what it has.
         for held in mover.list(Home::Pack(pack)).unwrap_or_default() {
-            if missing.remove(&(held.partition, held.first)) {
+            if missing.remove(&name(held.partition, held.first, held.place)) {
                 engine.move_batches(held.partition, &[(held.first, held.place)], writer);
             }
         }

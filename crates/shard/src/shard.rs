@@ -14,6 +14,7 @@ use sennit_model::{Durability, Offset, PartitionId, Timestamp};
 use crate::{
     at_hand::AtHand,
     checkpoint::Checkpoints,
+    compacting::Compacting,
     moves::Moves,
     packs::{Packs, pack_of},
     read_cache::{Fetch, Found, ReadCache},
@@ -96,6 +97,7 @@ pub struct Shard {
     cache: TailCache,
     pub(crate) reads: ReadCache,
     pub(crate) moves: Moves,
+    pub(crate) compacting: Compacting,
     checkpoints: Checkpoints,
     /// Everything before this was taken by the lane.
     taken: Position,
@@ -137,6 +139,7 @@ impl Shard {
             cache,
             reads: ReadCache::default(),
             moves,
+            compacting: Compacting::default(),
             checkpoints,
             taken: committed,
             committed,
@@ -394,6 +397,7 @@ impl Shard {
         }
         self.engine.committed(end.0);
         self.record_moves();
+        self.record_compaction(now);
         self.finish_turn(now);
     }
 

@@ -241,7 +241,15 @@ impl Oracle {
         match command {
             Command::Publish(_) if self.is_full => Some(Refusal::StorageFull),
             Command::Publish(publish) => match unknown_topic(&publish.partition) {
-                Ok(partition) => partition.admit(publish.producer, publish.batch.count()).err(),
+                Ok(partition) => {
+                    let needs_keys = partition.config.retention.latest_per_key.is_some();
+                    match partition.admit(publish.producer, publish.batch.count()) {
+                        Ok(Admitted::New(_)) if needs_keys && !publish.batch.is_keyed() => {
+                            Some(Refusal::KeyMissing)
+                        }
+                        admitted => admitted.err(),
+                    }
+                }
                 Err(refusal) => Some(refusal),
             },
             Command::Settle(settle) => in_group(&settle.partition, &settle.group),

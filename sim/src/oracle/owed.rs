@@ -25,7 +25,8 @@ impl Oracle {
                     let entry = partition.entries.get(offset as usize);
                     let expiry = entry.and_then(|entry| entry.expiry);
                     let is_letter = self.letters.contains_key(&(id, group, offset));
-                    let is_hole = model.holes.contains(&offset);
+                    let is_hole =
+                        model.holes.contains(&offset) || partition.may_be_compacted(offset, now);
                     if !done && !is_letter && !is_hole && expiry.is_none_or(|expiry| expiry > now) {
                         owed.push((id, group, offset));
                     }
@@ -85,6 +86,16 @@ impl Oracle {
                     group.0
                 ),
             ));
+        }
+        for (id, partition) in self.partitions.iter().filter(|(_, held)| held.is_open()) {
+            // The group that was made last has read all there is, in one go.
+            let last = partition.groups.last_key_value();
+            if let Some((group, offset)) =
+                last.and_then(|(group, model)| Some((group, partition.undead(model)?)))
+            {
+                let detail = format!("offset {offset} of {id}, group {}", group.0);
+                return Err(Violation::new("I9 what has ended does not come back", detail));
+            }
         }
         let pending = (self.sent.len(), self.asked.len(), self.changes.len());
         if pending != (0, 0, 0) {

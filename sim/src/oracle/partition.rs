@@ -22,6 +22,9 @@ pub(super) struct Entry {
     pub(super) hash: u64,
     pub(super) content: u64,
     pub(super) length: u64,
+    /// The hash of its key, if it has one, and whether it is the key's end.
+    pub(super) key: Option<u64>,
+    pub(super) is_tombstone: bool,
     pub(super) appended_at: Timestamp,
     pub(super) due: Option<Timestamp>,
     pub(super) expiry: Option<Timestamp>,
@@ -51,6 +54,8 @@ pub(super) struct PartitionModel {
     pub(super) least_age: Option<Duration>,
     pub(super) least_bytes: Option<u64>,
     pub(super) ever_until_settled: bool,
+    /// The shortest time that tombstones were ever kept, if the latest of each key ever was.
+    pub(super) least_tombstone_age: Option<Duration>,
     pub(super) entries: Vec<Entry>,
     /// The oldest offset kept, and the end, as the shard said last.
     pub(super) start: u64,
@@ -101,6 +106,7 @@ impl PartitionModel {
             least_age: None,
             least_bytes: None,
             ever_until_settled: false,
+            least_tombstone_age: None,
             entries: Vec::new(),
             start: 0,
             groups: BTreeMap::new(),
@@ -120,7 +126,8 @@ impl PartitionModel {
 
     /// Whether messages are kept until they are settled or expire.
     pub(super) fn is_clear(&self) -> bool {
-        self.least_age.is_none() && self.least_bytes.is_none()
+        let least = (self.least_age, self.least_bytes, self.least_tombstone_age);
+        matches!(least, (None, None, None))
     }
 
     /// Takes settings and groups, as of `turn`; says whether anything is other than before.
@@ -140,6 +147,8 @@ impl PartitionModel {
         self.least_age = [self.least_age, config.retention.age].into_iter().flatten().min();
         self.least_bytes = [self.least_bytes, config.retention.bytes].into_iter().flatten().min();
         self.ever_until_settled |= config.retention.until_settled;
+        let tombstone_ages = [self.least_tombstone_age, config.retention.latest_per_key];
+        self.least_tombstone_age = tombstone_ages.into_iter().flatten().min();
         self.note_holes(now);
         let gone: Vec<GroupId> = self.groups.keys().copied().collect();
         for group in gone.into_iter().filter(|id| groups.iter().all(|kept| kept.id != *id)) {
@@ -211,6 +220,8 @@ impl PartitionModel {
                 hash: xxh3_64(message.encoded()),
                 content: letter::content_hash(&message),
                 length: message.encoded().len() as u64,
+                key: Some(message.key()).filter(|key| !key.is_empty()).map(xxh3_64),
+                is_tombstone: message.is_tombstone(),
                 appended_at: now,
                 due: message.delay().map(|delay| now.plus(delay)),
                 expiry: live.map(|span| now.plus(span)),
@@ -268,9 +279,44 @@ impl PartitionModel {
         }
     }
 
+    /// Whether a message may be gone because its key has a later one, or because it is the end of its
+    /// key and old.
+    pub(super) fn may_be_compacted(&self, offset: u64, now: Timestamp) -> bool {
+        let Some(age) = self.least_tombstone_age else { return false };
+        let Some(entry) = self.entries.get(offset as usize) else { return false };
+        let Some(key) = entry.key else { return false };
+        entry.is_tombstone && entry.appended_at.plus(age) <= now
+            || self.entries[offset as usize + 1..].iter().any(|later| later.key == Some(key))
+    }
+
+    /// An offset that a group has seen though its key ended later, which the group has not seen and
+    /// never will: the key has come back from the dead. Where nothing else explains it.
+    pub(super) fn undead(&self, group: &GroupModel) -> Option<u64> {
+        let least = (self.least_age, self.least_bytes, self.ever_until_settled);
+        let is_simple = matches!(least, (None, None, false));
+        if self.least_tombstone_age.is_none() || !is_simple || !self.gaps.is_empty() {
+            return None;
+        }
+        let ends = |(offset, entry): &(usize, &Entry)| {
+            let is_last = !self.entries[offset + 1..].iter().any(|later| later.key == entry.key);
+            entry.is_tombstone && is_last && entry.due.is_none() && entry.expiry.is_none()
+        };
+        let unseen = |offset: &usize| !group.states.contains_key(&(*offset as u64));
+        self.entries.iter().enumerate().filter(ends).filter(|(at, _)| unseen(at)).find_map(
+            |(end, entry)| {
+                let earlier = self.entries[..end].iter().enumerate();
+                let mut seen = earlier.filter(|(at, held)| held.key == entry.key && !unseen(at));
+                seen.next().map(|(at, _)| at as u64)
+            },
+        )
+    }
+
     pub(super) fn may_be_gone(&self, offset: u64, now: Timestamp) -> bool {
         let Some(entry) = self.entries.get(offset as usize) else { return true };
         if self.least_age.is_some_and(|age| entry.appended_at.plus(age) <= now) {
+            return true;
+        }
+        if self.may_be_compacted(offset, now) {
             return true;
         }
         let batch = entry.batch;

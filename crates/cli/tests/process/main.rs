@@ -9,6 +9,7 @@
 mod backup;
 mod broker;
 mod checker;
+mod compaction;
 mod crash;
 mod durability;
 mod files;

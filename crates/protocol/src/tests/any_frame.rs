@@ -223,8 +223,16 @@ fn gap() -> impl Strategy<Value = Gap> {
 }
 
 fn topic_config() -> impl Strategy<Value = TopicConfig> {
-    let retention = any::<(bool, Option<u64>, Option<u64>, Option<u64>)>().prop_map(
-        |(until_settled, age_ms, bytes, count)| Retention { until_settled, age_ms, bytes, count },
+    type Fields = (bool, Option<u64>, Option<u64>, Option<u64>, bool, Option<u64>);
+    let retention = any::<Fields>().prop_map(
+        |(until_settled, age_ms, bytes, count, latest_per_key, tombstone_age_ms)| Retention {
+            until_settled,
+            age_ms,
+            bytes,
+            count,
+            latest_per_key,
+            tombstone_age_ms,
+        },
     );
     (any::<Option<u32>>(), option::of(retention), any::<Option<u64>>(), any::<i32>()).prop_map(
         |(partitions, retention, time_to_live_ms, durability)| TopicConfig {

@@ -70,6 +70,7 @@ proptest! {
         age in option::of(1..1u64 << 40),
         bytes in option::of(1..u64::MAX),
         count in option::of(1..u64::MAX),
+        tombstone_age in option::of(1000..1u64 << 40),
         time_to_live in option::of(1..1u64 << 40),
         durability in proptest::sample::select(&Durability::ALL[..]),
     ) {
@@ -80,6 +81,9 @@ proptest! {
                 age: age.map(Duration::from_millis),
                 bytes,
                 count,
+                latest_per_key: tombstone_age
+                    .filter(|_| !until_settled && durability != Durability::Memory)
+                    .map(Duration::from_millis),
             },
             time_to_live: time_to_live.map(Duration::from_millis),
             durability,

@@ -308,6 +308,7 @@ fn gap(fields: &Value) -> Gap {
         4 => GapReason::RolledBack,
         5 => GapReason::Filtered,
         6 => GapReason::Skipped,
+        7 => GapReason::Compacted,
         other => GapReason::Unknown(other),
     };
     Gap {

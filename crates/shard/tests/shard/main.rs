@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
 mod broker;
+mod compaction;
 mod durability;
 mod moving;
 mod restart;

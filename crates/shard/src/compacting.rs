@@ -1,0 +1,222 @@
+//! When the shard has a partition compacted that keeps the latest message of each key, and what it
+//! makes of it. The looking and copying is the `compactor`'s; what is gone is a record like any other.
+//!
+//! A pass looks up the latest message of each key in what is not clean yet, and then goes through the
+//! partition from its start. It goes on in steps: segments and packs are emptied between them, and a
+//! step begins when what came of the last one is committed.
+
+use std::collections::VecDeque;
+
+use sennit_engine::{CompactedBatch, CompactionPass, Place};
+use sennit_model::{Batch, Offset, PartitionId, Timestamp};
+
+use crate::{
+    compactor::{CompactionDone, CompactionStep, CompactionWork},
+    mover::Keeping,
+    moving::MOVES_PER_TURN,
+    packs::pack_of,
+    shard::Shard,
+};
+
+/// Most batches of a step.
+const STEP_BATCHES: usize = 65_536;
+
+/// Most bytes that a step reads.
+const STEP_BYTES: u64 = 128 << 20;
+
+/// What lies in a pack that is shorter is copied along, so that passes leave no trail of short packs.
+const SHORT_PACK_BYTES: u64 = 8 << 20;
+
+/// How far a pass is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The latest of each key are looked up.
+    LookingUp,
+    /// What is superseded goes.
+    Keeping,
+    /// All of it is gone, though not all of that is recorded.
+    Over,
+}
+
+/// A pass that is under way.
+#[derive(Clone, Debug)]
+struct Pass {
+    partition: PartitionId,
+    start: Offset,
+    until: Offset,
+    stage: Stage,
+    /// The next step begins here.
+    at: Offset,
+    /// The step that is being done ends here.
+    step_to: Offset,
+    has_begun: bool,
+    /// Tombstones below this go.
+    tombstones_below: Offset,
+    keeps_tombstones: bool,
+    /// Whether everything was read.
+    all_read: bool,
+}
+
+impl Pass {
+    /// A step got as far as `to`.
+    fn came_to(&mut self, to: Offset) {
+        self.at = to;
+        match self.stage {
+            Stage::LookingUp if to < self.step_to || to >= self.until => {
+                // The table is full: the rest is for the next pass.
+                self.until = to;
+                self.at = self.start;
+                self.stage = Stage::Keeping;
+            }
+            Stage::Keeping if to >= self.until => self.stage = Stage::Over,
+            _ => {}
+        }
+    }
+}
+
+/// What a shard has of the pass that is under way.
+#[derive(Debug, Default)]
+pub(crate) struct Compacting {
+    pass: Option<Pass>,
+    /// Whether a step is being done.
+    pub(crate) is_under_way: bool,
+    /// Done on disk, and not yet in the state.
+    pending: VecDeque<CompactedBatch>,
+    /// What is kept of them where the journal is to take it, part by part.
+    in_journal: VecDeque<Batch>,
+}
+
+impl Compacting {
+    pub(crate) fn is_resting(&self) -> bool {
+        !self.is_under_way && self.pending.is_empty()
+    }
+}
+
+impl Shard {
+    /// Whether a pass is under way, or due.
+    #[must_use]
+    pub fn is_to_compact(&self) -> bool {
+        self.compacting.pass.is_some() || self.engine.next_compaction().is_some()
+    }
+
+    /// The next step of a pass, if there is reason for one. One at a time: each is answered with
+    /// [`Shard::compacted`] or [`Shard::compaction_failed`] before there is another, or a move.
+    pub fn next_compaction(&mut self, now: Timestamp) -> Option<CompactionStep> {
+        self.moves.was_move = false;
+        if self.fenced || !self.is_resting() {
+            return None;
+        }
+        let pass = match self.compacting.pass.take() {
+            Some(pass) => pass,
+            None => self.begin_pass(now)?,
+        };
+        let mut batches = Vec::new();
+        let (mut to, mut bytes) = (pass.until, 0);
+        for kept in self.engine.batches_within(pass.partition, pass.at, pass.until) {
+            if batches.len() == STEP_BATCHES || bytes >= STEP_BYTES {
+                to = kept.first;
+                break;
+            }
+            bytes += u64::from(kept.place.bytes);
+            batches.push((kept, self.lies_in_short_pack(kept.place)));
+        }
+        let work = match pass.stage {
+            Stage::LookingUp => CompactionWork::LookUp,
+            _ => CompactionWork::Keep(pass.tombstones_below),
+        };
+        let keeping = Keeping::of(self.engine.kept_for(pass.partition));
+        let (begins, partition) = (!pass.has_begun, pass.partition);
+        let ends = pass.stage == Stage::Keeping && to == pass.until;
+        self.compacting.pass = Some(Pass { has_begun: true, step_to: to, ..pass });
+        self.compacting.is_under_way = true;
+        Some(CompactionStep { partition, keeping, work, begins, ends, batches, to })
+    }
+
+    fn lies_in_short_pack(&self, place: Place) -> bool {
+        let pack = pack_of(place.position);
+        pack.is_some_and(|pack| self.moves.packs.bytes_of(pack) < SHORT_PACK_BYTES)
+    }
+
+    fn begin_pass(&mut self, now: Timestamp) -> Option<Pass> {
+        while let Some(partition) = self.engine.next_compaction() {
+            let Some(scope) = self.engine.begin_compaction(partition, now) else {
+                self.engine.put_off_compaction(partition, now);
+                continue;
+            };
+            return Some(Pass {
+                partition,
+                start: scope.start,
+                until: scope.until,
+                at: scope.look_up_from,
+                stage: Stage::LookingUp,
+                step_to: scope.look_up_from,
+                has_begun: false,
+                tombstones_below: scope.tombstones_below,
+                keeps_tombstones: false,
+                all_read: true,
+            });
+        }
+        None
+    }
+
+    /// A step was done.
+    pub fn compacted(&mut self, done: CompactionDone, now: Timestamp) {
+        self.compacting.is_under_way = false;
+        let Some(pass) = self.compacting.pass.as_mut().filter(|_| !self.fenced) else { return };
+        pass.all_read &= done.unreadable == 0;
+        pass.keeps_tombstones |= done.keeps_tombstones;
+        pass.came_to(done.to);
+        for pack in done.packs {
+            self.moves.packs.added(pack);
+        }
+        // All at once: a pack must not look empty while its batches are recorded one by one.
+        for part in done.batches.iter().flat_map(|batch| &batch.parts) {
+            if let Some(pack) = pack_of(part.place.position) {
+                self.moves.packs.written(pack, part.place.bytes);
+            }
+        }
+        self.compacting.pending.extend(done.batches);
+        self.compacting.in_journal.extend(done.in_journal);
+        self.record_compaction(now);
+        self.finish_turn(now);
+    }
+
+    /// A step came to nothing, and with it the pass. It is made again later.
+    pub fn compaction_failed(&mut self, now: Timestamp) {
+        self.compacting.is_under_way = false;
+        if let Some(pass) = self.compacting.pass.take() {
+            self.engine.put_off_compaction(pass.partition, now);
+        }
+    }
+
+    /// Records some of what waits, and at last that the pass is over.
+    pub(crate) fn record_compaction(&mut self, now: Timestamp) {
+        let Compacting { pass, pending, in_journal, is_under_way } = &mut self.compacting;
+        let Some(of) = pass.as_ref().filter(|_| !*is_under_way) else { return };
+        let (partition, is_over) = (of.partition, of.stage == Stage::Over);
+        let (mut some, mut parts) = (Vec::new(), 0);
+        while parts < MOVES_PER_TURN
+            && let Some(mut batch) = pending.pop_front()
+        {
+            parts += 1 + batch.parts.len();
+            let lies_nowhere = !in_journal.is_empty();
+            let of_batch = if lies_nowhere { batch.parts.len() } else { 0 };
+            let kept: Vec<Batch> = in_journal.drain(..of_batch).collect();
+            let (engine, writer) = (&mut self.engine, &mut self.writer);
+            if !lies_nowhere || engine.keep_parts(partition, &mut batch, &kept, writer) {
+                some.push(batch);
+            }
+        }
+        let ended = pass.take_if(|_| is_over && pending.is_empty());
+        if some.is_empty() && ended.is_none() {
+            return;
+        }
+        self.engine.compact(partition, some, &mut self.writer);
+        if let Some(pass) = ended {
+            let Pass { until, keeps_tombstones, all_read, .. } = pass;
+            let pass = CompactionPass { until, keeps_tombstones, all_read };
+            self.engine.compacted_to(partition, pass, now, &mut self.writer);
+        }
+        self.moves.recorded = self.writer.end();
+    }
+}

@@ -1,0 +1,290 @@
+//! Compacts a partition that keeps the latest message of each key, beside the shard: first it looks up
+//! which message is the latest of each key, then it copies what is kept of batches that hold others,
+//! step by step. Which partition, and from where to where, is the shard's to say (`compacting`).
+
+use bytes::Bytes;
+use sennit_engine::{CompactedBatch, KeptBatch, KeptPart, Place};
+use sennit_journal::{Disk, Home, Pack, Position};
+use sennit_model::{Batch, Offset, PartitionId};
+
+use crate::{
+    key_table::KeyTable,
+    mover::{Copied, Keeping, MoveError, Moved, Mover},
+};
+
+/// What is read at once, in bytes, where batches lie together.
+const READ_BYTES: u64 = 1 << 20;
+
+/// Batches with no more bytes of others between them are read together.
+const READ_OVER_BYTES: u64 = 4 << 10;
+
+/// There is a rest after about so many bytes.
+const PACED_BYTES: usize = 256 << 10;
+
+/// A read counts for so many bytes more.
+const READ_COST_BYTES: usize = 4 << 10;
+
+/// What is kept goes to the journal if it is not more than this, in bytes; in short segments less.
+const IN_JOURNAL_BYTES: usize = 64 << 10;
+
+/// What a step keeps is held in memory until it is written: so much, in bytes, and a batch more.
+const KEPT_BYTES: usize = 32 << 20;
+
+/// What a step is to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CompactionWork {
+    /// Look up the latest message of each key.
+    LookUp,
+    /// Keep what is not superseded, but tombstones only from this offset on.
+    Keep(Offset),
+}
+
+/// A step of a pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CompactionStep {
+    /// Of which partition.
+    pub partition: PartitionId,
+    /// How long its messages are to be kept.
+    pub keeping: Keeping,
+    /// What is to be done.
+    pub work: CompactionWork,
+    /// Whether a pass begins with it.
+    pub begins: bool,
+    /// Whether a pass ends with it, if it comes to `to`.
+    pub ends: bool,
+    /// With which batches, by offset; and whether a batch is to be copied though all of it is kept,
+    /// because it lies in a pack that is short.
+    pub batches: Vec<(KeptBatch, bool)>,
+    /// They end here.
+    pub to: Offset,
+}
+
+/// What a step has come to. Everything in it is durable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CompactionDone {
+    /// The packs that were made.
+    pub packs: Vec<Pack>,
+    /// The batches of which something is gone, or that lie elsewhere now.
+    pub batches: Vec<CompactedBatch>,
+    /// What is kept of them, part by part, where it is little: it lies nowhere yet, and the journal is to
+    /// take it. A pack of its own would be longer.
+    pub in_journal: Vec<Batch>,
+    /// How far it got.
+    pub to: Offset,
+    /// Whether some tombstone is kept.
+    pub keeps_tombstones: bool,
+    /// How many batches could not be read. They stay as they are.
+    pub unreadable: u64,
+}
+
+impl<D: Disk> Mover<D> {
+    /// Has a pass know no more keys at once.
+    pub fn set_compaction_keys(&mut self, most: usize) {
+        self.keys_max = most;
+    }
+
+    /// Does a step of a pass.
+    ///
+    /// # Errors
+    /// A [`MoveError`]; it has come to nothing then, and so has the pass.
+    pub fn compact(&mut self, step: &CompactionStep) -> Result<CompactionDone, MoveError> {
+        if step.begins {
+            self.keys = KeyTable::default();
+        }
+        let done = match step.work {
+            CompactionWork::LookUp => self.look_up(step),
+            CompactionWork::Keep(tombstones_from) => self.keep(step, tombstones_from),
+        };
+        let is_over = step.ends && done.as_ref().is_ok_and(|done| done.to == step.to);
+        if done.is_err() || is_over {
+            self.keys = KeyTable::default();
+        }
+        done
+    }
+
+    fn look_up(&mut self, step: &CompactionStep) -> Result<CompactionDone, MoveError> {
+        let mut done = CompactionDone { to: step.to, ..CompactionDone::default() };
+        let mut batches = step.batches.as_slice();
+        while !batches.is_empty() {
+            let (together, rest) = batches.split_at(self.together(batches));
+            batches = rest;
+            for (kept, batch) in self.read_together(together)? {
+                let Some(batch) = batch else {
+                    done.unreadable += 1;
+                    continue;
+                };
+                if self.keys.len() > 0 && self.keys.len() + kept.count as usize > self.keys_max {
+                    done.to = kept.first;
+                    return Ok(done);
+                }
+                for (offset, message) in (kept.first.0..).zip(batch.messages()) {
+                    if !message.key().is_empty() {
+                        self.keys.note(message.key(), offset);
+                    }
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    fn keep(
+        &mut self,
+        step: &CompactionStep,
+        tombstones_from: Offset,
+    ) -> Result<CompactionDone, MoveError> {
+        let mut done = CompactionDone { to: step.to, ..CompactionDone::default() };
+        let (mut copies, mut kept_bytes) = (Vec::new(), 0);
+        let copies_along: std::collections::BTreeSet<Offset> =
+            step.batches.iter().filter(|(_, along)| *along).map(|(kept, _)| kept.first).collect();
+        let mut batches = step.batches.as_slice();
+        while !batches.is_empty() {
+            if kept_bytes >= KEPT_BYTES {
+                done.to = batches[0].0.first;
+                break;
+            }
+            let (together, rest) = batches.split_at(self.together(batches));
+            batches = rest;
+            for (kept, batch) in self.read_together(together)? {
+                let Some(batch) = batch else {
+                    done.unreadable += 1;
+                    continue;
+                };
+                let runs =
+                    self.runs_kept(&kept, &batch, tombstones_from, &mut done.keeps_tombstones);
+                let is_whole = runs.first().is_some_and(|run| run.count == kept.count);
+                if is_whole && !copies_along.contains(&kept.first) {
+                    continue;
+                }
+                for run in &runs {
+                    kept_bytes += run.bytes.len();
+                    copies.push(Copied {
+                        keeping: step.keeping,
+                        partition: step.partition,
+                        first: run.first,
+                        appended_at: kept.appended_at,
+                        // Of its own: the batch holds on to a read of some size.
+                        batch: Bytes::copy_from_slice(run.bytes),
+                    });
+                }
+                let part = |run: &Run<'_>| {
+                    let bytes = run.bytes.len() as u32;
+                    let place = Place { position: 0, bytes };
+                    KeptPart { first: run.first, count: run.count, place }
+                };
+                let parts = runs.iter().map(part).collect();
+                let (first, count) = (kept.first, kept.count);
+                done.batches.push(CompactedBatch { first, count, parts });
+            }
+        }
+        if kept_bytes <= IN_JOURNAL_BYTES.min(self.segment_bytes() as usize / 8) {
+            let batches = copies.into_iter().map(|copied| Batch::from_journal(copied.batch));
+            // They were read and checked just now.
+            done.in_journal = batches.collect::<Result<_, _>>().expect("whole messages");
+            return Ok(done);
+        }
+        let Moved { packs, batches: copied } = self.write_or_leave_nothing(copies)?;
+        // They were written by offset, as they were told.
+        let mut copied = copied.into_iter();
+        for part in done.batches.iter_mut().flat_map(|batch| &mut batch.parts) {
+            let written = copied.next().filter(|written| written.first == part.first);
+            part.place = written.ok_or(MoveError::Missing { missing: 1 })?.place;
+        }
+        done.packs = packs;
+        Ok(done)
+    }
+
+    /// The runs of a batch's messages that are kept.
+    fn runs_kept<'a>(
+        &self,
+        kept: &KeptBatch,
+        batch: &'a Batch,
+        tombstones_from: Offset,
+        keeps_tombstones: &mut bool,
+    ) -> Vec<Run<'a>> {
+        let mut runs: Vec<Run<'a>> = Vec::new();
+        let (mut byte, mut continues) = (0, false);
+        for (offset, message) in (kept.first.0..).zip(batch.messages()) {
+            let length = message.encoded().len();
+            let mut stays =
+                message.key().is_empty() || !self.keys.supersedes(message.key(), offset);
+            if stays && message.is_tombstone() {
+                stays = offset >= tombstones_from.0;
+                *keeps_tombstones |= stays;
+            }
+            if stays {
+                match runs.last_mut().filter(|_| continues) {
+                    Some(run) => {
+                        run.count += 1;
+                        run.bytes = &batch.bytes()[byte - run.bytes.len()..byte + length];
+                    }
+                    None => {
+                        let bytes = &batch.bytes()[byte..byte + length];
+                        runs.push(Run { first: Offset(offset), count: 1, bytes });
+                    }
+                }
+            }
+            continues = stays;
+            byte += length;
+        }
+        runs
+    }
+
+    /// How many of the batches at the front lie together.
+    fn together(&self, batches: &[(KeptBatch, bool)]) -> usize {
+        let home = |kept: &KeptBatch| self.home_of(Position(kept.place.position));
+        let first = batches[0].0;
+        let follows = |pair: &[(KeptBatch, bool)]| {
+            let (before, next) = (pair[0].0.place, pair[1].0.place);
+            let end = before.position + u64::from(before.bytes);
+            home(&pair[1].0) == home(&first)
+                && (end..=end + READ_OVER_BYTES).contains(&next.position)
+                && next.position + u64::from(next.bytes) - first.place.position <= READ_BYTES
+        };
+        1 + batches.windows(2).take_while(|pair| follows(pair)).count()
+    }
+
+    /// Reads batches that lie together; `None` for each that cannot be read.
+    fn read_together(
+        &mut self,
+        batches: &[(KeptBatch, bool)],
+    ) -> Result<Vec<(KeptBatch, Option<Batch>)>, MoveError> {
+        let (first, last) = (batches[0].0.place, batches[batches.len() - 1].0.place);
+        let length = (last.position + u64::from(last.bytes) - first.position) as usize;
+        // Short reads rest together.
+        self.unpaced += length + READ_COST_BYTES;
+        if self.unpaced >= PACED_BYTES {
+            let unpaced = std::mem::take(&mut self.unpaced);
+            if !self.pace(unpaced) {
+                return Err(MoveError::Stopped);
+            }
+        }
+        let all = self.read(Position(first.position), length).ok();
+        let mut read = Vec::with_capacity(batches.len());
+        for (kept, _) in batches {
+            let bytes = match &all {
+                Some(all) => {
+                    let at = (kept.place.position - first.position) as usize;
+                    Some(all.slice(at..at + kept.place.bytes as usize))
+                }
+                None => self.read(Position(kept.place.position), kept.place.bytes as usize).ok(),
+            };
+            let batch = bytes.and_then(|bytes| Batch::check_delivered(bytes).ok());
+            read.push((*kept, batch.filter(|batch| batch.count() == kept.count)));
+        }
+        Ok(read)
+    }
+
+    fn home_of(&self, position: Position) -> Home {
+        match position.pack() {
+            Some((pack, _)) => Home::Pack(pack),
+            None => Home::Segment(position.segment(self.segment_bytes())),
+        }
+    }
+}
+
+/// Neighbouring messages of a batch.
+struct Run<'a> {
+    first: Offset,
+    count: u32,
+    bytes: &'a [u8],
+}
