@@ -28,7 +28,7 @@ run: ## Build the broker and serve from ./data (Ctrl-C stops it)
 	@cargo build --release -p sennit
 	@exec "$(CARGO_TARGET_DIR)/release/sennit" serve --data data
 
-test: test-tools test-format test-lint test-docs test-licences fuzz test-workspace test-summary ## All that a change must pass (installs what it needs)
+test: test-tools test-format test-lint test-docs test-licences fuzz test-workspace test-conformance test-summary ## All that a change must pass (installs what it needs)
 
 bench: ## Measure the broker on this machine
 	@cargo build --release -p sennit

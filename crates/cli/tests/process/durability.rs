@@ -111,8 +111,13 @@ fn every_durability_keeps_its_promise_when_the_broker_is_killed() {
         for _ in 0..3 {
             tokio::time::sleep(Duration::from_millis(600)).await;
             kills.push(Instant::now());
-            broker.kill();
-            broker.start_again();
+            // Beside it the clients see what the old life has confirmed, before there is a new one.
+            let again = tokio::task::spawn_blocking(move || {
+                broker.kill();
+                broker.start_again();
+                broker
+            });
+            broker = again.await.unwrap();
         }
         let last_start = Instant::now();
         tokio::time::sleep(Duration::from_millis(600)).await;

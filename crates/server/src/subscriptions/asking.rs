@@ -61,13 +61,14 @@ impl Subscriptions {
             return self.kept(found).await;
         }
         let links = self.links_of(&config, &links);
-        let mut roster = self.roster.borrow_mut();
-        roster.check_members()?;
-        roster.check_room(links.len(), links.len())?;
-        let subscription = Subscription::new(config, base, now(), links);
-        let kept = What::Kept(Box::new(subscription.keep()));
-        let (life, followed) = roster.add(&id, subscription);
-        drop(roster);
+        let (kept, (life, followed)) = {
+            let mut roster = self.roster.borrow_mut();
+            roster.check_members()?;
+            roster.check_room(links.len(), links.len())?;
+            let subscription = Subscription::new(config, base, now(), links);
+            let kept = What::Kept(Box::new(subscription.keep()));
+            (kept, roster.add(&id, subscription))
+        };
         let durable = self.keep(&[Change { id: id.clone(), what: kept }]);
         spawn_local(self.clone().drive(id.clone(), life));
         self.follow_all(followed);
@@ -162,8 +163,7 @@ impl Subscriptions {
         let topics = self.topics();
         let (links, mut followed) = (self.of_this(&id, |it| Ok(it.links().clone()))?, Vec::new());
         let more = streams.iter().filter(|stream| !links.contains_key(*stream)).count();
-        let mut roster = self.roster.borrow_mut();
-        roster.check_room(links.len() + more, more)?;
+        self.roster.borrow().check_room(links.len() + more, more)?;
         let mut kept = Vec::new();
         for stream in streams {
             let there = topics.get(&stream).and_then(|&topic| {
@@ -175,9 +175,8 @@ impl Subscriptions {
                 None => there.unwrap_or_else(|| Link::to_come(true)),
             };
             kept.push(link.keep(&stream));
-            followed.append(&mut roster.link(&id, &stream, link));
+            followed.append(&mut self.roster.borrow_mut().link(&id, &stream, link));
         }
-        drop(roster);
         let durable = self.keep(&[Change { id, what: What::Linked(kept) }]);
         self.follow_all(followed);
         is_durable(durable).await?;
