@@ -157,7 +157,8 @@ impl Swarm {
             runs_full: random.chance(300),
             lease_max: Duration::from_millis([500, 5_000, 600_000][random.below(3) as usize]),
             careful: [300, 800, 980][random.below(3) as usize],
-            latest_per_key: some(random, 350, [200, 600, 1000]),
+            // Beside the others, so that a seed without it is what it was.
+            latest_per_key: some(&mut random.clone(), 350, [200, 600, 1000]),
             generations_max: random.between(1, 5) as u32,
             rots: if random.chance(250) { random.between(1, 3) } else { 0 },
         }
@@ -166,7 +167,7 @@ impl Swarm {
     /// Settings for a topic.
     pub fn topic(&self, random: &mut Random) -> TopicConfig {
         let mut config = TopicConfig::of_kind(TopicKind::Queue);
-        if random.chance(self.latest_per_key) {
+        if self.latest_per_key > 0 && random.chance(self.latest_per_key) {
             let tombstone_age = Duration::from_millis(random.between(1_000, 600_000));
             config.retention = Retention {
                 latest_per_key: Some(tombstone_age),

@@ -5,9 +5,9 @@
 use sennit_model::{Batch, Offset, PartitionId, Timestamp};
 
 use crate::{
-    engine::{Engine, Journal, KeptBatch, RUNS_PER_RECORD_MAX, stir},
+    engine::{Engine, Journal, RUNS_PER_RECORD_MAX, stir},
     latest::{Clean, Dirty, Tombstones},
-    log::{Entry, Place},
+    log::{Entry, KeptBatch, Place},
     partition::Partition,
     record::{CompactedBatch, Record},
     timer::Timer,

@@ -20,7 +20,7 @@ use crate::{
     group::{Group, Holder, Terms, range},
     interner::Interner,
     latest::Latest,
-    log::Place,
+    log::{KeptBatch, Place},
     lost::Lost,
     memory_topics::MemoryTopics,
     partition::Partition,
@@ -55,21 +55,6 @@ pub trait Payloads {
     /// fetched first. Whoever answers `None` calls [`Engine::fetched`] for that partition once the
     /// batch is there, or [`Engine::damaged`] if it never will be.
     fn batch(&mut self, partition: PartitionId, place: Place) -> Option<Bytes>;
-}
-
-/// A batch that is kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct KeptBatch {
-    /// Of which partition.
-    pub partition: PartitionId,
-    /// Its first message's offset.
-    pub first: Offset,
-    /// How many messages it holds.
-    pub count: u32,
-    /// When it was appended.
-    pub appended_at: Timestamp,
-    /// Where it lies.
-    pub place: Place,
 }
 
 /// What a turn of the engine comes to.

@@ -64,9 +64,9 @@ pub use dead_letter::{
 pub use effect::{
     Confirmed, Delivery, Effect, GapReason, GroupDescription, PartitionDescription, Settled,
 };
-pub use engine::{Engine, Journal, KeptBatch, Outbox, Payloads};
+pub use engine::{Engine, Journal, Outbox, Payloads};
 pub use latest::Tombstones;
-pub use log::Place;
+pub use log::{KeptBatch, Place};
 pub use record::{CompactedBatch, KeptPart, Outcome, Record, StreamOpened, TopicCreated};
 pub use record_codec::RECORD_KIND_END;
 pub use record_error::RecordError;

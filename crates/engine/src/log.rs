@@ -5,8 +5,6 @@ use std::collections::VecDeque;
 
 use sennit_model::{Offset, PartitionId, Timestamp};
 
-use crate::engine::KeptBatch;
-
 /// Where the journal keeps a batch. The engine only passes it on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
@@ -14,6 +12,21 @@ pub struct Place {
     pub position: u64,
     /// Its length in bytes.
     pub bytes: u32,
+}
+
+/// A batch that is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptBatch {
+    /// Of which partition.
+    pub partition: PartitionId,
+    /// Its first message's offset.
+    pub first: Offset,
+    /// How many messages it holds.
+    pub count: u32,
+    /// When it was appended.
+    pub appended_at: Timestamp,
+    /// Where it lies.
+    pub place: Place,
 }
 
 /// One batch in the index.

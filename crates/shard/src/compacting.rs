@@ -5,16 +5,15 @@
 //! partition from its start. It goes on in steps: segments and packs are emptied between them, and a
 //! step begins when what came of the last one is committed.
 
-use std::collections::VecDeque;
-
-use sennit_engine::{CompactedBatch, CompactionPass, Place};
-use sennit_model::{Batch, Offset, PartitionId, Timestamp};
+use sennit_engine::{CompactionPass, Place};
+use sennit_model::{Batch, Timestamp};
 
 use crate::{
     compactor::{CompactionDone, CompactionStep, CompactionWork},
     mover::Keeping,
-    moving::MOVES_PER_TURN,
+    moves::MOVES_PER_TURN,
     packs::pack_of,
+    passes::{Compacting, Pass, Stage},
     shard::Shard,
 };
 
@@ -26,71 +25,6 @@ const STEP_BYTES: u64 = 128 << 20;
 
 /// What lies in a pack that is shorter is copied along, so that passes leave no trail of short packs.
 const SHORT_PACK_BYTES: u64 = 8 << 20;
-
-/// How far a pass is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// The latest of each key are looked up.
-    LookingUp,
-    /// What is superseded goes.
-    Keeping,
-    /// All of it is gone, though not all of that is recorded.
-    Over,
-}
-
-/// A pass that is under way.
-#[derive(Clone, Debug)]
-struct Pass {
-    partition: PartitionId,
-    start: Offset,
-    until: Offset,
-    stage: Stage,
-    /// The next step begins here.
-    at: Offset,
-    /// The step that is being done ends here.
-    step_to: Offset,
-    has_begun: bool,
-    /// Tombstones below this go.
-    tombstones_below: Offset,
-    keeps_tombstones: bool,
-    /// Whether everything was read.
-    all_read: bool,
-}
-
-impl Pass {
-    /// A step got as far as `to`.
-    fn came_to(&mut self, to: Offset) {
-        self.at = to;
-        match self.stage {
-            Stage::LookingUp if to < self.step_to || to >= self.until => {
-                // The table is full: the rest is for the next pass.
-                self.until = to;
-                self.at = self.start;
-                self.stage = Stage::Keeping;
-            }
-            Stage::Keeping if to >= self.until => self.stage = Stage::Over,
-            _ => {}
-        }
-    }
-}
-
-/// What a shard has of the pass that is under way.
-#[derive(Debug, Default)]
-pub(crate) struct Compacting {
-    pass: Option<Pass>,
-    /// Whether a step is being done.
-    pub(crate) is_under_way: bool,
-    /// Done on disk, and not yet in the state.
-    pending: VecDeque<CompactedBatch>,
-    /// What is kept of them where the journal is to take it, part by part.
-    in_journal: VecDeque<Batch>,
-}
-
-impl Compacting {
-    pub(crate) fn is_resting(&self) -> bool {
-        !self.is_under_way && self.pending.is_empty()
-    }
-}
 
 impl Shard {
     /// Whether a pass is under way, or due.

@@ -12,6 +12,7 @@ mod mover;
 mod moves;
 mod moving;
 mod packs;
+mod passes;
 mod read_cache;
 mod recover;
 mod recover_error;

@@ -7,6 +7,9 @@ use sennit_journal::{Home, Position};
 
 use crate::{mover::MovedBatch, packs::Packs};
 
+/// Most moves that are recorded before others have their turn.
+pub(crate) const MOVES_PER_TURN: usize = 1024;
+
 /// What is being moved, and where what was moved lies.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {

@@ -6,13 +6,10 @@ use sennit_model::Timestamp;
 
 use crate::{
     mover::{Held, Keeping, Moved},
-    moves::Moves,
+    moves::{MOVES_PER_TURN, Moves},
     packs::pack_of,
     shard::Shard,
 };
-
-/// Most moves that are recorded before others have their turn.
-pub(crate) const MOVES_PER_TURN: usize = 1024;
 
 impl Shard {
     /// What is to be emptied next, if anything is: the oldest segment when the journal is long, else

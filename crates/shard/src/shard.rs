@@ -14,9 +14,9 @@ use sennit_model::{Durability, Offset, PartitionId, Timestamp};
 use crate::{
     at_hand::AtHand,
     checkpoint::Checkpoints,
-    compacting::Compacting,
     moves::Moves,
     packs::{Packs, pack_of},
+    passes::Compacting,
     read_cache::{Fetch, Found, ReadCache},
     tail_cache::TailCache,
     writer::Writer,
