@@ -247,8 +247,8 @@ impl Roster {
         let members = &self.members;
         let followed = self.followed.get_mut(stream).filter(|followed| followed.life == life)?;
         let is_idle =
-            |id: &Box<str>| members.get(id).is_some_and(|member| member.subscription.is_idle());
-        let topic = followed.topic.filter(|_| followed.by.iter().any(is_idle));
+            |id: &str| members.get(id).is_some_and(|member| member.subscription.is_idle());
+        let topic = followed.topic.filter(|_| followed.by.iter().any(|id| is_idle(id)));
         followed.is_awaited = topic.is_some();
         Some(Wanted { topic, end: followed.end, bell: followed.bell.clone() })
     }
