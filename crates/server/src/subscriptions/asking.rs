@@ -56,24 +56,35 @@ impl Subscriptions {
         let meant = self.topics().into_iter().filter(|(stream, _)| is_linked(&config, stream));
         let meant: Vec<_> = meant.collect();
         self.roster.borrow().check_room(meant.len(), meant.len())?;
-        let links = self.ends(meant).await?;
+        let ends = self.ends(meant).await?;
         if let Some(found) = self.find(&id, &config)? {
             return self.kept(found).await;
         }
-        let links = self.links_of(&config, &links);
-        let (kept, (life, followed)) = {
-            let mut roster = self.roster.borrow_mut();
-            roster.check_members()?;
-            roster.check_room(links.len(), links.len())?;
-            let subscription = Subscription::new(config, base, now(), links);
-            let kept = What::Kept(Box::new(subscription.keep()));
-            (kept, roster.add(&id, subscription))
-        };
-        let durable = self.keep(&[Change { id: id.clone(), what: kept }]);
-        spawn_local(self.clone().drive(id.clone(), life));
-        self.follow_all(followed);
+        let durable = self.add(&id, config, base, &ends)?;
         is_durable(durable).await?;
         self.view(&id).map(Told::Created)
+    }
+
+    /// Adds a subscription, linked to what is there.
+    fn add(
+        self: &Rc<Self>,
+        id: &str,
+        config: Config,
+        base: Box<str>,
+        ends: &Ends,
+    ) -> Result<Durable, SubscriptionRefusal> {
+        let links = self.links_of(&config, ends);
+        let mut roster = self.roster.borrow_mut();
+        roster.check_members()?;
+        roster.check_room(links.len(), links.len())?;
+        let subscription = Subscription::new(config, base, now(), links);
+        let kept = What::Kept(Box::new(subscription.keep()));
+        let (life, followed) = roster.add(id, subscription);
+        drop(roster);
+        let durable = self.keep(&[Change { id: id.into(), what: kept }]);
+        spawn_local(self.clone().drive(id.into(), life));
+        self.follow_all(followed);
+        Ok(durable)
     }
 
     /// The subscription that is asked for, if it is there.
@@ -160,14 +171,26 @@ impl Subscriptions {
         let topics = self.topics();
         let there = streams.iter().filter_map(|one| Some((one.clone(), *topics.get(one)?)));
         let ends = self.ends(there.collect()).await?;
+        is_durable(self.link_to(id, streams, &ends)?).await?;
+        Ok(Told::Done)
+    }
+
+    /// Links a subscription to streams that it has named.
+    fn link_to(
+        self: &Rc<Self>,
+        id: Box<str>,
+        streams: Vec<TopicName>,
+        ends: &Ends,
+    ) -> Result<Durable, SubscriptionRefusal> {
         let topics = self.topics();
         let (links, mut followed) = (self.of_this(&id, |it| Ok(it.links().clone()))?, Vec::new());
         let more = streams.iter().filter(|stream| !links.contains_key(*stream)).count();
-        self.roster.borrow().check_room(links.len() + more, more)?;
+        let mut roster = self.roster.borrow_mut();
+        roster.check_room(links.len() + more, more)?;
         let mut kept = Vec::new();
         for stream in streams {
             let there = topics.get(&stream).and_then(|&topic| {
-                end_of(&ends, &stream, topic).map(|end| Link::at(true, topic, end))
+                end_of(ends, &stream, topic).map(|end| Link::at(true, topic, end))
             });
             let link = match links.get(&stream) {
                 Some(link) if link.is_explicit => continue,
@@ -175,12 +198,12 @@ impl Subscriptions {
                 None => there.unwrap_or_else(|| Link::to_come(true)),
             };
             kept.push(link.keep(&stream));
-            followed.append(&mut self.roster.borrow_mut().link(&id, &stream, link));
+            followed.append(&mut roster.link(&id, &stream, link));
         }
+        drop(roster);
         let durable = self.keep(&[Change { id, what: What::Linked(kept) }]);
         self.follow_all(followed);
-        is_durable(durable).await?;
-        Ok(Told::Done)
+        Ok(durable)
     }
 
     async fn unlink(

@@ -246,7 +246,8 @@ impl Roster {
     pub(crate) fn wanted(&mut self, stream: &TopicName, life: u64) -> Option<Wanted> {
         let members = &self.members;
         let followed = self.followed.get_mut(stream).filter(|followed| followed.life == life)?;
-        let is_idle = |id: &str| members.get(id).is_some_and(|held| held.subscription.is_idle());
+        let is_idle =
+            |id: &str| members.get(id).is_some_and(|member| member.subscription.is_idle());
         let topic = followed.topic.filter(|_| followed.by.iter().any(|id| is_idle(id)));
         followed.is_awaited = topic.is_some();
         Some(Wanted { topic, end: followed.end, bell: followed.bell.clone() })
