@@ -62,7 +62,7 @@ pub(super) struct PartitionModel {
     pub(super) groups: BTreeMap<GroupId, GroupModel>,
     /// Offsets that all groups of some time may have been through with: what is not there any more
     /// is owed to no group that begins later.
-    holes: BTreeSet<u64>,
+    pub(super) holes: BTreeSet<u64>,
     /// Offsets that could not be read in this life or an earlier one: they come out of turn, once
     /// they can be.
     pub(super) gaps: BTreeSet<u64>,
