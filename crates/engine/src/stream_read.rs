@@ -107,9 +107,15 @@ impl Engine {
         if at < partition.log.start() {
             return refused(StreamRefusal::NotKept { start: Offset(partition.log.start()) });
         }
-        if let Some((_, end)) = self.lost.of(id).find(|&(from, to)| from <= at && at < to) {
-            return refused(StreamRefusal::Damaged { next: Offset(end) });
-        }
+        let durability = partition.config.durability;
+        let lost = self.lost.of(id).find(|&(from, to)| from <= at && at < to);
+        let at = match lost {
+            // Of what was reserved it has seen nothing: it goes on behind that.
+            Some((from, end)) if from == at && durability != Durability::Durable => end.min(before),
+            Some((_, end)) => return refused(StreamRefusal::Damaged { next: Offset(end) }),
+            None => at,
+        };
+        read.at = ReadFrom::Offset(Offset(at));
         let gathered = gather(partition, (at, before), read, payloads, at_hand)?;
         let Gathered { messages, next } = gathered;
         let is_up_to_date = next >= visible;
@@ -129,8 +135,7 @@ impl Engine {
             messages,
             settings,
         });
-        let awaits_nothing =
-            matches!(partition.config.durability, Durability::Ephemeral | Durability::Memory);
+        let awaits_nothing = matches!(durability, Durability::Ephemeral | Durability::Memory);
         Ok(Some(Answered { answer, is_early: !is_closed || awaits_nothing }))
     }
 

@@ -6,8 +6,8 @@ mod world;
 use std::time::Duration;
 
 use sennit_engine::{
-    Command, Effect, ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamChunk, StreamCommand,
-    StreamNote, StreamProducer, StreamRead, StreamRefusal, StreamSettings,
+    Command, Effect, ForkOf, OpenStream, Replay, StreamAnswer, StreamAppend, StreamChunk,
+    StreamCommand, StreamNote, StreamProducer, StreamRead, StreamRefusal, StreamSettings,
 };
 use sennit_model::{
     Durability, Generation, Message, Messages, Offset, ReadFrom, TopicConfig, TopicId, TopicKind,
@@ -377,4 +377,33 @@ fn a_stream_in_memory_is_there_after_a_crash_and_its_content_is_not() {
     let asks = StreamCommand::Ask { touches: false };
     assert!(matches!(ask(&mut world, asks), Some(StreamAnswer::Status(_))));
     assert!(texts(&read(&mut world, read_at(0))).is_empty());
+}
+
+#[test]
+fn who_had_read_all_before_a_crash_goes_on_behind_what_was_reserved() {
+    for durability in [Durability::Speculative, Durability::Ephemeral] {
+        let mut world = World::empty();
+        let open = OpenStream { config: config(durability), ..with(settings()) };
+        ask(&mut world, StreamCommand::Open(Box::new(open)));
+        append(&mut world, "before", plain());
+        let mut replay = Replay::new(world.now);
+        for (record, position) in &world.journal.records {
+            let mut body = Vec::new();
+            record.encode_head(&mut body);
+            let begin = position - body.len() as u64;
+            body.extend(record.batch().iter().flat_map(|batch| batch.bytes().iter()));
+            replay.record(record.kind(), begin, body.into()).expect("it was written");
+        }
+        let (engine, lost) = replay.finish(Generation(2), true).expect("it is whole");
+        world.engine = engine;
+        assert!(!lost.is_empty(), "{durability}: nothing was reserved");
+        for record in &lost {
+            sennit_engine::Journal::append(&mut world.journal, record);
+        }
+        let waits = StreamRead { waits: true, ..read_at(1) };
+        assert_eq!(ask(&mut world, StreamCommand::Read(waits)), None, "{durability}");
+        append(&mut world, "after", plain());
+        assert_eq!(texts(&read(&mut world, read_at(1))), ["after"], "{durability}");
+        assert_eq!(texts(&read(&mut world, read_at(0))), ["before", "after"], "{durability}");
+    }
 }
