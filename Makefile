@@ -109,7 +109,7 @@ test-conformance:
 
 define run-conformance
 cargo test --workspace --locked --no-run --quiet; \
-conformance/durable-streams/run; \
+conformance/durable-streams/run --jobs 1; \
 conformance/durable-streams/clients/run
 endef
 
