@@ -16,7 +16,7 @@ const AHEAD_BYTES: u64 = 2 * CHUNK_BYTES as u64;
 /// What would be left before the end of what can be read is read along, if it is no more.
 const REMNANT_BYTES: usize = CHUNK_BYTES / 4;
 /// Bytes of chunks that are kept.
-const BUDGET_BYTES: usize = 8 << 20;
+const BUDGET_BYTES: usize = 16 << 20;
 /// Chunks that are kept: each batch is looked for in all of them.
 const CHUNKS_MAX: usize = 64;
 /// Most reads under way at once.
@@ -75,10 +75,42 @@ pub(crate) struct Done {
     pub(crate) unreadable: Vec<(PartitionId, Place)>,
 }
 
+/// What one read has brought.
+#[derive(Debug)]
+struct Chunk {
+    start: u64,
+    bytes: Bytes,
+    /// The batches of `start..end` have been checked: whoever reads them too need not do it again.
+    checked: (u64, u64),
+}
+
+impl Chunk {
+    fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    /// The batch of `start..end`, whose checksums are right, or `None`.
+    fn batch(&mut self, start: u64, end: u64) -> Option<Bytes> {
+        let held = self.bytes.slice((start - self.start) as usize..(end - self.start) as usize);
+        let (from, to) = &mut self.checked;
+        if *from <= start && end <= *to {
+            return Some(held);
+        }
+        let batch = Batch::check_delivered(held).ok()?;
+        // Whoever is first reads them in order as a rule, and others come behind.
+        if from == to {
+            (*from, *to) = (start, end);
+        } else if *to == start {
+            *to = end;
+        }
+        Some(batch.bytes().clone())
+    }
+}
+
 /// Chunks of the journal and the reads under way.
 #[derive(Debug, Default)]
 pub(crate) struct ReadCache {
-    chunks: VecDeque<(Position, Bytes)>,
+    chunks: VecDeque<Chunk>,
     bytes: usize,
     under_way: Vec<UnderWay>,
     wanted: Vec<Fetch>,
@@ -98,12 +130,10 @@ impl ReadCache {
         limit: Position,
     ) -> Found {
         let end = position.0 + length as u64;
-        let missing = match self.held(position.0, end) {
-            Ok(held) => {
-                // Read from the disk, so its checksums are looked at again.
-                let batch = Batch::check_delivered(held);
+        let missing = match self.batch(position.0, end) {
+            Ok(batch) => {
                 self.read_ahead(end, limit);
-                return batch.map_or(Found::Damaged, |batch| Found::Batch(batch.bytes().clone()));
+                return batch.map_or(Found::Damaged, Found::Batch);
             }
             Err(missing) => missing,
         };
@@ -120,42 +150,43 @@ impl ReadCache {
         Found::Pending
     }
 
-    /// What lies in `start..end`, or the first position of it that is not here.
-    fn held(&self, start: u64, end: u64) -> Result<Bytes, u64> {
-        if let Some((from, bytes)) = self.reaching(start)
-            && end <= from + bytes.len() as u64
+    /// The batch of `start..end`, `None` if it is damaged; or the first position of it that is not
+    /// here. What comes from the disk is checked before it is believed.
+    fn batch(&mut self, start: u64, end: u64) -> Result<Option<Bytes>, u64> {
+        if let Some(chunk) = self.reaching(start)
+            && end <= self.chunks[chunk].end()
         {
-            return Ok(bytes.slice((start - from) as usize..(end - from) as usize));
+            return Ok(self.chunks[chunk].batch(start, end));
         }
         // It goes on in the chunk that follows.
         let mut joined = Vec::new();
         let mut at = start;
         while at < end {
-            let (from, bytes) = self.reaching(at).ok_or(at)?;
+            let Chunk { start: from, bytes, .. } = &self.chunks[self.reaching(at).ok_or(at)?];
             let to = end.min(from + bytes.len() as u64);
             joined.extend_from_slice(&bytes[(at - from) as usize..(to - from) as usize]);
             at = to;
         }
-        Ok(joined.into())
+        Ok(Batch::check_delivered(joined.into()).ok().map(|batch| batch.bytes().clone()))
     }
 
     /// The chunk that holds the byte at `position`; of several the one that reaches furthest.
-    fn reaching(&self, position: u64) -> Option<(u64, &Bytes)> {
-        let chunks = self.chunks.iter().map(|(start, bytes)| (start.0, bytes));
-        let end = |(start, bytes): &(u64, &Bytes)| start + bytes.len() as u64;
-        chunks.filter(|chunk| chunk.0 <= position && position < end(chunk)).max_by_key(end)
+    fn reaching(&self, position: u64) -> Option<usize> {
+        let chunks = self.chunks.iter().enumerate();
+        let holds = |(_, chunk): &(usize, &Chunk)| (chunk.start..chunk.end()).contains(&position);
+        chunks.filter(holds).max_by_key(|(_, chunk)| chunk.end()).map(|(index, _)| index)
     }
 
     /// Has what follows the batch that ends at `end` read before anybody asks for it.
     fn read_ahead(&mut self, end: u64, limit: Position) {
-        let chunk = self.reaching(end - 1);
-        if chunk.is_none_or(|(from, bytes)| end - from < bytes.len() as u64 / 2) {
+        let chunk = self.reaching(end - 1).map(|chunk| &self.chunks[chunk]);
+        if chunk.is_none_or(|held| end - held.start < held.bytes.len() as u64 / 2) {
             return;
         }
         let mut at = end;
         let far = end.saturating_add(AHEAD_BYTES).min(limit.0);
         while at < far {
-            let held = self.reaching(at).map(|(from, bytes)| from + bytes.len() as u64);
+            let held = self.reaching(at).map(|chunk| self.chunks[chunk].end());
             let coming = self.under_way.iter().find(|held| held.covers(at)).map(UnderWay::end);
             if let Some(to) = held.or(coming) {
                 at = to;
@@ -200,7 +231,8 @@ impl ReadCache {
         match (bytes, held) {
             (Some(bytes), held) => {
                 self.bytes += bytes.len();
-                self.chunks.push_back((fetch.position, bytes));
+                let start = fetch.position.0;
+                self.chunks.push_back(Chunk { start, bytes, checked: (start, start) });
                 let wants = held.into_iter().flat_map(|held| held.wants);
                 done.partitions.extend(wants.map(|(partition, _)| partition));
             }
@@ -219,19 +251,19 @@ impl ReadCache {
         }
         while (self.bytes > BUDGET_BYTES || self.chunks.len() > CHUNKS_MAX)
             && self.chunks.len() > FETCHES_MAX
-            && let Some((_, oldest)) = self.chunks.pop_front()
+            && let Some(oldest) = self.chunks.pop_front()
         {
-            self.bytes -= oldest.len();
+            self.bytes -= oldest.bytes.len();
         }
         done
     }
 
     /// Forgets chunks of `start..end`: the slot will hold another segment.
     pub(crate) fn forget(&mut self, start: Position, end: Position) {
-        self.chunks.retain(|(position, bytes)| {
-            let kept = *position < start || *position >= end;
+        self.chunks.retain(|chunk| {
+            let kept = !(start.0..end.0).contains(&chunk.start);
             if !kept {
-                self.bytes -= bytes.len();
+                self.bytes -= chunk.bytes.len();
             }
             kept
         });
