@@ -71,14 +71,18 @@ impl FanOut {
             false => None,
         };
         let ground = bench.ground(load)?;
-        let mut readers = self.start_readers(&ground)?;
+        let mut measured = Measured::default();
         let mut producers = bench.start_producers(&ground, load)?;
+        if load.preload.is_some() {
+            measured.preload(bench, &mut producers, load)?;
+            producers.clear();
+        }
+        let mut readers = self.start_readers(&ground)?;
         let window = window_of(load);
         let watch = Watch::begin(bench.broker.pid, &bench.broker.http, window);
         order_all(&mut readers, Order::Start(window))?;
         order_all(&mut producers, Order::Start(window))?;
         let offered = load.rate.map(|rate| (rate * (load.warmup_s + load.duration_s)) as u64);
-        let mut measured = Measured::default();
         for report in bench.reports(&mut producers, row, offered)? {
             measured.add(report);
         }
@@ -94,6 +98,10 @@ impl FanOut {
         }
         let usage = watch.end();
         let mut made = measured.row(load, window);
+        if load.preload.is_some() {
+            let last_ns = seen.iter().map(|reader| reader.last_ns).max().unwrap_or_default();
+            made.seconds = last_ns.saturating_sub(window.start_ns) as f64 / 1e9;
+        }
         made.set_usage(usage);
         self.add_readers(&mut made, &sent, &seen);
         made.errors += errors.len() as u64;
@@ -133,6 +141,7 @@ impl FanOut {
                     credit_bytes: self.credit_bytes,
                     commit_every: self.commit_every,
                     slow: self.slow_rate.map(|rate| Slow { reader: 0, rate }),
+                    preloaded: self.load.preload.is_some(),
                 });
                 Worker::start(&ground.plan(self.load.size, role))
             })
@@ -159,7 +168,9 @@ impl FanOut {
             latencies.add(&reader.publish_to_deliver);
         }
         row.delivered_per_s = Some(delivered as f64 / row.seconds.max(1e-9));
-        row.publish_to_deliver_us = latencies.percentiles();
+        // Of what lay there before it would say how long.
+        row.publish_to_deliver_us =
+            if self.load.preload.is_none() { latencies.percentiles() } else { None };
         row.fan_out = Some(FannedOut {
             readers: self.readers,
             slow_delivered_per_s: slow,

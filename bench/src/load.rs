@@ -189,20 +189,12 @@ impl Bench<'_> {
         ensure!(load.producers > 0, "somebody has to publish");
         let ground = self.ground(load)?;
         let mut measured = Measured::default();
+        let mut producers = self.start_producers(&ground, load)?;
         if load.preload.is_some() {
-            let unmeasured = Window { start_ns: now_ns(), from_ns: 0, until_ns: u64::MAX };
-            let mut producers = self.start_producers(&ground, load)?;
-            order_all(&mut producers, Order::Start(unmeasured))?;
-            let total = load.preload.map(|each| each * u64::from(load.producers));
-            for report in self.reports(&mut producers, "preload", total)? {
-                measured.preloaded(report);
-            }
+            measured.preload(self, &mut producers, load)?;
+            producers.clear();
         }
         let mut consumers = self.start_consumers(&ground, load)?;
-        let mut producers = match load.preload {
-            Some(_) => Vec::new(),
-            None => self.start_producers(&ground, load)?,
-        };
         let window = window_of(load);
         let watch = Watch::begin(self.broker.pid, &self.broker.http, window);
         order_all(&mut consumers, Order::Start(window))?;
@@ -321,10 +313,21 @@ impl Measured {
         self.merged.add(report);
     }
 
-    /// What was published before the run counts for identity and errors only.
-    fn preloaded(&mut self, report: Report) {
-        self.sent.extend(report.sent.iter().copied());
-        self.merged.add(Report { errors: report.errors, ..Report::default() });
+    /// Has `producers` publish before the run. What they say counts for identity and errors only.
+    pub(crate) fn preload(
+        &mut self,
+        bench: &Bench<'_>,
+        producers: &mut [Worker],
+        load: &Load,
+    ) -> Result<()> {
+        let unmeasured = Window { start_ns: now_ns(), from_ns: 0, until_ns: u64::MAX };
+        order_all(producers, Order::Start(unmeasured))?;
+        let total = load.preload.map(|each| each * u64::from(load.producers));
+        for report in bench.reports(producers, "preload", total)? {
+            self.sent.extend(report.sent.iter().copied());
+            self.merged.add(Report { errors: report.errors, ..Report::default() });
+        }
+        Ok(())
     }
 
     pub(crate) fn confirmed_in_all(&self) -> u64 {

@@ -148,6 +148,8 @@ pub struct Read {
     pub commit_every: Option<u64>,
     /// One that does not keep up.
     pub slow: Option<Slow>,
+    /// All was published before: they begin at the start, with the earliest message.
+    pub preloaded: bool,
 }
 
 /// A reader that takes less than there is, until the load has ended.
@@ -248,6 +250,8 @@ pub struct ReaderReport {
     pub sighting: Sighting,
     /// From the intended instant to the delivery.
     pub publish_to_deliver: Buckets,
+    /// When the last of them came.
+    pub last_ns: u64,
 }
 
 impl Report {

@@ -52,6 +52,7 @@ struct Sight {
     identity: Identity,
     latencies: Latencies,
     delivered: u64,
+    last_ns: u64,
     payloads: Rc<Payloads>,
     /// How many different messages it has seen, for all to see.
     count: Rc<Cell<u64>>,
@@ -75,8 +76,8 @@ impl Sight {
             }
         }
         self.count.set(self.count.get() + fresh);
-        if self.window.holds(now) {
-            self.delivered += fresh;
+        if self.window.holds(now) && fresh > 0 {
+            (self.delivered, self.last_ns) = (self.delivered + fresh, now);
         }
     }
 
@@ -86,6 +87,7 @@ impl Sight {
             delivered: self.delivered,
             sighting: self.identity.sighting(),
             publish_to_deliver: self.latencies.buckets(),
+            last_ns: self.last_ns,
         }
     }
 }
@@ -147,7 +149,7 @@ impl Reading {
         let topic: TopicName = plan.topic.parse()?;
         let mut builder = client
             .reader(&topic)
-            .from(ReadFrom::Latest)
+            .from(if read.preloaded { ReadFrom::Earliest } else { ReadFrom::Latest })
             .credit_messages(read.credit_messages)
             .credit_bytes(read.credit_bytes);
         let mut commits = None;
@@ -233,11 +235,18 @@ pub async fn read_all(
     progress: &Arc<AtomicU64>,
     orders: &mut Orders,
 ) -> Result<Report> {
+    let mut window = None;
+    if read.preloaded {
+        window = Some(start(orders).await?);
+    }
     let mut readings = Vec::new();
     for number in read.first..read.first + read.count {
         readings.push((number, Reading::begin(plan, read, number).await?));
     }
-    let window = start(orders).await?;
+    let window = match window {
+        Some(window) => window,
+        None => start(orders).await?,
+    };
     let payloads = Rc::new(Payloads::new(plan.size));
     let (phase, told) = watch::channel(Phase::Load);
     let (mut tasks, mut counts) = (Vec::new(), Vec::new());
@@ -246,11 +255,20 @@ pub async fn read_all(
         counts.push(Rc::clone(&count));
         let (identity, latencies) = (Identity::new(), Latencies::new());
         let payloads = Rc::clone(&payloads);
-        let sight = Sight { number, window, identity, latencies, delivered: 0, payloads, count };
+        let sight = Sight {
+            number,
+            window,
+            identity,
+            latencies,
+            delivered: 0,
+            last_ns: 0,
+            payloads,
+            count,
+        };
         let (progress, told) = (Arc::clone(progress), told.clone());
         tasks.push(tokio::task::spawn_local(reading.run(sight, progress, told)));
     }
-    let used = tokio::task::spawn_local(cpu_within(window));
+    let used = tokio::task::spawn_local(cpu_within(window, told));
     let Some(Order::Finish { expect, deadline_ns }) = orders.recv().await else {
         bail!("the parent has gone");
     };
@@ -271,11 +289,14 @@ pub async fn read_all(
     Ok(report)
 }
 
-/// Processor seconds that this process uses within `window`.
-async fn cpu_within(window: Window) -> Option<f64> {
+/// Processor seconds that this process uses within `window`, or until all stop.
+async fn cpu_within(window: Window, mut phase: watch::Receiver<Phase>) -> Option<f64> {
     let (pid, mut alarm) = (std::process::id(), Alarm::new().ok()?);
     alarm.until(window.from_ns).await.ok()?;
     let before = cpu_s(pid)?;
-    alarm.until(window.until_ns).await.ok()?;
+    tokio::select! {
+        ended = alarm.until(window.until_ns) => ended.ok()?,
+        _ = phase.wait_for(|phase| *phase == Phase::Stop) => (),
+    }
     Some(cpu_s(pid)? - before)
 }

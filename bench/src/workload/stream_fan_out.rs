@@ -22,6 +22,10 @@ pub struct StreamFanOut {
     /// With --cursor: after so many messages
     #[arg(long, value_name = "N", default_value_t = 1000)]
     commit_every: u64,
+    /// Messages that are published before readers begin; they read only those, from the earliest on,
+    /// as fast as they go
+    #[arg(long, value_name = "N", conflicts_with_all = ["rate", "cursor"])]
+    preload: Option<u64>,
     #[command(flatten)]
     streaming: Streaming,
 }
@@ -31,15 +35,25 @@ impl StreamFanOut {
     #[must_use]
     pub fn rows(&self, partitions: u32) -> Vec<Measurement> {
         let row = |rate: f64, readers: u32| {
-            let fan_out = FanOut {
+            let mut fan_out = FanOut {
                 commit_every: self.cursor.then_some(self.commit_every),
                 ..self.streaming.fan_out(rate, readers, partitions)
             };
-            let how = if self.cursor { "cursors" } else { "live" };
-            let row = format!("{readers} readers, {how}, {}", show_offered(rate));
+            let load = &mut fan_out.load;
+            load.preload = self.preload.map(|all| all.div_ceil(u64::from(load.producers)));
+            let how = match self.preload {
+                Some(all) => format!("{all} that lie there"),
+                None if self.cursor => format!("cursors, {}", show_offered(rate)),
+                None => format!("live, {}", show_offered(rate)),
+            };
+            let row = format!("{readers} readers, {how}");
             Measurement { row, how: How::FanOut(Box::new(fan_out)) }
         };
-        let rates = self.rate.iter();
+        // What lies there is read once, whatever rates there would be.
+        let rates = match self.preload {
+            Some(_) => [0.0_f64].iter(),
+            None => self.rate.iter(),
+        };
         rates
             .flat_map(|&rate| self.readers.iter().map(move |&readers| row(rate, readers)))
             .collect()
