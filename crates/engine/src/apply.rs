@@ -31,7 +31,7 @@ impl Engine {
     }
 
     fn change(&mut self, record: &Record, position: u64) {
-        self.catalogue.apply(record);
+        self.catalogue.apply(record, &mut self.shared);
         let wheel = &mut self.wheel;
         match record {
             Record::PartitionOpened { partition: id, config, dead_letters, groups } => {

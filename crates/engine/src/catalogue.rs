@@ -1,7 +1,7 @@
 //! Which topics and groups there are. One shard leads the catalogue; it knows names and settings,
 //! never messages.
 
-use std::{collections::BTreeMap, ops::Bound};
+use std::{collections::BTreeMap, ops::Bound, sync::Arc};
 
 use sennit_model::{
     Durability, GroupConfig, GroupId, GroupName, Incarnation, Retention, StartAt, TopicConfig,
@@ -10,6 +10,8 @@ use sennit_model::{
 
 use crate::{
     command::{CatalogueCommand, DeadLetters, GroupSetting},
+    engine::Shared,
+    group::Terms,
     record::{Record, TopicCreated},
     refusal::Refusal,
 };
@@ -17,10 +19,27 @@ use crate::{
 /// A group as the catalogue knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CatalogueGroup {
+    /// Its number.
+    pub id: GroupId,
     /// Its name.
     pub name: GroupName,
+    /// What many groups share.
+    pub(crate) terms: Arc<Terms>,
+}
+
+impl CatalogueGroup {
+    /// Its settings.
+    #[must_use]
+    pub fn config(&self) -> &GroupConfig {
+        &self.terms.config
+    }
+
     /// What its partitions must know.
-    pub setting: GroupSetting,
+    #[must_use]
+    pub fn setting(&self) -> GroupSetting {
+        let Terms { config, start } = *self.terms;
+        GroupSetting { id: self.id, config, start }
+    }
 }
 
 /// A topic as the catalogue knows it.
@@ -66,7 +85,7 @@ impl Topic {
     /// What each of its partitions must know of its groups.
     #[must_use]
     pub fn group_settings(&self) -> Vec<GroupSetting> {
-        self.groups.iter().map(|group| group.setting).collect()
+        self.groups.iter().map(CatalogueGroup::setting).collect()
     }
 }
 
@@ -162,7 +181,11 @@ impl Catalogue {
     }
 
     /// Has a topic as a checkpoint says it is.
-    pub(crate) fn put_back(&mut self, topic: Topic) {
+    pub(crate) fn put_back(&mut self, mut topic: Topic, shared: &mut Shared) {
+        topic.created.config = shared.config(&topic.created.config);
+        for group in &mut topic.groups {
+            group.terms = shared.terms(&group.setting());
+        }
         self.by_name.insert(topic.created.name.clone(), topic.id());
         self.topics.insert(topic.id(), Box::new(topic));
     }
@@ -192,7 +215,7 @@ impl Catalogue {
                 self.create_group(topic, &name, config, start)
             }
             CatalogueCommand::DeleteGroup { topic, group } => {
-                let known = self.existing(topic)?.groups.iter().any(|g| g.setting.id == group);
+                let known = self.existing(topic)?.groups.iter().any(|g| g.id == group);
                 if !known {
                     return Err(Refusal::UnknownGroup);
                 }
@@ -218,7 +241,13 @@ impl Catalogue {
             };
         }
         let topic = TopicId(self.next_topic);
-        self.new_topic(TopicCreated { topic, name, incarnation, config, home: topic })
+        self.new_topic(TopicCreated {
+            topic,
+            name,
+            incarnation,
+            config: config.into(),
+            home: topic,
+        })
     }
 
     fn adopt_topic(
@@ -237,7 +266,7 @@ impl Catalogue {
         if self.topic_named(&name).is_some() {
             name = format!("lost-{}-{:x}", topic.0, incarnation.0).parse()?;
         }
-        self.new_topic(TopicCreated { topic, name, incarnation, config, home })
+        self.new_topic(TopicCreated { topic, name, incarnation, config: config.into(), home })
     }
 
     fn create_dead_letter_topic(
@@ -265,7 +294,7 @@ impl Catalogue {
             name = other.dead_letter_topic()?;
             number += 1;
         }
-        self.new_topic(TopicCreated { topic, name, incarnation, config, home })
+        self.new_topic(TopicCreated { topic, name, incarnation, config: config.into(), home })
     }
 
     /// A new topic; a queue has its default group from the start.
@@ -273,9 +302,9 @@ impl Catalogue {
         if self.topics.len() >= limits::TOPICS_MAX {
             return Err(Refusal::topics_max());
         }
-        let (topic, config) = (created.topic, created.config);
+        let (topic, kind) = (created.topic, created.config.kind());
         let mut records = vec![Record::TopicCreated(created)];
-        if config.kind() == TopicKind::Queue {
+        if kind == TopicKind::Queue {
             let setting = GroupSetting {
                 id: GroupId(self.next_group),
                 config: GroupConfig::default(),
@@ -311,8 +340,8 @@ impl Catalogue {
         config.check()?;
         let existing = self.existing(topic)?;
         if let Some(group) = existing.group(name) {
-            return match group.setting.config.difference(&config) {
-                None => Ok(Decision { records: Vec::new(), topic, group: Some(group.setting.id) }),
+            return match group.config().difference(&config) {
+                None => Ok(Decision { records: Vec::new(), topic, group: Some(group.id) }),
                 Some((field, existing, asked)) => {
                     Err(Refusal::SettingsDiffer { name: name.to_string(), field, existing, asked })
                 }
@@ -327,7 +356,7 @@ impl Catalogue {
     }
 
     /// Applies a record; those that are not the catalogue's change nothing.
-    pub(crate) fn apply(&mut self, record: &Record) {
+    pub(crate) fn apply(&mut self, record: &Record, shared: &mut Shared) {
         match record {
             Record::TopicCreated(created) => {
                 let topic = created.topic;
@@ -339,12 +368,14 @@ impl Catalogue {
                     source.dead_letter = Some(topic);
                 }
                 let groups = Vec::new();
-                let entry = Topic { created: created.clone(), dead_letter: None, groups };
+                let config = shared.config(&created.config);
+                let created = TopicCreated { config, ..created.clone() };
+                let entry = Topic { created, dead_letter: None, groups };
                 self.topics.insert(topic, Box::new(entry));
             }
             Record::TopicAltered { topic, config } => {
                 if let Some(topic) = self.topics.get_mut(topic) {
-                    topic.created.config = *config;
+                    topic.created.config = shared.config(config);
                 }
             }
             Record::TopicDeleted { topic } => self.delete(*topic),
@@ -353,12 +384,13 @@ impl Catalogue {
                 if let Some(topic) = self.topics.get_mut(topic) {
                     // As a rule it is the only one.
                     topic.groups.reserve_exact(1);
-                    topic.groups.push(CatalogueGroup { name: name.clone(), setting: *setting });
+                    let (name, terms) = (name.clone(), shared.terms(setting));
+                    topic.groups.push(CatalogueGroup { id: setting.id, name, terms });
                 }
             }
             Record::GroupDeleted { topic, group } => {
                 if let Some(topic) = self.topics.get_mut(topic) {
-                    topic.groups.retain(|held| held.setting.id != *group);
+                    topic.groups.retain(|held| held.id != *group);
                 }
             }
             _ => {}

@@ -4,6 +4,8 @@
 //! An item of a partition is its head (settings and offsets), some of its producers, or a slice:
 //! everything that is so in a range of offsets.
 
+use std::sync::Arc;
+
 use bytes::Buf;
 use sennit_model::{
     CursorName, Durability, GroupId, GroupName, Incarnation, Offset, OffsetRange, PartitionId,
@@ -14,7 +16,7 @@ use crate::{
     catalogue::{CatalogueGroup, Topic},
     codec::{Reader, Writer},
     command::{DeadLetters, GroupSetting},
-    group::{Damaged, Dying, Group, Waiting, range},
+    group::{Damaged, Dying, Group, Terms, Waiting, range},
     latest::Clean,
     log::{Entry, Place},
     partition::Partition,
@@ -119,7 +121,7 @@ pub(crate) fn encode_topic(out: &mut Vec<u8>, topic: &Topic) {
     w.u8(u8::from(topic.dead_letter.is_some())).u32(topic.dead_letter.map_or(0, |id| id.0));
     w.count(topic.groups.len());
     for group in &topic.groups {
-        w.text(group.name.as_str()).group_setting(&group.setting);
+        w.text(group.name.as_str()).group_setting(&group.setting());
     }
 }
 
@@ -347,13 +349,14 @@ fn decode_topic(r: &mut Reader) -> Result<Topic, RecordError> {
     let topic = TopicId(r.u32()?);
     let name: TopicName = r.topic_name()?;
     let incarnation = Incarnation(r.u64()?);
-    let config: TopicConfig = r.topic_config()?;
+    let config = Arc::new(r.topic_config()?);
     let home = TopicId(r.u32()?);
     let has_dead_letter = r.flag("has dead-letter topic")?;
     let dead_letter = Some(TopicId(r.u32()?)).filter(|_| has_dead_letter);
     let groups = r.list(|r| {
         let name: GroupName = r.group_name()?;
-        Ok(CatalogueGroup { name, setting: r.group_setting()? })
+        let GroupSetting { id, config, start } = r.group_setting()?;
+        Ok(CatalogueGroup { id, name, terms: Arc::new(Terms { config, start }) })
     })?;
     let created = TopicCreated { topic, name, incarnation, config, home };
     Ok(Topic { created, dead_letter, groups })

@@ -4,6 +4,8 @@
 //! A record is encoded as a head and, for those that carry messages, the batch behind it as it
 //! came: the batch is written once and read from where it lies.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use sennit_model::{
     Batch, CursorName, GroupId, GroupName, Incarnation, Offset, OffsetRange, PartitionId,
@@ -278,8 +280,8 @@ pub struct TopicCreated {
     pub name: TopicName,
     /// What tells it from others of the same name at other times.
     pub incarnation: Incarnation,
-    /// Its settings.
-    pub config: TopicConfig,
+    /// Its settings: many topics share them.
+    pub config: Arc<TopicConfig>,
     /// The topic beside whose partitions its own are placed: its source for a dead-letter topic,
     /// otherwise itself.
     pub home: TopicId,

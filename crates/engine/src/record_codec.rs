@@ -1,6 +1,8 @@
 //! Records as bytes: a head and, for those that carry messages, the batch behind it as it came: the
 //! batch is written once and read from where it lies. A kind's number and layout never change.
 
+use std::sync::Arc;
+
 use bytes::{Buf, Bytes};
 use sennit_model::{Batch, GroupId, Incarnation, Offset, ProducerStamp, Timestamp, TopicId};
 
@@ -222,7 +224,7 @@ impl Record {
                 topic: TopicId(r.u32()?),
                 name: r.topic_name()?,
                 incarnation: Incarnation(r.u64()?),
-                config: r.topic_config()?,
+                config: Arc::new(r.topic_config()?),
                 home: TopicId(r.u32()?),
             }),
             TOPIC_ALTERED => {
@@ -428,7 +430,7 @@ mod tests {
                 topic: TopicId(7),
                 name: "orders".parse().unwrap(),
                 incarnation: Incarnation(99),
-                config,
+                config: Arc::new(config),
                 home: TopicId(7),
             }),
             Record::TopicAltered { topic: TopicId(7), config },

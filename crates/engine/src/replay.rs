@@ -298,7 +298,9 @@ impl Replay {
     fn put_back(&mut self, r: &mut Reader) -> Result<(), RecordError> {
         while let Some(item) = Item::decode(r)? {
             match item {
-                Item::Topic(topic) => self.engine.catalogue.put_back(topic),
+                Item::Topic(topic) => {
+                    self.engine.catalogue.put_back(topic, &mut self.engine.shared)
+                }
                 Item::Head(head) => self.put_head(head),
                 Item::Producers(some) => {
                     let Some(partition) = self.engine.partitions.get_mut(&some.id) else {

@@ -387,7 +387,7 @@ impl Control {
     async fn delete_group(&self, body: control::DeleteGroup) -> Result<ControlReply, Failure> {
         let _changes = self.changes.of(&body.topic).await;
         let topic = self.topic_named(&body.topic)?;
-        let group = self.group_named(&topic, &body.name)?.setting.id;
+        let group = self.group_named(&topic, &body.name)?.id;
         let topic = topic.id();
         self.change_catalogue(CatalogueCommand::DeleteGroup { topic, group }).await?;
         self.open_partitions(topic).await?;
@@ -432,11 +432,11 @@ impl Control {
             group = self.group_named(&topic, &body.group);
         }
         let group = group?;
-        let lease = group.setting.config.lease.as_millis();
+        let lease = group.config().lease.as_millis();
         let subscribed = control::Subscribed {
             subscription: body.subscription,
             topic_id: topic.id().0,
-            group_id: group.setting.id.0,
+            group_id: group.id.0,
             partitions: topic.config().partitions,
             lease_ms: u64::try_from(lease).unwrap_or(u64::MAX),
             ranges: Vec::new(),
@@ -471,8 +471,8 @@ impl Control {
         groups.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         let groups = groups.into_iter().map(|group| control::GroupEntry {
             name: group.name.to_string(),
-            id: group.setting.id.0,
-            config: Some((&group.setting.config).into()),
+            id: group.id.0,
+            config: Some(group.config().into()),
         });
         let list = control::GroupList { groups: groups.collect() };
         Ok(ControlReply { reply: Reply::GroupList(list), home: topic.created.home })

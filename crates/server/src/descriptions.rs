@@ -30,13 +30,13 @@ pub(crate) fn group_description(
 ) -> control::GroupDescription {
     let mut description = control::GroupDescription {
         name: group.name.to_string(),
-        id: group.setting.id.0,
+        id: group.id.0,
         topic: topic.created.name.to_string(),
-        config: Some((&group.setting.config).into()),
+        config: Some(group.config().into()),
         ..control::GroupDescription::default()
     };
     for partition in partitions {
-        let Some(held) = partition.groups.iter().find(|held| held.group == group.setting.id) else {
+        let Some(held) = partition.groups.iter().find(|held| held.group == group.id) else {
             continue;
         };
         description.ready += held.ready;
