@@ -268,7 +268,7 @@ impl<D: Disk> Mover<D> {
                 }
                 None => self.read(Position(kept.place.position), kept.place.bytes as usize).ok(),
             };
-            let batch = bytes.and_then(|bytes| Batch::check_delivered(bytes).ok());
+            let batch = bytes.and_then(|bytes| Batch::check_kept(bytes).ok());
             read.push((*kept, batch.filter(|batch| batch.count() == kept.count)));
         }
         Ok(read)
