@@ -42,6 +42,7 @@ mod slow_reader;
 mod snapshot;
 mod stream;
 mod stream_append;
+mod stream_codec;
 mod stream_read;
 mod streams;
 mod tiers;
