@@ -95,17 +95,23 @@ impl Engine {
             return Err(StreamRefusal::Unknown);
         }
         let Some(stream) = self.streams.get(id) else { return Ok(()) };
-        let is_over = stream.ends_at().is_some_and(|end| end <= now);
         let said = stream.said();
-        if for_fork && !said.forks.is_empty() {
-            return Ok(());
+        let is_over = said.is_deleted || stream.ends_at().is_some_and(|end| end <= now);
+        match (is_over, said.forks.is_empty()) {
+            (false, _) => Ok(()),
+            (true, false) if for_fork => Ok(()),
+            (true, false) => Err(StreamRefusal::Deleted),
+            (true, true) => Err(StreamRefusal::Unknown),
         }
-        match (said.is_deleted, is_over) {
-            (true, _) => Err(StreamRefusal::Deleted),
-            (false, true) if !said.forks.is_empty() => Err(StreamRefusal::Deleted),
-            (false, true) => Err(StreamRefusal::Unknown),
-            (false, false) => Ok(()),
+    }
+
+    /// Whether something may be published to a partition, as far as it is a stream.
+    pub(crate) fn takes_messages(&self, id: PartitionId, now: Timestamp) -> Result<(), Refusal> {
+        let Some(stream) = self.streams.get(id) else { return Ok(()) };
+        if stream.is_closed {
+            return Err(Refusal::StreamClosed);
         }
+        self.living(id, now, false).map_err(|_| Refusal::UnknownTopic)
     }
 
     fn touch_stream(&mut self, id: PartitionId, now: Timestamp) {
@@ -404,8 +410,12 @@ impl Engine {
             return Err(StreamRefusal::Unknown);
         }
         let is_unused = self.forks(id).is_none_or(BTreeSet::is_empty);
+        let is_deleted = self.streams.get(id).is_some_and(|stream| stream.said().is_deleted);
         if !is_unused {
             self.living(id, now, false)?;
+        }
+        if !is_deleted {
+            // Also where the topic goes at once: nobody makes a fork of it until then.
             self.commit(&Record::StreamDeleted { partition: id }, journal);
         }
         let fork_of = self.stream_settings(id).fork.clone();
@@ -448,11 +458,11 @@ impl Engine {
         at: Timestamp,
         note: Option<&StreamNote>,
     ) {
-        if note.is_some() && self.streams.get(id).is_none() && self.partitions.get(&id).is_some() {
-            let settings = self.shared.of_topic.clone();
-            self.streams.insert(id, Stream::new(settings, at));
-        }
-        let Some(stream) = self.streams.get_mut(id) else { return };
+        let stream = match note {
+            Some(_) => self.stream_or_topic(id),
+            None => self.streams.get_mut(id),
+        };
+        let Some(stream) = stream else { return };
         stream.touched_at = stream.touched_at.max(at);
         if let Some(note) = note {
             stream.note(note);
@@ -463,13 +473,7 @@ impl Engine {
     }
 
     pub(crate) fn apply_stream_forked(&mut self, id: PartitionId, fork: TopicId, is_there: bool) {
-        let Some(partition) = self.partitions.get(&id) else { return };
-        if self.streams.get(id).is_none() {
-            let settings = self.shared.of_topic.clone();
-            let touched_at = partition.log.oldest().map_or(Timestamp(0), |e| e.appended_at);
-            self.streams.insert(id, Stream::new(settings, touched_at));
-        }
-        let Some(stream) = self.streams.get_mut(id) else { return };
+        let Some(stream) = self.stream_or_topic(id) else { return };
         let forks = &mut stream.said.get_or_insert_default().forks;
         if is_there {
             forks.insert(fork);
@@ -479,10 +483,20 @@ impl Engine {
     }
 
     pub(crate) fn apply_stream_deleted(&mut self, id: PartitionId) {
-        if let Some(stream) = self.streams.get_mut(id) {
+        if let Some(stream) = self.stream_or_topic(id) {
             stream.said.get_or_insert_default().is_deleted = true;
             self.wake_reads(id);
         }
+    }
+
+    /// The stream; of a topic that was not created as one, what is to be remembered from now on. Such
+    /// a one never ends by itself, whenever it was used.
+    fn stream_or_topic(&mut self, id: PartitionId) -> Option<&mut Stream> {
+        if self.streams.get(id).is_none() && self.partitions.get(&id).is_some() {
+            let settings = self.shared.of_topic.clone();
+            return Some(self.streams.insert(id, Stream::new(settings, Timestamp(0))));
+        }
+        self.streams.get_mut(id)
     }
 
     /// A start counts as a use: what it slept through is nobody's fault, and reads are not journaled.

@@ -6,11 +6,13 @@ mod world;
 use std::time::Duration;
 
 use sennit_engine::{
-    Command, Effect, ForkOf, OpenStream, Record, StreamAnswer, StreamAppend, StreamChunk,
+    Command, Effect, ForkOf, OpenStream, Record, Refusal, StreamAnswer, StreamAppend,
+    StreamChunk,
     StreamCommand, StreamNote, StreamProducer, StreamRead, StreamRefusal, StreamSettings,
 };
 use sennit_model::{
-    Durability, Generation, Message, Messages, Offset, ReadFrom, TopicConfig, TopicId, TopicKind,
+    Durability, Generation, Message, Messages, Offset, ProducerId, ProducerStamp, ReadFrom, TopicConfig,
+    TopicId, TopicKind,
 };
 use world::{ALICE, DEAD, ORDERS, World, batch};
 
@@ -395,5 +397,50 @@ fn who_had_read_all_before_a_crash_goes_on_behind_what_was_reserved() {
         append(&mut world, "after", plain());
         assert_eq!(texts(&read(&mut world, read_at(1))), ["after"], "{durability}");
         assert_eq!(texts(&read(&mut world, read_at(0))), ["before", "after"], "{durability}");
+    }
+}
+
+#[test]
+fn what_a_publisher_sends_again_after_the_close_is_confirmed_as_it_was() {
+    let mut world = opened(settings());
+    let stamp = ProducerStamp { id: ProducerId(7), epoch: 1, first_sequence: 0 };
+    let messages = [Message::new("a")];
+    world.publish_as(stamp, &messages);
+    append(&mut world, "", closing(plain()));
+    world.publish_as(stamp, &messages);
+    let confirmed = world.effects.pop();
+    assert!(
+        matches!(&confirmed, Some(Effect::Confirmed(confirmed)) if confirmed.duplicate),
+        "{confirmed:?}"
+    );
+    world.publish_as(ProducerStamp { first_sequence: 1, ..stamp }, &messages);
+    assert_eq!(world.refusals(), [Refusal::StreamClosed]);
+}
+
+#[test]
+fn nothing_is_published_to_a_stream_that_is_deleted() {
+    let mut world = opened(settings());
+    append(&mut world, "a", plain());
+    ask(&mut world, StreamCommand::AddFork(TopicId(9)));
+    ask(&mut world, StreamCommand::Delete);
+    world.publish_texts(&["b"]);
+    assert_eq!(world.refusals(), [Refusal::UnknownTopic]);
+}
+
+#[test]
+fn nobody_makes_a_fork_of_a_stream_whose_topic_is_about_to_go() {
+    let mut opened = opened(settings());
+    append(&mut opened, "a", plain());
+    let mut topic = World::with(config(Durability::Durable), Default::default());
+    topic.publish_texts(&["a"]);
+    for mut world in [opened, topic] {
+        let deleted = ask(&mut world, StreamCommand::Delete);
+        assert!(matches!(deleted, Some(StreamAnswer::Deleted { is_unused: true, .. })));
+        for mut world in [replayed(&world), world] {
+            let left: Vec<_> = world.engine.held_streams().collect();
+            assert_eq!(left, [(ORDERS, None)], "a start finishes it");
+            let fork = ask(&mut world, StreamCommand::AddFork(TopicId(9)));
+            assert_eq!(refused(fork), StreamRefusal::Unknown);
+        }
     }
 }
