@@ -6,13 +6,13 @@ mod world;
 use std::time::Duration;
 
 use sennit_engine::{
-    Command, Effect, ForkOf, OpenStream, Record, Refusal, StreamAnswer, StreamAppend,
-    StreamChunk,
-    StreamCommand, StreamNote, StreamProducer, StreamRead, StreamRefusal, StreamSettings,
+    Command, Effect, ForkOf, OpenStream, Outbox, Record, Refusal, StreamAnswer, StreamAppend,
+    StreamChunk, StreamCommand, StreamNote, StreamProducer, StreamRead, StreamRefusal,
+    StreamSettings,
 };
 use sennit_model::{
-    Durability, Generation, Message, Messages, Offset, ProducerId, ProducerStamp, ReadFrom, TopicConfig,
-    TopicId, TopicKind,
+    Durability, Generation, Message, Messages, Offset, PartitionId, ProducerId, ProducerStamp,
+    ReadFrom, Retention, TopicConfig, TopicId, TopicKind, 
 };
 use world::{ALICE, DEAD, ORDERS, World, batch};
 
@@ -240,7 +240,7 @@ fn what_is_not_committed_is_not_given_to_those_who_wait() {
         note: plain(),
     };
     let origin = world.origin(ALICE);
-    let mut out = sennit_engine::Outbox::default();
+    let mut out = Outbox::default();
     let command = Command::Stream(origin, ORDERS, StreamCommand::Append(Box::new(append)));
     world.engine.handle(command, world.now, &mut world.journal, &mut out);
     let mut batches =
@@ -443,4 +443,21 @@ fn nobody_makes_a_fork_of_a_stream_whose_topic_is_about_to_go() {
             assert_eq!(refused(fork), StreamRefusal::Unknown);
         }
     }
+}
+
+#[test]
+fn a_topic_that_keeps_the_latest_of_each_key_takes_no_append_without_one() {
+    let mut world = World::empty();
+    let config =
+        TopicConfig { retention: Retention::LATEST_PER_KEY, ..config(Durability::Durable) };
+    let open = OpenStream { config, ..with(settings()) };
+    ask(&mut world, StreamCommand::Open(Box::new(open)));
+    let content = Some(batch(&[Message::new("a")]));
+    let append = StreamAppend { content, content_type: None, note: by(1, 0) };
+    assert_eq!(ask(&mut world, StreamCommand::Append(Box::new(append.clone()))), None);
+    world.effects.clear();
+    let origin = world.origin(ALICE);
+    world.do_now(Command::Stream(origin, ORDERS, StreamCommand::Append(Box::new(append))));
+    assert_eq!(world.refusals(), [Refusal::KeyMissing]);
+    assert_eq!(world.describe(ORDERS).end, Offset(0));
 }
