@@ -66,7 +66,7 @@ impl Engine {
                 return appended(origin, self.append_to_stream(id, *append, now, journal), out);
             }
             StreamCommand::Read(read) => match self.living(id, now, read.for_fork) {
-                Ok(()) if self.streams.waiting(id) >= STREAM_READS_WAITING_MAX => {
+                Ok(()) if self.streams.waiting() >= STREAM_READS_WAITING_MAX => {
                     let name = "STREAM_READS_WAITING_MAX";
                     Err(StreamRefusal::Limit { name, limit: STREAM_READS_WAITING_MAX as u64 })
                 }
@@ -530,6 +530,11 @@ impl Engine {
     }
 }
 
+/// The media type alone, without its parameters.
+fn media_type(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or_default().trim()
+}
+
 /// Says what has come of something that appends. What is said is so only once all is committed that it
 /// stands on, unless it is early.
 fn appended(origin: Origin, done: Result<(StreamAnswer, bool), NotAppended>, out: &mut Outbox) {
@@ -540,9 +545,4 @@ fn appended(origin: Origin, done: Result<(StreamAnswer, bool), NotAppended>, out
         }
         Err(NotAppended::Topic(refusal)) => out.refuse(origin, refusal),
     }
-}
-
-/// The media type alone, without its parameters.
-fn media_type(content_type: &str) -> &str {
-    content_type.split(';').next().unwrap_or_default().trim()
 }

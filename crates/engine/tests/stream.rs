@@ -12,7 +12,7 @@ use sennit_engine::{
 };
 use sennit_model::{
     Durability, Generation, Message, Messages, Offset, PartitionId, ProducerId, ProducerStamp,
-    ReadFrom, Retention, TopicConfig, TopicId, TopicKind, 
+    ReadFrom, Retention, TopicConfig, TopicId, TopicKind, limits::STREAM_READS_WAITING_MAX,
 };
 use world::{ALICE, DEAD, ORDERS, World, batch};
 
@@ -460,4 +460,37 @@ fn a_topic_that_keeps_the_latest_of_each_key_takes_no_append_without_one() {
     world.do_now(Command::Stream(origin, ORDERS, StreamCommand::Append(Box::new(append))));
     assert_eq!(world.refusals(), [Refusal::KeyMissing]);
     assert_eq!(world.describe(ORDERS).end, Offset(0));
+}
+
+#[test]
+fn so_many_reads_of_all_streams_wait_and_no_more() {
+    let mut world = opened(settings());
+    let mut open = |id: PartitionId| {
+        let origin = world.origin(ALICE);
+        let open = StreamCommand::Open(Box::new(with(settings())));
+        world.do_now(Command::Stream(origin, id, open));
+    };
+    open(DEAD);
+    let waits = StreamCommand::Read(StreamRead { waits: true, ..read_at(0) });
+    let mut out = Outbox::default();
+    let mut origins = Vec::new();
+    for n in 0..STREAM_READS_WAITING_MAX {
+        let (id, origin) = (if n % 2 == 0 { ORDERS } else { DEAD }, world.origin(ALICE));
+        let read = Command::Stream(origin, id, waits.clone());
+        world.engine.handle(read, world.now, &mut world.journal, &mut out);
+        origins.push(origin);
+    }
+    world.finish(out);
+    let limit = STREAM_READS_WAITING_MAX as u64;
+    let limit = StreamRefusal::Limit { name: "STREAM_READS_WAITING_MAX", limit };
+    assert_eq!(refused(ask(&mut world, waits.clone())), limit);
+    world.do_now(Command::Stream(origins[1], DEAD, StreamCommand::StopReading));
+    assert_eq!(ask(&mut world, waits.clone()), None);
+    assert_eq!(refused(ask(&mut world, waits.clone())), limit);
+    // An append answers those of its stream, and as many may wait again.
+    world.effects.clear();
+    world.publish_texts(&["a"]);
+    assert_eq!(answers(&mut world).len(), STREAM_READS_WAITING_MAX / 2 + 1);
+    let behind = StreamCommand::Read(StreamRead { waits: true, ..read_at(1) });
+    assert_eq!(ask(&mut world, behind), None);
 }
