@@ -75,5 +75,5 @@ pub use refusal::Refusal;
 pub use replay::{Replay, Replayed};
 pub use stream::{
     ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamChunk, StreamCommand, StreamNote,
-    StreamProducer, StreamRead, StreamRefusal, StreamSettings, StreamStatus,
+    StreamProducer, StreamRead, StreamRefusal, StreamSettings, StreamStatus, media_type,
 };

@@ -16,7 +16,7 @@ use crate::{
     refusal::Refusal,
     stream::{
         ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamCommand, StreamNote, StreamProducer,
-        StreamRefusal, StreamSettings, StreamStatus,
+        StreamRefusal, StreamSettings, StreamStatus, media_type,
     },
     streams::Stream,
     timer::Timer,
@@ -528,11 +528,6 @@ impl Engine {
             stir(&mut self.stirred, partition);
         }
     }
-}
-
-/// The media type alone, without its parameters.
-fn media_type(content_type: &str) -> &str {
-    content_type.split(';').next().unwrap_or_default().trim()
 }
 
 /// Says what has come of something that appends. What is said is so only once all is committed that it
