@@ -12,11 +12,13 @@ fuzz_target!(|data: &[u8]| {
     // which does not look at them.
     let journalled = Batch::from_journal(bytes.clone());
     let delivered = Batch::check_delivered(bytes.clone());
+    let kept = Batch::check_kept(bytes.clone());
     if let Ok(published) = Batch::check(bytes) {
         assert_eq!(delivered.as_ref(), Ok(&published), "a consumer refuses what was published");
     }
     if let Ok(delivered) = delivered {
         assert_eq!(journalled.as_ref(), Ok(&delivered), "the journal refuses what is delivered");
+        assert_eq!(kept.as_ref(), Ok(&delivered), "what is kept cannot be read back");
     }
     let Ok(batch) = journalled else { return };
     let mut count = 0;

@@ -16,7 +16,6 @@ use crate::{
     log::Place,
     record::{CompactedBatch, KeptPart},
     record_error::RecordError,
-    stream::{ForkOf, StreamNote, StreamProducer, StreamSettings},
 };
 
 /// Of the byte of flags in a topic's settings: kept until settled.
@@ -121,44 +120,9 @@ impl Writer<'_> {
         self.u8(tag).u64(offset)
     }
 
-    fn optional_text(&mut self, text: Option<&str>) -> &mut Self {
+    pub(crate) fn optional_text(&mut self, text: Option<&str>) -> &mut Self {
         match text {
             Some(text) => self.u8(1).text(text),
-            None => self.u8(0),
-        }
-    }
-
-    pub(crate) fn stream_note(&mut self, note: &StreamNote) -> &mut Self {
-        let StreamNote { producer, sequence, closes } = note;
-        self.u8(u8::from(*closes)).optional_text(sequence.as_deref());
-        match producer {
-            Some(StreamProducer { id, epoch, sequence }) => {
-                self.u8(1).text(id).u64(*epoch).u64(*sequence)
-            }
-            None => self.u8(0),
-        }
-    }
-
-    pub(crate) fn stream_settings(&mut self, settings: &StreamSettings) -> &mut Self {
-        let StreamSettings { content_type, time_to_live, expires_at, is_verified, fork } = settings;
-        self.text(content_type).u8(u8::from(*is_verified));
-        match time_to_live {
-            Some(seconds) => self.u8(1).u64(*seconds),
-            None => self.u8(0),
-        };
-        match expires_at {
-            Some((at, text)) => self.u8(1).u64(at.0).text(text),
-            None => self.u8(0),
-        };
-        match fork {
-            Some(ForkOf { source, home, name, at, asked: (token, behind) }) => self
-                .u8(1)
-                .partition(*source)
-                .u32(home.0)
-                .text(name)
-                .u64(at.0)
-                .text(token)
-                .u64(*behind),
             None => self.u8(0),
         }
     }
@@ -331,42 +295,6 @@ impl Reader {
         };
         config.check().map_err(|error| RecordError::Config { kind: self.kind, error })?;
         Ok(GroupSetting { id, config, start })
-    }
-
-    fn boxed_text(&mut self) -> Result<Box<str>, RecordError> {
-        self.text().map(String::into_boxed_str)
-    }
-
-    pub(crate) fn stream_note(&mut self) -> Result<StreamNote, RecordError> {
-        let closes = self.flag("closes")?;
-        let has_sequence = self.flag("has sequence")?;
-        let sequence = if has_sequence { Some(self.boxed_text()?) } else { None };
-        let producer = if self.flag("has producer")? {
-            let (id, epoch, sequence) = (self.boxed_text()?, self.u64()?, self.u64()?);
-            Some(StreamProducer { id, epoch, sequence })
-        } else {
-            None
-        };
-        Ok(StreamNote { producer, sequence, closes })
-    }
-
-    pub(crate) fn stream_settings(&mut self) -> Result<StreamSettings, RecordError> {
-        let (content_type, is_verified) = (self.boxed_text()?, self.flag("verified")?);
-        let time_to_live = if self.flag("has time to live")? { Some(self.u64()?) } else { None };
-        let expires_at = if self.flag("has end")? {
-            Some((Timestamp(self.u64()?), self.boxed_text()?))
-        } else {
-            None
-        };
-        let fork = if self.flag("is fork")? {
-            let (source, home) = (self.partition()?, TopicId(self.u32()?));
-            let (name, at) = (self.boxed_text()?, Offset(self.u64()?));
-            let asked = (self.boxed_text()?, self.u64()?);
-            Some(ForkOf { source, home, name, at, asked })
-        } else {
-            None
-        };
-        Ok(StreamSettings { content_type, time_to_live, expires_at, is_verified, fork })
     }
 
     pub(crate) fn dead_letters(&mut self) -> Result<DeadLetters, RecordError> {

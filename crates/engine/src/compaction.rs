@@ -213,7 +213,7 @@ impl Engine {
         let Some(partition) = partition else { return };
         // Bytes of batches that are other batches now.
         if let Some(held) = self.readers.of(id) {
-            held.readers.iter_mut().for_each(|(_, reader)| reader.place_hint = None);
+            held.readers.values_mut().for_each(|reader| reader.place_hint = None);
         }
         stir(&mut self.stirred, partition);
     }
@@ -266,9 +266,7 @@ impl Partition {
         }
         self.settle_superseded(at, entry.end(), wheel);
         for group in &mut self.groups {
-            if group.place_hint.is_some() {
-                group.place_hint = None;
-            }
+            group.place_hint = None;
         }
         true
     }

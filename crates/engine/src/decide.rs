@@ -33,9 +33,6 @@ impl Engine {
         let Some(partition) = self.partitions.get(&id) else {
             return out.refuse(origin, Refusal::UnknownTopic);
         };
-        if self.streams.get(id).is_some_and(|stream| stream.is_closed) {
-            return out.refuse(origin, Refusal::StreamClosed);
-        }
         let count = batch.count();
         let durability = partition.config.durability;
         // What was confirmed before it was committed may be lost, and is not sent again.
@@ -48,6 +45,12 @@ impl Engine {
             Ok(admission) => admission,
             Err(refusal) => return out.refuse(origin, refusal),
         };
+        // What was heard before is told so whatever has become of the stream.
+        if matches!(admission, Admission::New)
+            && let Err(refusal) = self.takes_messages(id, now)
+        {
+            return out.refuse(origin, refusal);
+        }
         let next = Offset(partition.log.end());
         if let Some(expected) = expected
             && matches!(admission, Admission::New)

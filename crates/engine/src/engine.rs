@@ -29,7 +29,7 @@ use crate::{
     record::{Outcome, Record},
     refusal::Refusal,
     reserved::{Reserved, reserved_max},
-    stream::StreamSettings,
+    stream::{StreamAnswer, StreamSettings},
     streams::Streams,
     timer::Timer,
     wheel::Wheel,
@@ -69,6 +69,12 @@ pub struct Outbox {
 impl Outbox {
     pub(crate) fn refuse(&mut self, origin: Origin, refusal: Refusal) {
         self.now.push(Effect::Refused { origin, refusal });
+    }
+
+    /// What a stream answers: at once, or once all is committed that was decided before.
+    pub(crate) fn answer(&mut self, origin: Origin, answer: StreamAnswer, is_early: bool) {
+        let effects = if is_early { &mut self.now } else { &mut self.after_commit };
+        effects.push(Effect::Stream(origin, Box::new(answer)));
     }
 }
 

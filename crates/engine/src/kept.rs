@@ -24,8 +24,8 @@ use crate::{
     record::TopicCreated,
     record_error::RecordError,
     runs::Runs,
-    stream::StreamSettings,
-    streams::{Life, Said, Stream},
+    stream_codec::KeptStream,
+    streams::Stream,
 };
 
 const TOPIC: u8 = 1;
@@ -63,15 +63,6 @@ pub(crate) struct Head {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) groups: Vec<GroupSetting>,
-}
-
-/// What is kept of a stream beside its log.
-#[derive(Debug)]
-pub(crate) struct KeptStream {
-    pub(crate) id: PartitionId,
-    pub(crate) settings: StreamSettings,
-    pub(crate) is_closed: bool,
-    pub(crate) said: Option<Box<Said>>,
 }
 
 /// Some of a partition's producers.
@@ -187,31 +178,10 @@ pub(crate) fn encode_cursors<'a>(
     }
 }
 
-/// A stream beside its log. Of one in memory alone, what was said with its messages is as lost as they
-/// are.
+/// A stream beside its log.
 pub(crate) fn encode_stream(out: &mut Vec<u8>, partition: &Partition, stream: &Stream) {
     let is_lost = partition.config.durability == Durability::Memory;
-    let mut w = Writer(out);
-    w.u8(STREAM).partition(partition.id).stream_settings(&stream.settings);
-    w.u8(u8::from(stream.is_closed && !is_lost));
-    let said = stream.said();
-    w.u8(u8::from(said.is_deleted)).count(said.forks.len());
-    for fork in &said.forks {
-        w.u32(fork.0);
-    }
-    let sequence = said.sequence.as_deref().filter(|_| !is_lost);
-    w.u8(u8::from(sequence.is_some()));
-    if let Some(sequence) = sequence {
-        w.text(sequence);
-    }
-    if is_lost {
-        w.u64(0).count(0);
-        return;
-    }
-    w.u64(said.notes).count(said.producers.len());
-    for (id, life) in &said.producers {
-        w.text(id).u64(life.epoch).u64(life.sequence).u64(life.note);
-    }
+    Writer(out).u8(STREAM).kept_stream(partition.id, stream, is_lost);
 }
 
 /// Those of `some` that are still known; `ends` says that no others follow.
@@ -335,7 +305,7 @@ impl Item {
             LOST_TOPICS => Self::LostTopics(r.list(|r| Ok((r.u32()?, r.u32()?)))?),
             CURSORS => Self::Cursors(r.partition()?, r.list(|r| Ok((r.cursor_name()?, r.u64()?)))?),
             RESERVED => Self::Reserved(r.partition()?, r.u64()?),
-            STREAM => Self::Stream(decode_stream(r)?),
+            STREAM => Self::Stream(r.kept_stream()?),
             CLEAN => {
                 let (id, to, tombstones) = (r.partition()?, r.u64()?, r.tombstones()?);
                 Self::Clean(id, Clean { to, tombstones, all_read: r.flag("all read")? })
@@ -373,23 +343,6 @@ fn decode_head(r: &mut Reader) -> Result<Head, RecordError> {
         return Err(r.field("groups of a partition", groups.len() as u64));
     }
     Ok(Head { id, config, dead_letters, start, end, groups })
-}
-
-fn decode_stream(r: &mut Reader) -> Result<KeptStream, RecordError> {
-    let (id, settings) = (r.partition()?, r.stream_settings()?);
-    let (is_closed, is_deleted) = (r.flag("closed")?, r.flag("deleted")?);
-    let forks = r.list(|r| r.u32().map(TopicId))?.into_iter().collect();
-    let has_sequence = r.flag("has sequence")?;
-    let sequence = if has_sequence { Some(r.text()?.into()) } else { None };
-    let notes = r.u64()?;
-    let producers = r.list(|r| {
-        let id = r.text()?.into_boxed_str();
-        Ok((id, Life { epoch: r.u64()?, sequence: r.u64()?, note: r.u64()? }))
-    })?;
-    let said =
-        Said { is_deleted, forks, sequence, producers: producers.into_iter().collect(), notes };
-    let said = (said != Said::default()).then(|| Box::new(said));
-    Ok(KeptStream { id, settings, is_closed, said })
 }
 
 fn decode_producers(r: &mut Reader) -> Result<SomeProducers, RecordError> {

@@ -42,6 +42,7 @@ mod slow_reader;
 mod snapshot;
 mod stream;
 mod stream_append;
+mod stream_codec;
 mod stream_read;
 mod streams;
 mod tiers;
@@ -74,5 +75,5 @@ pub use refusal::Refusal;
 pub use replay::{Replay, Replayed};
 pub use stream::{
     ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamChunk, StreamCommand, StreamNote,
-    StreamProducer, StreamRead, StreamRefusal, StreamSettings, StreamStatus,
+    StreamProducer, StreamRead, StreamRefusal, StreamSettings, StreamStatus, media_type,
 };

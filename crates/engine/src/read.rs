@@ -331,6 +331,10 @@ impl Engine {
             return out.refuse(origin, Refusal::UnknownTopic);
         };
         let offset = Offset(offset.0.min(partition.visible));
+        let held = self.cursors.get(id, &name);
+        if held.is_none() && self.cursors.count(id) >= CURSORS_PER_TOPIC_MAX {
+            return out.refuse(origin, Refusal::cursors_max());
+        }
         if let Some(subscription) = by.subscription {
             // One that was taken over may have said so before it heard of that.
             let holder = Holder { session: by.session, subscription };
@@ -346,10 +350,6 @@ impl Engine {
             let Holder { session, subscription } = holder;
             out.now.push(Effect::CursorTaken { session, subscription, partition: id });
             self.readers.leave(id, holder);
-        }
-        let held = self.cursors.get(id, &name);
-        if held.is_none() && self.cursors.count(id) >= CURSORS_PER_TOPIC_MAX {
-            return out.refuse(origin, Refusal::cursors_max());
         }
         if held != Some(offset.0) {
             self.commit(&Record::CursorSet { partition: id, name, offset }, journal);

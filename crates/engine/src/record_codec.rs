@@ -9,7 +9,7 @@ use sennit_model::{Batch, GroupId, Incarnation, Offset, ProducerStamp, Timestamp
 use crate::{
     codec::{Reader, Writer},
     log::Place,
-    record::{Outcome, Record, StreamOpened, TopicCreated},
+    record::{Outcome, Record, TopicCreated},
     record_error::RecordError,
 };
 
@@ -175,9 +175,7 @@ impl Record {
                 w.partition(*partition).u64(end.0);
             }
             Self::StreamOpened(opened) => {
-                w.partition(opened.partition).u64(opened.opened_at.0);
-                w.topic_config(&opened.config).u64(opened.first.0).u8(u8::from(opened.closes));
-                w.stream_settings(&opened.settings);
+                w.stream_opened(opened);
             }
             Self::StreamNoted { partition, noted_at, note } => {
                 w.partition(*partition).u64(noted_at.0).stream_note(note);
@@ -268,15 +266,7 @@ impl Record {
                 ));
             }
             STREAM_OPENED => {
-                let (partition, opened_at) = (r.partition()?, Timestamp(r.u64()?));
-                let (config, first) = (r.topic_config()?, Offset(r.u64()?));
-                let (closes, settings) = (r.flag("closes")?, r.stream_settings()?);
-                let (batch, head) = match r.rest.is_empty() {
-                    true => (None, length),
-                    false => r.batch(length).map(|(batch, head)| (Some(batch), head))?,
-                };
-                let opened =
-                    StreamOpened { partition, opened_at, config, first, closes, settings, batch };
+                let (opened, head) = r.stream_opened(length)?;
                 return Ok((Self::StreamOpened(Box::new(opened)), head));
             }
             STREAM_NOTED => Self::StreamNoted {
@@ -373,10 +363,7 @@ impl Record {
 mod tests {
     use std::time::Duration;
 
-    use crate::{
-        command::{DeadLetters, GroupSetting},
-        stream::{ForkOf, StreamNote, StreamProducer, StreamSettings},
-    };
+    use crate::command::{DeadLetters, GroupSetting};
     use proptest::prelude::*;
     use sennit_model::{
         BatchBuilder, Durability, GroupConfig, Message, OffsetRange, PartitionId, ProducerId,
@@ -420,11 +407,6 @@ mod tests {
         builder.push(&Message::new("hello")).unwrap();
         let batch = builder.take().unwrap();
         let range = OffsetRange::new(Offset(5), 3);
-        let note = StreamNote {
-            producer: Some(StreamProducer { id: "writer".into(), epoch: 1 << 50, sequence: 4 }),
-            sequence: Some("b7".into()),
-            closes: true,
-        };
         vec![
             Record::TopicCreated(TopicCreated {
                 topic: TopicId(7),
@@ -452,18 +434,6 @@ mod tests {
                 batch: batch.clone(),
                 note: None,
             },
-            Record::Appended {
-                partition,
-                first: Offset(1 << 40),
-                appended_at: Timestamp(77),
-                producer: ProducerStamp::default(),
-                batch: batch.clone(),
-                note: Some(Box::new(note.clone())),
-            },
-            Record::StreamOpened(Box::new(opened(None))),
-            Record::StreamNoted { partition, noted_at: Timestamp(9), note: Box::new(note) },
-            Record::StreamForked { partition, fork: TopicId(9), is_there: true },
-            Record::StreamDeleted { partition },
             Record::Settled {
                 partition,
                 group: GroupId(4),
@@ -537,39 +507,6 @@ mod tests {
             let (bytes, head_len) = body(&record);
             assert_eq!(Record::decode(record.kind(), bytes), Ok((record, head_len)));
         }
-    }
-
-    fn opened(batch: Option<Batch>) -> StreamOpened {
-        StreamOpened {
-            partition: PartitionId { topic: TopicId(7), index: sennit_model::PartitionIndex(0) },
-            opened_at: Timestamp(3),
-            config: TopicConfig::of_kind(sennit_model::TopicKind::Stream),
-            first: Offset(12),
-            closes: true,
-            settings: StreamSettings {
-                content_type: "text/plain; charset=utf-8".into(),
-                time_to_live: Some(60),
-                expires_at: Some((Timestamp(99), "1970-01-01T00:00:00.099Z".into())),
-                is_verified: true,
-                fork: Some(ForkOf {
-                    source: PartitionId::default(),
-                    home: TopicId(4),
-                    name: "doc/1".into(),
-                    at: Offset(12),
-                    asked: ("".into(), 3),
-                }),
-            },
-            batch,
-        }
-    }
-
-    #[test]
-    fn a_stream_comes_back_with_what_it_begins_with() {
-        let mut builder = BatchBuilder::new();
-        builder.push(&Message::new("hello")).unwrap();
-        let record = Record::StreamOpened(Box::new(opened(builder.take())));
-        let (bytes, head_len) = body(&record);
-        assert_eq!(Record::decode(record.kind(), bytes), Ok((record, head_len)));
     }
 
     #[test]

@@ -15,7 +15,7 @@ use crate::{
     codec::Reader,
     engine::{Engine, stir},
     group::Group,
-    kept::{GroupSlice, Head, Item, KeptStream, Slice},
+    kept::{GroupSlice, Head, Item, Slice},
     latest::Dirty,
     log::Log,
     lost::Holes,
@@ -23,6 +23,7 @@ use crate::{
     record::Record,
     record_codec::CHECKPOINT_PART,
     record_error::RecordError,
+    stream_codec::KeptStream,
     streams::Stream,
     timer::Timer,
 };

@@ -7,6 +7,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sennit_model::{Batch, Offset, PartitionId, ReadFrom, Timestamp, TopicConfig, TopicId};
 
+/// The media type that a content type says, without its parameters.
+#[must_use]
+pub fn media_type(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or_default().trim()
+}
+
 /// What a stream is told when it is created; it stays so.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamSettings {

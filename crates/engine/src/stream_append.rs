@@ -10,18 +10,36 @@ use sennit_model::{
 
 use crate::{
     command::Origin,
-    effect::Effect,
     engine::{Engine, Journal, Outbox, stir},
     partition::Partition,
     record::{Record, StreamOpened},
     refusal::Refusal,
     stream::{
         ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamCommand, StreamNote, StreamProducer,
-        StreamRefusal, StreamSettings, StreamStatus,
+        StreamRefusal, StreamSettings, StreamStatus, media_type,
     },
     streams::Stream,
     timer::Timer,
 };
+
+/// Why an append came to nothing: what the stream says, or what any publish would be refused for.
+#[derive(Debug)]
+enum NotAppended {
+    Stream(StreamRefusal),
+    Topic(Refusal),
+}
+
+impl From<StreamRefusal> for NotAppended {
+    fn from(refusal: StreamRefusal) -> Self {
+        Self::Stream(refusal)
+    }
+}
+
+impl From<Refusal> for NotAppended {
+    fn from(refusal: Refusal) -> Self {
+        Self::Topic(refusal)
+    }
+}
 
 /// What an append is to its producer's history.
 enum Standing {
@@ -40,18 +58,15 @@ impl Engine {
         out: &mut Outbox,
     ) {
         let done = match command {
-            StreamCommand::Open(open) => self.open_stream(id, *open, now, journal),
+            StreamCommand::Open(open) => {
+                let done = self.open_stream(id, *open, now, journal);
+                return appended(origin, done.map(|answer| (answer, false)), out);
+            }
             StreamCommand::Append(append) => {
-                return match self.append_to_stream(id, *append, now, journal) {
-                    Ok((answer, is_early)) => answered(origin, answer, is_early, out),
-                    Err(Some(refusal)) => {
-                        answered(origin, StreamAnswer::Refused(refusal), false, out);
-                    }
-                    Err(None) => out.refuse(origin, Refusal::memory_shard_bytes()),
-                };
+                return appended(origin, self.append_to_stream(id, *append, now, journal), out);
             }
             StreamCommand::Read(read) => match self.living(id, now, read.for_fork) {
-                Ok(()) if self.streams.waiting(id) >= STREAM_READS_WAITING_MAX => {
+                Ok(()) if self.streams.waiting() >= STREAM_READS_WAITING_MAX => {
                     let name = "STREAM_READS_WAITING_MAX";
                     Err(StreamRefusal::Limit { name, limit: STREAM_READS_WAITING_MAX as u64 })
                 }
@@ -81,7 +96,7 @@ impl Engine {
             StreamCommand::Delete => self.delete_stream(id, now, journal),
         };
         // What is said is so only once all is committed that it stands on.
-        answered(origin, done.unwrap_or_else(StreamAnswer::Refused), false, out);
+        out.answer(origin, done.unwrap_or_else(StreamAnswer::Refused), false);
     }
 
     /// Whether there is a stream, and its time is not over.
@@ -95,17 +110,23 @@ impl Engine {
             return Err(StreamRefusal::Unknown);
         }
         let Some(stream) = self.streams.get(id) else { return Ok(()) };
-        let is_over = stream.ends_at().is_some_and(|end| end <= now);
         let said = stream.said();
-        if for_fork && !said.forks.is_empty() {
-            return Ok(());
+        let is_over = said.is_deleted || stream.ends_at().is_some_and(|end| end <= now);
+        match (is_over, said.forks.is_empty()) {
+            (false, _) => Ok(()),
+            (true, false) if for_fork => Ok(()),
+            (true, false) => Err(StreamRefusal::Deleted),
+            (true, true) => Err(StreamRefusal::Unknown),
         }
-        match (said.is_deleted, is_over) {
-            (true, _) => Err(StreamRefusal::Deleted),
-            (false, true) if !said.forks.is_empty() => Err(StreamRefusal::Deleted),
-            (false, true) => Err(StreamRefusal::Unknown),
-            (false, false) => Ok(()),
+    }
+
+    /// Whether something may be published to a partition, as far as it is a stream.
+    pub(crate) fn takes_messages(&self, id: PartitionId, now: Timestamp) -> Result<(), Refusal> {
+        let Some(stream) = self.streams.get(id) else { return Ok(()) };
+        if stream.is_closed {
+            return Err(Refusal::StreamClosed);
         }
+        self.living(id, now, false).map_err(|_| Refusal::UnknownTopic)
     }
 
     fn touch_stream(&mut self, id: PartitionId, now: Timestamp) {
@@ -144,7 +165,7 @@ impl Engine {
         open: OpenStream,
         now: Timestamp,
         journal: &mut impl Journal,
-    ) -> Result<StreamAnswer, StreamRefusal> {
+    ) -> Result<StreamAnswer, NotAppended> {
         let OpenStream { config, settings, content, closes } = open;
         let is_new = match self.partitions.get(&id) {
             None => true,
@@ -173,11 +194,7 @@ impl Engine {
         if let Some(batch) = after {
             let note = StreamNote { closes, ..StreamNote::default() };
             let append = StreamAppend { content: Some(batch), content_type: None, note };
-            if let Err(refused) = self.append_to_stream(id, append, now, journal) {
-                let limit = sennit_model::limits::MEMORY_SHARD_BYTES;
-                let full = StreamRefusal::Limit { name: "MEMORY_SHARD_BYTES", limit };
-                return Err(refused.unwrap_or(full));
-            }
+            self.append_to_stream(id, append, now, journal)?;
         }
         let mut status = self.stream_status(id).ok_or(StreamRefusal::Unknown)?;
         // All that it begins with can be read by the time that this is told.
@@ -216,19 +233,18 @@ impl Engine {
         Ok(())
     }
 
-    /// Says whether the answer need not wait for the commit. Refused without a reason is what the
-    /// memory has no room for.
+    /// Says whether the answer need not wait for the commit.
     fn append_to_stream(
         &mut self,
         id: PartitionId,
         append: StreamAppend,
         now: Timestamp,
         journal: &mut impl Journal,
-    ) -> Result<(StreamAnswer, bool), Option<StreamRefusal>> {
+    ) -> Result<(StreamAnswer, bool), NotAppended> {
         let StreamAppend { content, content_type, note } = append;
         self.living(id, now, false)?;
         let Some(partition) = self.partitions.get(&id) else {
-            return Err(Some(StreamRefusal::Unknown));
+            return Err(StreamRefusal::Unknown.into());
         };
         let next = Offset(partition.log.end());
         let settings = self.stream_settings(id);
@@ -243,7 +259,7 @@ impl Engine {
         let sequence = note.producer.as_ref().map(|producer| producer.sequence);
         match standing {
             // Whoever is fenced, or was heard before, is told so whatever has become of the stream.
-            Err(fenced @ StreamRefusal::ProducerFenced { .. }) => return Err(Some(fenced)),
+            Err(fenced @ StreamRefusal::ProducerFenced { .. }) => return Err(fenced.into()),
             Ok(Standing::Duplicate { sequence }) => {
                 self.touch_stream(id, now);
                 return Ok((done(next, is_closed, true, Some(sequence)), false));
@@ -252,7 +268,7 @@ impl Engine {
                 if content.is_none() && note.producer.is_none() {
                     return Ok((done(next, true, false, None), false));
                 }
-                return Err(Some(StreamRefusal::Closed { next }));
+                return Err(StreamRefusal::Closed { next }.into());
             }
             _ => {}
         }
@@ -260,14 +276,14 @@ impl Engine {
             && !media_type(&settings.content_type).eq_ignore_ascii_case(media_type(given))
         {
             let content_type = settings.content_type.clone();
-            return Err(Some(StreamRefusal::ContentType { content_type }));
+            return Err(StreamRefusal::ContentType { content_type }.into());
         }
         standing?;
         let last = self.streams.get(id).and_then(|stream| stream.said().sequence.as_ref());
         if let (Some(given), Some(last)) = (&note.sequence, last)
             && given <= last
         {
-            return Err(Some(StreamRefusal::Sequence { last: last.clone() }));
+            return Err(StreamRefusal::Sequence { last: last.clone() }.into());
         }
         let closes = note.closes;
         let is_early = match content {
@@ -291,14 +307,17 @@ impl Engine {
         note: StreamNote,
         now: Timestamp,
         journal: &mut impl Journal,
-    ) -> Result<bool, Option<StreamRefusal>> {
+    ) -> Result<bool, NotAppended> {
         let Some(partition) = self.partitions.get(&id) else {
-            return Err(Some(StreamRefusal::Unknown));
+            return Err(StreamRefusal::Unknown.into());
         };
         let durability = partition.config.durability;
         let bytes = batch.bytes().len() as u64;
-        if durability == Durability::Memory && self.make_room(id, bytes, journal).is_err() {
-            return Err(None);
+        if partition.config.retention.latest_per_key.is_some() && !batch.is_keyed() {
+            return Err(Refusal::KeyMissing.into());
+        }
+        if durability == Durability::Memory {
+            self.make_room(id, bytes, journal)?;
         }
         let reserves = durability != Durability::Durable;
         let has_reserved = reserves && self.reserve(id, batch.count(), journal);
@@ -404,8 +423,12 @@ impl Engine {
             return Err(StreamRefusal::Unknown);
         }
         let is_unused = self.forks(id).is_none_or(BTreeSet::is_empty);
+        let is_deleted = self.streams.get(id).is_some_and(|stream| stream.said().is_deleted);
         if !is_unused {
             self.living(id, now, false)?;
+        }
+        if !is_deleted {
+            // Also where the topic goes at once: nobody makes a fork of it until then.
             self.commit(&Record::StreamDeleted { partition: id }, journal);
         }
         let fork_of = self.stream_settings(id).fork.clone();
@@ -448,11 +471,11 @@ impl Engine {
         at: Timestamp,
         note: Option<&StreamNote>,
     ) {
-        if note.is_some() && self.streams.get(id).is_none() && self.partitions.get(&id).is_some() {
-            let settings = self.shared.of_topic.clone();
-            self.streams.insert(id, Stream::new(settings, at));
-        }
-        let Some(stream) = self.streams.get_mut(id) else { return };
+        let stream = match note {
+            Some(_) => self.stream_or_topic(id),
+            None => self.streams.get_mut(id),
+        };
+        let Some(stream) = stream else { return };
         stream.touched_at = stream.touched_at.max(at);
         if let Some(note) = note {
             stream.note(note);
@@ -463,13 +486,7 @@ impl Engine {
     }
 
     pub(crate) fn apply_stream_forked(&mut self, id: PartitionId, fork: TopicId, is_there: bool) {
-        let Some(partition) = self.partitions.get(&id) else { return };
-        if self.streams.get(id).is_none() {
-            let settings = self.shared.of_topic.clone();
-            let touched_at = partition.log.oldest().map_or(Timestamp(0), |e| e.appended_at);
-            self.streams.insert(id, Stream::new(settings, touched_at));
-        }
-        let Some(stream) = self.streams.get_mut(id) else { return };
+        let Some(stream) = self.stream_or_topic(id) else { return };
         let forks = &mut stream.said.get_or_insert_default().forks;
         if is_there {
             forks.insert(fork);
@@ -479,10 +496,20 @@ impl Engine {
     }
 
     pub(crate) fn apply_stream_deleted(&mut self, id: PartitionId) {
-        if let Some(stream) = self.streams.get_mut(id) {
+        if let Some(stream) = self.stream_or_topic(id) {
             stream.said.get_or_insert_default().is_deleted = true;
             self.wake_reads(id);
         }
+    }
+
+    /// The stream; of a topic that was not created as one, what is to be remembered from now on. Such
+    /// a one never ends by itself, whenever it was used.
+    fn stream_or_topic(&mut self, id: PartitionId) -> Option<&mut Stream> {
+        if self.streams.get(id).is_none() && self.partitions.get(&id).is_some() {
+            let settings = self.shared.of_topic.clone();
+            return Some(self.streams.insert(id, Stream::new(settings, Timestamp(0))));
+        }
+        self.streams.get_mut(id)
     }
 
     /// A start counts as a use: what it slept through is nobody's fault, and reads are not journaled.
@@ -503,12 +530,14 @@ impl Engine {
     }
 }
 
-fn answered(origin: Origin, answer: StreamAnswer, is_early: bool, out: &mut Outbox) {
-    let effect = Effect::Stream(origin, Box::new(answer));
-    if is_early { out.now.push(effect) } else { out.after_commit.push(effect) }
-}
-
-/// The media type alone, without its parameters.
-fn media_type(content_type: &str) -> &str {
-    content_type.split(';').next().unwrap_or_default().trim()
+/// Says what has come of something that appends. What is said is so only once all is committed that it
+/// stands on, unless it is early.
+fn appended(origin: Origin, done: Result<(StreamAnswer, bool), NotAppended>, out: &mut Outbox) {
+    match done {
+        Ok((answer, is_early)) => out.answer(origin, answer, is_early),
+        Err(NotAppended::Stream(refusal)) => {
+            out.answer(origin, StreamAnswer::Refused(refusal), false);
+        }
+        Err(NotAppended::Topic(refusal)) => out.refuse(origin, refusal),
+    }
 }

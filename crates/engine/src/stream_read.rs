@@ -5,8 +5,8 @@ use bytes::Bytes;
 use sennit_model::{Durability, Offset, PartitionId, ReadFrom, Timestamp};
 
 use crate::{
+    command::Origin,
     deliver::{byte_of, cut},
-    effect::Effect,
     engine::{Engine, Outbox, Payloads},
     log::Entry,
     partition::Partition,
@@ -36,30 +36,35 @@ impl Engine {
     ) {
         let Some(visible) = self.partitions.get(&id).map(|held| held.visible) else { return };
         let Some(mut reads) = self.streams.take_reads(id, visible) else { return };
-        reads.served_to = visible;
-        reads.is_awake = false;
+        let is_same = reads.served_to == Some(visible);
+        reads.served_to = Some(visible);
+        let awake = std::mem::take(&mut reads.awake);
         let mut at_hand = None;
-        let mut is_awake = false;
-        reads.waiting.retain(|origin, read| {
+        let mut has_answer = |origin: &Origin, read: &mut StreamRead| {
             match self.answer_read(id, read, now, payloads, &mut at_hand) {
                 Ok(Some(Answered { answer, is_early })) => {
-                    let effect = Effect::Stream(*origin, Box::new(answer));
-                    if is_early {
-                        out.now.push(effect)
-                    } else {
-                        out.after_commit.push(effect)
-                    }
-                    false
-                }
-                Ok(None) => true,
-                // A batch has to be fetched first.
-                Err(Fetched) => {
-                    is_awake = true;
+                    out.answer(*origin, answer, is_early);
                     true
                 }
+                Ok(None) => false,
+                // A batch has to be fetched first.
+                Err(Fetched) => {
+                    reads.awake.push(*origin);
+                    false
+                }
             }
-        });
-        reads.is_awake |= is_awake;
+        };
+        if is_same {
+            for origin in awake {
+                if let Some(read) = reads.waiting.get_mut(&origin)
+                    && has_answer(&origin, read)
+                {
+                    reads.waiting.remove(&origin);
+                }
+            }
+        } else {
+            reads.waiting.retain(|origin, read| !has_answer(origin, read));
+        }
         self.streams.put_back_reads(id, reads);
     }
 
@@ -141,23 +146,22 @@ impl Engine {
 
     /// Tells whoever waits to read a stream that it is gone.
     pub(crate) fn tell_stream_ended(&mut self, id: PartitionId, out: &mut Outbox) {
-        out.now.extend(self.streams.end_reads(id).map(|origin| {
-            Effect::Stream(origin, Box::new(StreamAnswer::Refused(StreamRefusal::Unknown)))
-        }));
+        for origin in self.streams.end_reads(id) {
+            out.answer(origin, StreamAnswer::Refused(StreamRefusal::Unknown), true);
+        }
     }
 
     /// A batch cannot be read: whoever waits to read it is told.
     pub(crate) fn tell_stream_damaged(&mut self, id: PartitionId, entry: &Entry, out: &mut Outbox) {
-        let Some(mut reads) = self.streams.take_reads(id, u64::MAX) else { return };
-        reads.is_awake = true;
+        let Some(mut reads) = self.streams.take_all_reads(id) else { return };
+        reads.served_to = None;
         reads.waiting.retain(|origin, read| {
             let ReadFrom::Offset(at) = read.at else { return true };
             if !(entry.first..entry.end()).contains(&at.0) {
                 return true;
             }
             let next = Offset(entry.end());
-            let answer = StreamAnswer::Refused(StreamRefusal::Damaged { next });
-            out.now.push(Effect::Stream(*origin, Box::new(answer)));
+            out.answer(*origin, StreamAnswer::Refused(StreamRefusal::Damaged { next }), true);
             false
         });
         self.streams.put_back_reads(id, reads);
@@ -201,7 +205,7 @@ fn gather(
         let start = next.max(entry.first);
         let from = byte_of(None, entry, &batch, start);
         let wanted = entry.end().min(before) - start;
-        let room = if messages.is_empty() { read.bytes_max } else { read.bytes_max - bytes };
+        let room = read.bytes_max - bytes;
         let (count, length) = cut(&batch[from..], (start, wanted), entry, room);
         messages.push(batch.slice(from..from + length));
         bytes += length as u64;

@@ -94,10 +94,10 @@ impl Stream {
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
     pub(crate) waiting: BTreeMap<Origin, StreamRead>,
-    /// Where the visible end was when they were looked at last.
-    pub(crate) served_to: u64,
-    /// Whether one may be answered though the end is where it was.
-    pub(crate) is_awake: bool,
+    /// Where the visible end was when all of them were looked at last; none, and all are to be.
+    pub(crate) served_to: Option<u64>,
+    /// Those that may be answered though the end is where it was. Some may wait no more.
+    pub(crate) awake: Vec<Origin>,
 }
 
 /// All streams of a shard.
@@ -105,6 +105,8 @@ pub(crate) struct Reads {
 pub(crate) struct Streams {
     by_partition: HashMap<PartitionId, Stream, foldhash::fast::FixedState>,
     reads: HashMap<PartitionId, Reads, foldhash::fast::FixedState>,
+    /// How many reads wait in all of them.
+    waiting: usize,
     /// Streams whose time is over, and that nobody was told of.
     pub(crate) ended: Vec<PartitionId>,
 }
@@ -143,27 +145,28 @@ impl Streams {
 
     pub(crate) fn await_something(&mut self, id: PartitionId, origin: Origin, read: StreamRead) {
         let reads = self.reads.entry(id).or_default();
-        reads.waiting.insert(origin, read);
-        reads.is_awake = true;
+        if reads.waiting.insert(origin, read).is_none() {
+            self.waiting += 1;
+        }
+        reads.awake.push(origin);
     }
 
-    pub(crate) fn waiting(&self, id: PartitionId) -> usize {
-        self.reads.get(&id).map_or(0, |reads| reads.waiting.len())
+    /// How many reads wait, of any stream.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
     }
 
     pub(crate) fn stop_waiting(&mut self, id: PartitionId, origin: Origin) {
-        if let Some(reads) = self.reads.get_mut(&id) {
+        if let Some(mut reads) = self.take_all_reads(id) {
             reads.waiting.remove(&origin);
-            if reads.waiting.is_empty() {
-                self.reads.remove(&id);
-            }
+            self.put_back_reads(id, reads);
         }
     }
 
     /// Has whoever waits be looked at, though nothing was appended.
     pub(crate) fn wake(&mut self, id: PartitionId) {
         if let Some(reads) = self.reads.get_mut(&id) {
-            reads.is_awake = true;
+            reads.served_to = None;
         }
     }
 
@@ -173,20 +176,28 @@ impl Streams {
             return None;
         }
         let reads = self.reads.get(&id)?;
-        if reads.served_to == visible && !reads.is_awake {
+        if reads.served_to == Some(visible) && reads.awake.is_empty() {
             return None;
         }
-        self.reads.remove(&id)
+        self.take_all_reads(id)
+    }
+
+    /// All reads of a partition; those that go on waiting are to be put back.
+    pub(crate) fn take_all_reads(&mut self, id: PartitionId) -> Option<Reads> {
+        let reads = self.reads.remove(&id)?;
+        self.waiting -= reads.waiting.len();
+        Some(reads)
     }
 
     pub(crate) fn put_back_reads(&mut self, id: PartitionId, reads: Reads) {
         if !reads.waiting.is_empty() {
+            self.waiting += reads.waiting.len();
             self.reads.insert(id, reads);
         }
     }
 
     /// Ends all reads of a partition that is gone, and says whose they were.
     pub(crate) fn end_reads(&mut self, id: PartitionId) -> impl Iterator<Item = Origin> {
-        self.reads.remove(&id).into_iter().flat_map(|reads| reads.waiting.into_keys())
+        self.take_all_reads(id).into_iter().flat_map(|reads| reads.waiting.into_keys())
     }
 }

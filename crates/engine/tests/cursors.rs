@@ -221,3 +221,19 @@ fn a_cursor_that_a_reader_has_is_set_by_hand_only_by_taking_it_over() {
     assert_eq!((taken(&mut world), world.refusals()), (vec![ALICE], vec![]));
     assert_eq!(cursors(&mut world), [("audit".into(), 1)]);
 }
+
+#[test]
+fn who_takes_a_cursor_over_that_is_one_too_many_ends_no_reader() {
+    let mut world = streaming(TopicConfig::of_kind(TopicKind::Stream));
+    let audit: CursorName = "audit".parse().unwrap();
+    read(&mut world, ALICE, 0, Some(claim(&audit, false, 1)));
+    for n in 0..CURSORS_PER_TOPIC_MAX {
+        let name = format!("c{n}").parse().unwrap();
+        cursor(&mut world, PartitionCommand::SetCursor(name, Offset(0), HAND));
+    }
+    world.effects.clear();
+    let takes = CursorSetter { take_over: true, ..HAND };
+    cursor(&mut world, PartitionCommand::SetCursor(audit, Offset(0), takes));
+    assert_eq!(taken(&mut world), []);
+    assert_eq!(world.refusals(), [Refusal::cursors_max()]);
+}

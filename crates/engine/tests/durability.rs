@@ -15,7 +15,7 @@ use sennit_model::{
     ProducerStamp, Retention, TopicConfig, TopicKind, WhenSlow,
     limits::{MEMORY_SHARD_BYTES, MEMORY_TOPIC_BYTES, RESERVED_OFFSETS},
 };
-use world::{ALICE, BOB, GROUP, IN_MEMORY, ORDERS, World, batch, check, queue, run};
+use world::{ALICE, BOB, GROUP, ORDERS, World, batch, check, queue, run};
 
 const WIDE: Credit = Credit { messages: 100_000, bytes: 1 << 30 };
 
@@ -94,31 +94,9 @@ fn gaps(effects: &[Effect]) -> Vec<(SessionId, OffsetRange, GapReason)> {
     effects.iter().filter_map(of).collect()
 }
 
-/// The world after a crash that the records from `count` on did not outlive.
-fn crashed(mut world: World, count: usize) -> World {
-    world.journal.records.truncate(count);
-    let mut replay = Replay::new(world.now);
-    for (record, position) in &world.journal.records {
-        let mut body = Vec::new();
-        record.encode_head(&mut body);
-        let begin = position - body.len() as u64;
-        body.extend(record.batch().iter().flat_map(|batch| batch.bytes().iter()));
-        replay.record(record.kind(), begin, body.into()).expect("it was written");
-    }
-    let (engine, lost) = replay.finish(Generation(2), true).expect("it is whole");
-    world.engine = engine;
-    world.journal.batches.retain(|position, _| position & IN_MEMORY == 0);
-    for record in &lost {
-        sennit_engine::Journal::append(&mut world.journal, record);
-    }
-    world.effects.clear();
-    world.finish(Outbox::default());
-    world
-}
-
 fn crashed_now(world: World) -> World {
     let count = world.journal.records.len();
-    crashed(world, count)
+    world.crashed(count)
 }
 
 #[test]
@@ -300,7 +278,7 @@ fn a_reader_that_comes_back_inside_what_was_lost_is_told_what_it_saw_of_that() {
     let committed = world.journal.records.len();
     publish_one(&mut world, "seen");
     publish_one(&mut world, "seen too");
-    let mut world = crashed(world, committed);
+    let mut world = world.crashed(committed);
     world.publish_texts(&["after"]);
     let hole = OffsetRange { start: Offset(1), end: world.describe(ORDERS).end };
     let hole = OffsetRange { end: Offset(hole.end.0 - 1), ..hole };
@@ -349,7 +327,7 @@ fn a_reservation_that_was_given_back_is_none_whichever_of_them_is_committed() {
     world.engine.committed(reserved);
     let (now, _) = publish_one(&mut world, "would be given twice");
     assert_eq!(confirmed(&now), []);
-    let world = crashed(world, given_back);
+    let world = world.crashed(given_back);
     assert_eq!(world.engine.end_of(ORDERS), Some(Offset(1)));
 }
 
@@ -423,7 +401,7 @@ fn a_producer_goes_on_behind_what_was_confirmed_and_lost() {
         let committed = world.journal.records.len();
         let command = publish(&mut world, stamp(1), &["b", "c"]);
         turn(&mut world, command);
-        let mut world = crashed(world, committed);
+        let mut world = world.crashed(committed);
         world.publish_as(stamp(3), &[Message::new("d")]);
         assert_eq!(world.refusals().is_empty(), goes_on, "{durability}");
         // Once it has gone on, what is missing was never sent.
@@ -547,7 +525,7 @@ proptest! {
                     // Of what was not committed a part may have been written.
                     let unsure = world.journal.records.len() - committed;
                     let kept = committed + usize::from(more) % (unsure + 1);
-                    world = crashed(world, kept);
+                    world = world.crashed(kept);
                     committed = world.journal.records.len();
                     waiting.clear();
                     came.append(&mut world.effects);
@@ -569,7 +547,7 @@ proptest! {
             }
         }
         // What was confirmed behind the commit is there, unless it is never written.
-        let left = crashed(world, committed);
+        let left = world.crashed(committed);
         if durability != Durability::Memory {
             let there = kept(&left.engine, &left);
             for (offset, text) in confirmed_later {

@@ -6,11 +6,13 @@ mod world;
 use std::time::Duration;
 
 use sennit_engine::{
-    Command, Effect, ForkOf, OpenStream, Replay, StreamAnswer, StreamAppend, StreamChunk,
-    StreamCommand, StreamNote, StreamProducer, StreamRead, StreamRefusal, StreamSettings,
+    Command, Effect, ForkOf, OpenStream, Outbox, Record, Refusal, StreamAnswer, StreamAppend,
+    StreamChunk, StreamCommand, StreamNote, StreamProducer, StreamRead, StreamRefusal,
+    StreamSettings,
 };
 use sennit_model::{
-    Durability, Generation, Message, Messages, Offset, ReadFrom, TopicConfig, TopicId, TopicKind,
+    Durability, Generation, Message, Messages, Offset, PartitionId, ProducerId, ProducerStamp,
+    ReadFrom, Retention, TopicConfig, TopicId, TopicKind, limits::STREAM_READS_WAITING_MAX,
 };
 use world::{ALICE, DEAD, ORDERS, World, batch};
 
@@ -238,7 +240,7 @@ fn what_is_not_committed_is_not_given_to_those_who_wait() {
         note: plain(),
     };
     let origin = world.origin(ALICE);
-    let mut out = sennit_engine::Outbox::default();
+    let mut out = Outbox::default();
     let command = Command::Stream(origin, ORDERS, StreamCommand::Append(Box::new(append)));
     world.engine.handle(command, world.now, &mut world.journal, &mut out);
     let mut batches =
@@ -386,24 +388,109 @@ fn who_had_read_all_before_a_crash_goes_on_behind_what_was_reserved() {
         let open = OpenStream { config: config(durability), ..with(settings()) };
         ask(&mut world, StreamCommand::Open(Box::new(open)));
         append(&mut world, "before", plain());
-        let mut replay = Replay::new(world.now);
-        for (record, position) in &world.journal.records {
-            let mut body = Vec::new();
-            record.encode_head(&mut body);
-            let begin = position - body.len() as u64;
-            body.extend(record.batch().iter().flat_map(|batch| batch.bytes().iter()));
-            replay.record(record.kind(), begin, body.into()).expect("it was written");
-        }
-        let (engine, lost) = replay.finish(Generation(2), true).expect("it is whole");
-        world.engine = engine;
-        assert!(!lost.is_empty(), "{durability}: nothing was reserved");
-        for record in &lost {
-            sennit_engine::Journal::append(&mut world.journal, record);
-        }
+        let count = world.journal.records.len();
+        let mut world = world.crashed(count);
+        let last = world.journal.records.last();
+        assert!(matches!(last, Some((Record::Lost { .. }, _))), "{durability}: {last:?}");
         let waits = StreamRead { waits: true, ..read_at(1) };
         assert_eq!(ask(&mut world, StreamCommand::Read(waits)), None, "{durability}");
         append(&mut world, "after", plain());
         assert_eq!(texts(&read(&mut world, read_at(1))), ["after"], "{durability}");
         assert_eq!(texts(&read(&mut world, read_at(0))), ["before", "after"], "{durability}");
     }
+}
+
+#[test]
+fn what_a_publisher_sends_again_after_the_close_is_confirmed_as_it_was() {
+    let mut world = opened(settings());
+    let stamp = ProducerStamp { id: ProducerId(7), epoch: 1, first_sequence: 0 };
+    let messages = [Message::new("a")];
+    world.publish_as(stamp, &messages);
+    append(&mut world, "", closing(plain()));
+    world.publish_as(stamp, &messages);
+    let confirmed = world.effects.pop();
+    assert!(
+        matches!(&confirmed, Some(Effect::Confirmed(confirmed)) if confirmed.duplicate),
+        "{confirmed:?}"
+    );
+    world.publish_as(ProducerStamp { first_sequence: 1, ..stamp }, &messages);
+    assert_eq!(world.refusals(), [Refusal::StreamClosed]);
+}
+
+#[test]
+fn nothing_is_published_to_a_stream_that_is_deleted() {
+    let mut world = opened(settings());
+    append(&mut world, "a", plain());
+    ask(&mut world, StreamCommand::AddFork(TopicId(9)));
+    ask(&mut world, StreamCommand::Delete);
+    world.publish_texts(&["b"]);
+    assert_eq!(world.refusals(), [Refusal::UnknownTopic]);
+}
+
+#[test]
+fn nobody_makes_a_fork_of_a_stream_whose_topic_is_about_to_go() {
+    let mut opened = opened(settings());
+    append(&mut opened, "a", plain());
+    let mut topic = World::with(config(Durability::Durable), Default::default());
+    topic.publish_texts(&["a"]);
+    for mut world in [opened, topic] {
+        let deleted = ask(&mut world, StreamCommand::Delete);
+        assert!(matches!(deleted, Some(StreamAnswer::Deleted { is_unused: true, .. })));
+        for mut world in [replayed(&world), world] {
+            let left: Vec<_> = world.engine.held_streams().collect();
+            assert_eq!(left, [(ORDERS, None)], "a start finishes it");
+            let fork = ask(&mut world, StreamCommand::AddFork(TopicId(9)));
+            assert_eq!(refused(fork), StreamRefusal::Unknown);
+        }
+    }
+}
+
+#[test]
+fn a_topic_that_keeps_the_latest_of_each_key_takes_no_append_without_one() {
+    let mut world = World::empty();
+    let config =
+        TopicConfig { retention: Retention::LATEST_PER_KEY, ..config(Durability::Durable) };
+    let open = OpenStream { config, ..with(settings()) };
+    ask(&mut world, StreamCommand::Open(Box::new(open)));
+    let content = Some(batch(&[Message::new("a")]));
+    let append = StreamAppend { content, content_type: None, note: by(1, 0) };
+    assert_eq!(ask(&mut world, StreamCommand::Append(Box::new(append.clone()))), None);
+    world.effects.clear();
+    let origin = world.origin(ALICE);
+    world.do_now(Command::Stream(origin, ORDERS, StreamCommand::Append(Box::new(append))));
+    assert_eq!(world.refusals(), [Refusal::KeyMissing]);
+    assert_eq!(world.describe(ORDERS).end, Offset(0));
+}
+
+#[test]
+fn so_many_reads_of_all_streams_wait_and_no_more() {
+    let mut world = opened(settings());
+    let mut open = |id: PartitionId| {
+        let origin = world.origin(ALICE);
+        let open = StreamCommand::Open(Box::new(with(settings())));
+        world.do_now(Command::Stream(origin, id, open));
+    };
+    open(DEAD);
+    let waits = StreamCommand::Read(StreamRead { waits: true, ..read_at(0) });
+    let mut out = Outbox::default();
+    let mut origins = Vec::new();
+    for n in 0..STREAM_READS_WAITING_MAX {
+        let (id, origin) = (if n % 2 == 0 { ORDERS } else { DEAD }, world.origin(ALICE));
+        let read = Command::Stream(origin, id, waits.clone());
+        world.engine.handle(read, world.now, &mut world.journal, &mut out);
+        origins.push(origin);
+    }
+    world.finish(out);
+    let limit = STREAM_READS_WAITING_MAX as u64;
+    let limit = StreamRefusal::Limit { name: "STREAM_READS_WAITING_MAX", limit };
+    assert_eq!(refused(ask(&mut world, waits.clone())), limit);
+    world.do_now(Command::Stream(origins[1], DEAD, StreamCommand::StopReading));
+    assert_eq!(ask(&mut world, waits.clone()), None);
+    assert_eq!(refused(ask(&mut world, waits.clone())), limit);
+    // An append answers those of its stream, and as many may wait again.
+    world.effects.clear();
+    world.publish_texts(&["a"]);
+    assert_eq!(answers(&mut world).len(), STREAM_READS_WAITING_MAX / 2 + 1);
+    let behind = StreamCommand::Read(StreamRead { waits: true, ..read_at(1) });
+    assert_eq!(ask(&mut world, behind), None);
 }

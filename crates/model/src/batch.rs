@@ -120,6 +120,15 @@ impl Batch {
         Self::walk(bytes, false, BROKER_HEADERS_BYTES_MAX, APPEND_BYTES_MAX)
     }
 
+    /// Checks `bytes` that were kept and read back: like [`Batch::check_delivered`], but it may be as long
+    /// as what is appended to a stream.
+    ///
+    /// # Errors
+    /// A [`BatchError`] that names the first message that is wrong.
+    pub fn check_kept(bytes: Bytes) -> Result<Self, BatchError> {
+        Self::walk(bytes, true, BROKER_HEADERS_BYTES_MAX, APPEND_BYTES_MAX)
+    }
+
     fn walk(
         bytes: Bytes,
         checksums: bool,
@@ -529,6 +538,7 @@ mod tests {
         assert_eq!(append.push(&message), Err(BatchError::TooLong { length }));
         let batch = append.take().unwrap();
         assert_eq!(Batch::from_journal(batch.bytes().clone()), Ok(batch.clone()));
+        assert_eq!(Batch::check_kept(batch.bytes().clone()), Ok(batch.clone()));
         let length = 2 * MESSAGE_BYTES_MAX;
         assert_eq!(Batch::check(batch.bytes().clone()), Err(BatchError::TooLong { length }));
     }

@@ -47,8 +47,8 @@ pub const STREAM_FORKS_MAX: usize = 4096;
 /// Largest number that a producer of a stream may give, as JavaScript counts exactly.
 pub const STREAM_NUMBER_MAX: u64 = (1 << 53) - 1;
 
-/// Most reads of one stream that wait for what comes.
-pub const STREAM_READS_WAITING_MAX: usize = 1_000_000;
+/// Most reads of the streams of one shard that wait for what comes: some 25 MiB of them.
+pub const STREAM_READS_WAITING_MAX: usize = 262_144;
 
 /// Largest body of a frame on the wire, in bytes: a full batch and its header.
 pub const FRAME_BYTES_MAX: usize = BATCH_BYTES_MAX + 4096;

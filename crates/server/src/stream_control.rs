@@ -3,7 +3,7 @@
 
 use sennit_engine::{
     CatalogueCommand, Command, ForkOf, OpenStream, StreamAnswer, StreamCommand, StreamRead,
-    StreamRefusal, StreamSettings, StreamStatus, Topic,
+    StreamRefusal, StreamSettings, StreamStatus, Topic, media_type,
 };
 use sennit_model::{
     Batch, BatchBuilder, Durability, Message, Messages, Offset, PartitionId, PartitionIndex,
@@ -384,10 +384,6 @@ fn joined(first: Option<Batch>, second: Option<Batch>) -> Result<Option<Batch>, 
     let (name, limit) = ("APPEND_BYTES_MAX", APPEND_BYTES_MAX as u64);
     let joined = Batch::from_journal(bytes.into());
     joined.map(Some).map_err(|_| StreamRefusal::Limit { name, limit })
-}
-
-fn media_type(content_type: &str) -> &str {
-    content_type.split(';').next().unwrap_or_default().trim()
 }
 
 fn opened(answer: StreamAnswer) -> Result<(bool, StreamStatus), StreamFailure> {

@@ -108,7 +108,8 @@ impl<D: Disk> Mover<D> {
         while !batches.is_empty() {
             let (together, rest) = batches.split_at(self.together(batches));
             batches = rest;
-            for (kept, batch) in self.read_together(together)? {
+            let read = self.read_together(together)?;
+            for ((kept, _), batch) in together.iter().zip(read) {
                 let Some(batch) = batch else {
                     done.unreadable += 1;
                     continue;
@@ -134,8 +135,6 @@ impl<D: Disk> Mover<D> {
     ) -> Result<CompactionDone, MoveError> {
         let mut done = CompactionDone { to: step.to, ..CompactionDone::default() };
         let (mut copies, mut kept_bytes) = (Vec::new(), 0);
-        let copies_along: std::collections::BTreeSet<Offset> =
-            step.batches.iter().filter(|(_, along)| *along).map(|(kept, _)| kept.first).collect();
         let mut batches = step.batches.as_slice();
         while !batches.is_empty() {
             if kept_bytes >= KEPT_BYTES {
@@ -144,15 +143,16 @@ impl<D: Disk> Mover<D> {
             }
             let (together, rest) = batches.split_at(self.together(batches));
             batches = rest;
-            for (kept, batch) in self.read_together(together)? {
+            let read = self.read_together(together)?;
+            for ((kept, is_copied_along), batch) in together.iter().zip(read) {
                 let Some(batch) = batch else {
                     done.unreadable += 1;
                     continue;
                 };
                 let runs =
-                    self.runs_kept(&kept, &batch, tombstones_from, &mut done.keeps_tombstones);
+                    self.runs_kept(kept, &batch, tombstones_from, &mut done.keeps_tombstones);
                 let is_whole = runs.first().is_some_and(|run| run.count == kept.count);
-                if is_whole && !copies_along.contains(&kept.first) {
+                if is_whole && !is_copied_along {
                     continue;
                 }
                 for run in &runs {
@@ -247,7 +247,7 @@ impl<D: Disk> Mover<D> {
     fn read_together(
         &mut self,
         batches: &[(KeptBatch, bool)],
-    ) -> Result<Vec<(KeptBatch, Option<Batch>)>, MoveError> {
+    ) -> Result<Vec<Option<Batch>>, MoveError> {
         let (first, last) = (batches[0].0.place, batches[batches.len() - 1].0.place);
         let length = (last.position + u64::from(last.bytes) - first.position) as usize;
         // Short reads rest together.
@@ -268,8 +268,8 @@ impl<D: Disk> Mover<D> {
                 }
                 None => self.read(Position(kept.place.position), kept.place.bytes as usize).ok(),
             };
-            let batch = bytes.and_then(|bytes| Batch::check_delivered(bytes).ok());
-            read.push((*kept, batch.filter(|batch| batch.count() == kept.count)));
+            let batch = bytes.and_then(|bytes| Batch::check_kept(bytes).ok());
+            read.push(batch.filter(|batch| batch.count() == kept.count));
         }
         Ok(read)
     }

@@ -96,7 +96,7 @@ impl Chunk {
         if *from <= start && end <= *to {
             return Some(held);
         }
-        let batch = Batch::check_delivered(held).ok()?;
+        let batch = Batch::check_kept(held).ok()?;
         // Whoever is first reads them in order as a rule, and others come behind.
         if from == to {
             (*from, *to) = (start, end);
@@ -167,7 +167,7 @@ impl ReadCache {
             joined.extend_from_slice(&bytes[(at - from) as usize..(to - from) as usize]);
             at = to;
         }
-        Ok(Batch::check_delivered(joined.into()).ok().map(|batch| batch.bytes().clone()))
+        Ok(Batch::check_kept(joined.into()).ok().map(|batch| batch.bytes().clone()))
     }
 
     /// The chunk that holds the byte at `position`; of several the one that reaches furthest.
@@ -277,7 +277,10 @@ impl ReadCache {
 
 #[cfg(test)]
 mod tests {
-    use sennit_model::{BatchBuilder, Message, PartitionIndex, TopicId};
+    use sennit_model::{
+        BatchBuilder, Message, PartitionIndex, TopicId,
+        limits::{APPEND_BYTES_MAX, MESSAGE_BYTES_MAX},
+    };
 
     use super::*;
 
@@ -363,6 +366,22 @@ mod tests {
             assert!(matches!(found, Found::Batch(_)));
             assert_eq!(wanted(&mut cache).len(), ahead);
         }
+    }
+
+    #[test]
+    fn an_append_to_a_stream_is_read_back_though_it_is_longer_than_a_publishers_batch() {
+        let mut builder = BatchBuilder::for_append(APPEND_BYTES_MAX);
+        for _ in 0..2 {
+            builder.push(&Message::new(vec![7; MESSAGE_BYTES_MAX - 100])).unwrap();
+        }
+        let batch = builder.take().unwrap().bytes().clone();
+        let limit = Position(batch.len() as u64);
+        let mut cache = ReadCache::default();
+        assert!(matches!(cache.read(PARTITION, Position(0), batch.len(), limit), Found::Pending));
+        let fetch = wanted(&mut cache)[0];
+        fetched(&mut cache, &batch, fetch);
+        let found = cache.read(PARTITION, Position(0), batch.len(), limit);
+        assert!(matches!(found, Found::Batch(found) if found == batch));
     }
 
     fn of_topic(topic: u64) -> PartitionId {

@@ -127,7 +127,7 @@ impl<D: Disk> Work<D> {
             for kept in held {
                 let KeptBatch { partition, first, place, .. } = kept;
                 let read = reader.read(Position(place.position), place.bytes as usize);
-                if read.is_ok_and(|bytes| Batch::check_delivered(bytes).is_ok()) {
+                if read.is_ok_and(|bytes| Batch::check_kept(bytes).is_ok()) {
                     saved.push((kept, Keeping::of(shard.engine().kept_for(partition))));
                 } else {
                     lost += shard.give_up(partition, first);

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use sennit_engine::{
     Command, Credit, DeadLetters, Delivery, DeliveryRun, Effect, Engine, GroupDescription,
     GroupSetting, Journal, Origin, Outbox, PartitionCommand, Payloads, Place, Publish, Record,
-    Refusal, SessionId, Settle, Settled, Subscribe, Verdict,
+    Refusal, Replay, SessionId, Settle, Settled, Subscribe, Verdict,
 };
 use sennit_model::{
     Batch, BatchBuilder, Generation, GroupConfig, GroupId, Message, Messages, Offset, PartitionId,
@@ -277,6 +277,28 @@ impl World {
             engine.committed(u64::MAX);
         }
         engine
+    }
+
+    /// The world after a crash that the records from `count` on did not outlive.
+    pub fn crashed(mut self, count: usize) -> Self {
+        self.journal.records.truncate(count);
+        let mut replay = Replay::new(self.now);
+        for (record, position) in &self.journal.records {
+            let mut body = Vec::new();
+            record.encode_head(&mut body);
+            let begin = position - body.len() as u64;
+            body.extend(record.batch().iter().flat_map(|batch| batch.bytes().iter()));
+            replay.record(record.kind(), begin, body.into()).expect("it was written");
+        }
+        let (engine, lost) = replay.finish(Generation(2), true).expect("it is whole");
+        self.engine = engine;
+        self.journal.batches.retain(|position, _| position & IN_MEMORY == 0);
+        for record in &lost {
+            self.journal.append(record);
+        }
+        self.effects.clear();
+        self.finish(Outbox::default());
+        self
     }
 }
 

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use sennit_engine::media_type;
 use sennit_model::{
     Batch, BatchBuilder, BatchError, Message, Messages,
     limits::{APPEND_BYTES_MAX, BATCH_MESSAGES_MAX, MESSAGE_BYTES_MAX, MESSAGE_BYTES_MIN},
@@ -27,11 +28,6 @@ const JSON_DEPTH_MAX: usize = 128;
 
 /// A longer payload goes out as it lies, a shorter one is copied.
 const COPIED_BYTES_MAX: usize = 16 << 10;
-
-/// The media type of `content_type`, without its parameters and the space around it.
-pub(super) fn media_type(content_type: &str) -> &str {
-    content_type.split(';').next().unwrap_or_default().trim()
-}
 
 impl Form {
     /// The form of what is of that type.

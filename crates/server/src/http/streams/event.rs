@@ -5,12 +5,10 @@ use std::fmt::Write as _;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::{BufMut, Bytes, BytesMut};
+use sennit_engine::media_type;
 use sennit_model::Offset;
 
-use super::{
-    content::{self, Form},
-    offset_token::Token,
-};
+use super::{content::Form, offset_token::Token};
 
 /// How what a stream holds stands in an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +22,7 @@ pub(super) enum Encoding {
 impl Encoding {
     /// That of streams of that type.
     pub(super) fn of(content_type: &str) -> Self {
-        let media_type = content::media_type(content_type);
+        let media_type = media_type(content_type);
         let is_text = media_type.get(..5).is_some_and(|kind| kind.eq_ignore_ascii_case("text/"));
         if is_text || Form::of(content_type) == Form::Json { Self::Text } else { Self::Base64 }
     }

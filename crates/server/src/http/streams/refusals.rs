@@ -139,6 +139,7 @@ fn of_broker(error: &control::Error) -> Problem {
         Some(ErrorCode::LimitReached) => (Status::TOO_MANY_REQUESTS, "limit_reached"),
         Some(ErrorCode::UnknownTopic) => (Status::NOT_FOUND, "unknown_stream"),
         Some(ErrorCode::TopicExists) => (Status::CONFLICT, "settings_differ"),
+        Some(ErrorCode::KeyMissing) => (Status::CONFLICT, "key_missing"),
         Some(ErrorCode::InvalidName) => (Status::BAD_REQUEST, "invalid_name"),
         Some(ErrorCode::InvalidConfig) => (Status::BAD_REQUEST, "bad_request"),
         _ => (Status::INTERNAL_SERVER_ERROR, "internal"),

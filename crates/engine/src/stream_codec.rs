@@ -1,0 +1,259 @@
+//! What the journal holds of HTTP streams, as bytes: what a stream is told when it is opened, what an
+//! append says beside its messages, and what a checkpoint keeps of it. It decides nothing.
+
+use sennit_model::{Batch, Offset, PartitionId, Timestamp, TopicId};
+
+use crate::{
+    codec::{Reader, Writer},
+    record::StreamOpened,
+    record_error::RecordError,
+    stream::{ForkOf, StreamNote, StreamProducer, StreamSettings},
+    streams::{Life, Said, Stream},
+};
+
+/// What is kept of a stream beside its log.
+#[derive(Debug)]
+pub(crate) struct KeptStream {
+    pub(crate) id: PartitionId,
+    pub(crate) settings: StreamSettings,
+    pub(crate) is_closed: bool,
+    pub(crate) said: Option<Box<Said>>,
+}
+
+impl Writer<'_> {
+    pub(crate) fn stream_note(&mut self, note: &StreamNote) -> &mut Self {
+        let StreamNote { producer, sequence, closes } = note;
+        self.u8(u8::from(*closes)).optional_text(sequence.as_deref());
+        match producer {
+            Some(StreamProducer { id, epoch, sequence }) => {
+                self.u8(1).text(id).u64(*epoch).u64(*sequence)
+            }
+            None => self.u8(0),
+        }
+    }
+
+    pub(crate) fn stream_settings(&mut self, settings: &StreamSettings) -> &mut Self {
+        let StreamSettings { content_type, time_to_live, expires_at, is_verified, fork } = settings;
+        self.text(content_type).u8(u8::from(*is_verified));
+        match time_to_live {
+            Some(seconds) => self.u8(1).u64(*seconds),
+            None => self.u8(0),
+        };
+        match expires_at {
+            Some((at, text)) => self.u8(1).u64(at.0).text(text),
+            None => self.u8(0),
+        };
+        match fork {
+            Some(ForkOf { source, home, name, at, asked: (token, behind) }) => self
+                .u8(1)
+                .partition(*source)
+                .u32(home.0)
+                .text(name)
+                .u64(at.0)
+                .text(token)
+                .u64(*behind),
+            None => self.u8(0),
+        }
+    }
+
+    /// The head of the record: what it begins with follows.
+    pub(crate) fn stream_opened(&mut self, opened: &StreamOpened) -> &mut Self {
+        let StreamOpened { partition, opened_at, config, first, closes, settings, batch: _ } =
+            opened;
+        self.partition(*partition).u64(opened_at.0).topic_config(config).u64(first.0);
+        self.u8(u8::from(*closes)).stream_settings(settings)
+    }
+
+    /// A stream beside its log. Of one in memory alone, what was said with its messages is as lost as
+    /// they are.
+    pub(crate) fn kept_stream(
+        &mut self,
+        id: PartitionId,
+        stream: &Stream,
+        is_lost: bool,
+    ) -> &mut Self {
+        self.partition(id).stream_settings(&stream.settings);
+        self.u8(u8::from(stream.is_closed && !is_lost));
+        let said = stream.said();
+        self.u8(u8::from(said.is_deleted)).count(said.forks.len());
+        for fork in &said.forks {
+            self.u32(fork.0);
+        }
+        self.optional_text(said.sequence.as_deref().filter(|_| !is_lost));
+        if is_lost {
+            return self.u64(0).count(0);
+        }
+        self.u64(said.notes).count(said.producers.len());
+        for (id, life) in &said.producers {
+            self.text(id).u64(life.epoch).u64(life.sequence).u64(life.note);
+        }
+        self
+    }
+}
+
+impl Reader {
+    fn boxed_text(&mut self) -> Result<Box<str>, RecordError> {
+        self.text().map(String::into_boxed_str)
+    }
+
+    fn optional_text(&mut self, field: &'static str) -> Result<Option<Box<str>>, RecordError> {
+        Ok(if self.flag(field)? { Some(self.boxed_text()?) } else { None })
+    }
+
+    pub(crate) fn stream_note(&mut self) -> Result<StreamNote, RecordError> {
+        let closes = self.flag("closes")?;
+        let sequence = self.optional_text("has sequence")?;
+        let producer = if self.flag("has producer")? {
+            let (id, epoch, sequence) = (self.boxed_text()?, self.u64()?, self.u64()?);
+            Some(StreamProducer { id, epoch, sequence })
+        } else {
+            None
+        };
+        Ok(StreamNote { producer, sequence, closes })
+    }
+
+    pub(crate) fn stream_settings(&mut self) -> Result<StreamSettings, RecordError> {
+        let (content_type, is_verified) = (self.boxed_text()?, self.flag("verified")?);
+        let time_to_live = if self.flag("has time to live")? { Some(self.u64()?) } else { None };
+        let expires_at = if self.flag("has end")? {
+            Some((Timestamp(self.u64()?), self.boxed_text()?))
+        } else {
+            None
+        };
+        let fork = if self.flag("is fork")? {
+            let (source, home) = (self.partition()?, TopicId(self.u32()?));
+            let (name, at) = (self.boxed_text()?, Offset(self.u64()?));
+            let asked = (self.boxed_text()?, self.u64()?);
+            Some(ForkOf { source, home, name, at, asked })
+        } else {
+            None
+        };
+        Ok(StreamSettings { content_type, time_to_live, expires_at, is_verified, fork })
+    }
+
+    /// Of a record of that length: the stream, and the length of what comes before its batch.
+    pub(crate) fn stream_opened(
+        &mut self,
+        length: usize,
+    ) -> Result<(StreamOpened, usize), RecordError> {
+        let (partition, opened_at) = (self.partition()?, Timestamp(self.u64()?));
+        let (config, first) = (self.topic_config()?, Offset(self.u64()?));
+        let (closes, settings) = (self.flag("closes")?, self.stream_settings()?);
+        let (batch, head): (Option<Batch>, _) = match self.rest.is_empty() {
+            true => (None, length),
+            false => self.batch(length).map(|(batch, head)| (Some(batch), head))?,
+        };
+        let opened = StreamOpened { partition, opened_at, config, first, closes, settings, batch };
+        Ok((opened, head))
+    }
+
+    pub(crate) fn kept_stream(&mut self) -> Result<KeptStream, RecordError> {
+        let (id, settings) = (self.partition()?, self.stream_settings()?);
+        let (is_closed, is_deleted) = (self.flag("closed")?, self.flag("deleted")?);
+        let forks = self.list(|r| r.u32().map(TopicId))?.into_iter().collect();
+        let sequence = self.optional_text("has sequence")?;
+        let notes = self.u64()?;
+        let producers = self.list(|r| {
+            let id = r.boxed_text()?;
+            Ok((id, Life { epoch: r.u64()?, sequence: r.u64()?, note: r.u64()? }))
+        })?;
+        let producers = producers.into_iter().collect();
+        let said = Said { is_deleted, forks, sequence, producers, notes };
+        let said = (said != Said::default()).then(|| Box::new(said));
+        Ok(KeptStream { id, settings, is_closed, said })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use sennit_model::{
+        BatchBuilder, Message, PartitionIndex, ProducerStamp, TopicConfig, TopicKind,
+    };
+
+    use super::*;
+    use crate::record::Record;
+
+    const PARTITION: PartitionId = PartitionId { topic: TopicId(7), index: PartitionIndex(0) };
+
+    fn body(record: &Record) -> (Bytes, usize) {
+        let mut body = Vec::new();
+        record.encode_head(&mut body);
+        let head_len = body.len();
+        body.extend(record.batch().iter().flat_map(|batch| batch.bytes().iter()));
+        (body.into(), head_len)
+    }
+
+    fn batch() -> Batch {
+        let mut builder = BatchBuilder::new();
+        builder.push(&Message::new("hello")).unwrap();
+        builder.take().unwrap()
+    }
+
+    fn opened(batch: Option<Batch>) -> Record {
+        Record::StreamOpened(Box::new(StreamOpened {
+            partition: PARTITION,
+            opened_at: Timestamp(3),
+            config: TopicConfig::of_kind(TopicKind::Stream),
+            first: Offset(12),
+            closes: true,
+            settings: StreamSettings {
+                content_type: "text/plain; charset=utf-8".into(),
+                time_to_live: Some(60),
+                expires_at: Some((Timestamp(99), "1970-01-01T00:00:00.099Z".into())),
+                is_verified: true,
+                fork: Some(ForkOf {
+                    source: PartitionId::default(),
+                    home: TopicId(4),
+                    name: "doc/1".into(),
+                    at: Offset(12),
+                    asked: ("".into(), 3),
+                }),
+            },
+            batch,
+        }))
+    }
+
+    fn examples() -> Vec<Record> {
+        let partition = PARTITION;
+        let note = Box::new(StreamNote {
+            producer: Some(StreamProducer { id: "writer".into(), epoch: 1 << 50, sequence: 4 }),
+            sequence: Some("b7".into()),
+            closes: true,
+        });
+        vec![
+            opened(None),
+            Record::Appended {
+                partition,
+                first: Offset(1 << 40),
+                appended_at: Timestamp(77),
+                producer: ProducerStamp::default(),
+                batch: batch(),
+                note: Some(note.clone()),
+            },
+            Record::StreamNoted { partition, noted_at: Timestamp(9), note },
+            Record::StreamForked { partition, fork: TopicId(9), is_there: true },
+            Record::StreamDeleted { partition },
+        ]
+    }
+
+    #[test]
+    fn what_is_said_of_a_stream_comes_back_as_it_was_written() {
+        for record in examples().into_iter().chain([opened(Some(batch()))]) {
+            let (bytes, head_len) = body(&record);
+            assert_eq!(Record::decode(record.kind(), bytes), Ok((record, head_len)));
+        }
+    }
+
+    #[test]
+    fn what_is_said_of_a_stream_and_ends_early_or_late_is_refused() {
+        for record in examples() {
+            let (bytes, _) = body(&record);
+            for length in 0..bytes.len() {
+                assert!(Record::decode(record.kind(), bytes.slice(..length)).is_err());
+            }
+            let longer = [&bytes[..], b"x"].concat();
+            assert!(Record::decode(record.kind(), longer.into()).is_err());
+        }
+    }
+}
