@@ -30,6 +30,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use sennit_engine::Topic;
 use sennit_model::{Offset, TopicId, TopicName};
 use tokio::{sync::Semaphore, task::spawn_local};
 
@@ -77,6 +78,9 @@ impl Subscriptions {
 
     /// Takes back what was kept, brings it in line with the streams that there are, and works on.
     pub(crate) async fn load(self: &Rc<Self>) {
+        if let Some(topic) = self.topic(self.store.name()) {
+            self.core.cores.own_topic.set(topic);
+        }
         let take = |change: Change| {
             let id = change.id.clone();
             if !self.roster.borrow_mut().replay(change) {
@@ -102,6 +106,9 @@ impl Subscriptions {
 
     /// A stream is there, and was not before: what lies behind `from` is new.
     pub(crate) fn appeared(self: &Rc<Self>, stream: &TopicName, topic: TopicId, from: Offset) {
+        if stream == self.store.name() {
+            self.core.cores.own_topic.set(topic);
+        }
         if self.roster.borrow().is_empty() {
             return;
         }
@@ -145,6 +152,14 @@ impl Subscriptions {
         }
         let keys = Rc::new(Keys::open(&self.directory)?);
         Ok(self.keys.get_or_init(|| keys).clone())
+    }
+
+    /// The topic of this name, if there is one that can be a stream.
+    fn topic(&self, stream: &TopicName) -> Option<TopicId> {
+        self.core.look(|core| {
+            let topic = core.shard().catalogue().topic_named(stream);
+            topic.filter(|topic| topic.config().partitions == 1).map(Topic::id)
+        })
     }
 
     /// All topics that can be streams.

@@ -3,7 +3,8 @@
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::signature::{ED25519, UnparsedPublicKey};
-use sennit_protocol::{Reply, Request, control};
+use sennit_model::TopicId;
+use sennit_protocol::{ErrorCode, Reply, Request, control};
 use sennit_server::Config;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -315,6 +316,54 @@ fn a_stream_that_is_deleted_is_linked_no_more() {
     assert_eq!(streams[0]["has_pending"], false);
     put(http, "jobs/a", &json!([1]));
     assert_eq!(claim(http, "s").0, 200);
+    broker.stop();
+}
+
+#[test]
+fn where_subscriptions_are_kept_clients_may_read_and_nothing_else() {
+    let folder = TempDir::new().unwrap();
+    let topic = || "__ds/subscriptions".to_owned();
+    let open =
+        |name: String| Request::OpenTopic(control::OpenTopic { name, create_if_missing: true });
+    let code = |reply: Reply| match reply {
+        Reply::Error(error) => error.error_code(),
+        _ => None,
+    };
+    let reserved = Some(ErrorCode::TopicReserved);
+    let mut broker = start(&folder);
+    let mut peer = broker.greeted();
+    // Neither before it is there, nor beside it.
+    assert_eq!(code(peer.ask(&open(topic()))), reserved);
+    assert_eq!(code(peer.ask(&open("__ds/mine".into()))), reserved);
+    assert_eq!(code(peer.ask(&open("__dst/mine".into()))), None);
+    assert_eq!(subscribe(&mut Browser::of(&broker), "s", &pulled("jobs/*")).0, 201);
+    // In the life that made it, and in the next.
+    for _ in 0..2 {
+        let mut peer = broker.greeted();
+        let describe = control::DescribeTopic { name: topic() };
+        let Reply::TopicDescription(kept) = peer.ask(&Request::DescribeTopic(describe)) else {
+            panic!("it is no topic")
+        };
+        let group = control::CreateGroup { topic: topic(), name: "g".into(), ..<_>::default() };
+        let take = control::Subscribe { topic: topic(), group: "g".into(), ..<_>::default() };
+        let trim = control::TrimTopic { topic: topic(), positions: Vec::new() };
+        for request in [
+            Request::CreateTopic(control::CreateTopic { name: topic(), config: None }),
+            Request::AlterTopic(control::AlterTopic { name: topic(), config: None }),
+            Request::DeleteTopic(control::DeleteTopic { name: topic() }),
+            open(topic()),
+            Request::CreateGroup(group),
+            Request::Subscribe(take),
+            Request::TrimTopic(trim),
+            // Who guesses its number is not let in either.
+            Request::Publish(publish(TopicId(kept.id), 0, 0, &["{}"])),
+        ] {
+            assert_eq!(code(peer.ask(&request)), reserved, "{:?}", request.kind());
+        }
+        assert_eq!(view(&mut Browser::of(&broker), "s")["id"], "s");
+        broker.stop();
+        broker = start(&folder);
+    }
     broker.stop();
 }
 
