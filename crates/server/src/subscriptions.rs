@@ -22,7 +22,7 @@ mod view;
 mod webhook;
 
 use std::{
-    cell::{OnceCell, RefCell},
+    cell::{Cell, OnceCell, RefCell},
     collections::HashMap,
     io,
     path::PathBuf,
@@ -52,6 +52,8 @@ pub(crate) struct Subscriptions {
     streams: Rc<Streams>,
     roster: RefCell<Roster>,
     store: Store,
+    /// Whether the roster has all that was kept.
+    is_loaded: Cell<bool>,
     caller: Caller,
     /// One turn for each webhook that is being told.
     webhooks: Semaphore,
@@ -69,6 +71,7 @@ impl Subscriptions {
             core,
             streams,
             roster: RefCell::default(),
+            is_loaded: Cell::new(false),
             caller: Caller::new(allows_loopback),
             webhooks: Semaphore::new(WEBHOOKS_UNDER_WAY_MAX),
             directory,
@@ -77,6 +80,9 @@ impl Subscriptions {
     }
 
     /// Takes back what was kept, brings it in line with the streams that there are, and works on.
+    ///
+    /// What cannot be read is not taken for nothing: then nobody is answered, nothing is written, and what
+    /// lies there stays as it is.
     pub(crate) async fn load(self: &Rc<Self>) {
         if let Some(topic) = self.topic(self.store.name()) {
             self.core.cores.own_topic.set(topic);
@@ -88,8 +94,11 @@ impl Subscriptions {
             }
         };
         if let Err(failure) = self.store.read(take).await {
-            tracing::error!(%failure, "what was kept of subscriptions cannot be read");
+            tracing::error!(%failure, "what was kept of subscriptions cannot be read: there are none");
+            self.roster.take();
+            return;
         }
+        self.is_loaded.set(true);
         if self.roster.borrow().is_empty() {
             return;
         }

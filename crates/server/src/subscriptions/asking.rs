@@ -27,6 +27,10 @@ use crate::{
 impl Subscriptions {
     /// Does what is asked.
     pub(crate) async fn answer(self: Rc<Self>, asked: Asked) -> Result<Told, SubscriptionRefusal> {
+        if !self.is_loaded.get() {
+            let why = "what was kept cannot be read, see its log";
+            return Err(SubscriptionRefusal::Unavailable(why.into()));
+        }
         if self.store.waiting() >= CHANGES_WAITING_MAX && !matches!(asked, Asked::Get(_)) {
             let limit = CHANGES_WAITING_MAX;
             return Err(SubscriptionRefusal::Limit { name: "CHANGES_WAITING_MAX", limit });
