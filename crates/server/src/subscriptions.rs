@@ -42,7 +42,9 @@ use self::{
     webhook::Caller,
 };
 use crate::{
-    core::CoreHandle, streams::Streams, subscription_request::limits::WEBHOOKS_UNDER_WAY_MAX,
+    core::CoreHandle,
+    streams::Streams,
+    subscription_request::{Config, limits::WEBHOOKS_UNDER_WAY_MAX},
 };
 
 /// All subscriptions, on the first core.
@@ -102,7 +104,7 @@ impl Subscriptions {
         if self.roster.borrow().is_empty() {
             return;
         }
-        let (changes, _) = self.roster.borrow_mut().reconcile(&self.topics());
+        let (changes, _) = self.roster.borrow_mut().reconcile(&self.topics(|_| true));
         if !changes.is_empty() {
             drop(self.keep(&changes));
         }
@@ -163,22 +165,40 @@ impl Subscriptions {
         Ok(self.keys.get_or_init(|| keys).clone())
     }
 
+    /// The topics that can be streams, those that are wanted.
+    fn topics(&self, is_wanted: impl Fn(&TopicName) -> bool) -> HashMap<TopicName, TopicId> {
+        self.core.look(|core| {
+            let streams = core.shard().catalogue().topics().filter(|topic| can_be_stream(topic));
+            let wanted = streams.filter(|topic| is_wanted(&topic.created.name));
+            wanted.map(|topic| (topic.created.name.clone(), topic.id())).collect()
+        })
+    }
+
     /// The topic of this name, if there is one that can be a stream.
     fn topic(&self, stream: &TopicName) -> Option<TopicId> {
         self.core.look(|core| {
             let topic = core.shard().catalogue().topic_named(stream);
-            topic.filter(|topic| topic.config().partitions == 1).map(Topic::id)
+            topic.filter(|topic| can_be_stream(topic)).map(Topic::id)
         })
     }
 
-    /// All topics that can be streams.
-    fn topics(&self) -> HashMap<TopicName, TopicId> {
-        self.core.look(|core| {
-            let topics = core.shard().catalogue().topics();
-            let streams = topics.filter(|topic| topic.config().partitions == 1);
-            streams.map(|topic| (topic.created.name.clone(), topic.id())).collect()
-        })
+    /// The topics that a new subscription is linked to.
+    fn meant(&self, config: &Config) -> HashMap<TopicName, TopicId> {
+        if config.pattern.is_some() {
+            return self.topics(|stream| config.means(stream) || config.names(stream));
+        }
+        self.there(&config.streams)
     }
+
+    /// Those of these streams that are there.
+    fn there(&self, streams: &[TopicName]) -> HashMap<TopicName, TopicId> {
+        let there = streams.iter().filter_map(|stream| Some((stream.clone(), self.topic(stream)?)));
+        there.collect()
+    }
+}
+
+fn can_be_stream(topic: &Topic) -> bool {
+    topic.config().partitions == 1
 }
 
 /// A name for a wake that nobody guesses and no other wake has.
