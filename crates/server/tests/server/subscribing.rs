@@ -1,6 +1,8 @@
 //! Subscriptions over real sockets: webhooks that are told, workers that claim, leases that end, and
 //! what a start finds of it.
 
+use std::time::Instant;
+
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::signature::{ED25519, UnparsedPublicKey};
 use sennit_model::TopicId;
@@ -12,7 +14,7 @@ use tempfile::TempDir;
 use crate::{
     browser::Browser,
     webhooks::Webhook,
-    world::{Broker, config, publish},
+    world::{Broker, SOON, config, publish},
 };
 
 fn start(folder: &TempDir) -> Broker {
@@ -82,11 +84,13 @@ fn code(told: &Value) -> &str {
 
 /// Until the subscription is as it is to be.
 fn until(http: &mut Browser, id: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+    let begun = Instant::now();
     loop {
         let told = view(http, id);
         if is_it(&told) {
             return told;
         }
+        assert!(begun.elapsed() < SOON, "{told}");
         std::thread::yield_now();
     }
 }
@@ -215,12 +219,14 @@ fn one_worker_claims_and_the_next_comes_when_its_lease_is_over() {
     assert_eq!(ask(http, "POST", path, token, &all_done(&third, false)).0, 204);
     until(http, "s", |told| told["generation"] == 4);
     // Those wakes lie in the stream that nobody had claimed before they were written.
+    let begun = Instant::now();
     let wakes = loop {
         let (_, wakes) = ask(http, "GET", "wake", "", &Value::Null);
         let wakes = wakes.as_array().unwrap().clone();
         if wakes.iter().any(|wake| wake["generation"] == 4) {
             break wakes;
         }
+        assert!(begun.elapsed() < SOON, "{wakes:?}");
         std::thread::yield_now();
     };
     assert!(wakes.iter().all(|wake| {
