@@ -111,7 +111,7 @@ fn exit_of(code: ErrorCode) -> Exit {
         | ErrorCode::SettingFixed
         | ErrorCode::OffsetMismatch
         | ErrorCode::SubscriptionExists => Exit::Conflict,
-        ErrorCode::InvalidName | ErrorCode::InvalidConfig => Exit::Usage,
+        ErrorCode::InvalidName | ErrorCode::InvalidConfig | ErrorCode::TopicReserved => Exit::Usage,
         ErrorCode::ShuttingDown | ErrorCode::Busy => Exit::Unreachable,
         _ => Exit::Failed,
     }

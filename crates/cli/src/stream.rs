@@ -1,10 +1,7 @@
 //! `sennit stream`: HTTP streams from the command line, over HTTP as everybody else asks: create, fork,
 //! append, read, tail, close, delete.
 
-use std::{
-    io::{self, Read, Write},
-    time::Duration,
-};
+use std::io::{self, Read, Write};
 
 use bytes::Bytes;
 use serde_json::json;
@@ -122,8 +119,9 @@ enum Verb {
 #[derive(Debug, clap::Args)]
 struct Settings {
     /// Delete it once nobody has used it for so long, in whole seconds
-    #[arg(long, value_name = "DURATION", value_parser = duration, conflicts_with = "expires_at")]
-    ttl: Option<Duration>,
+    #[arg(long, value_name = "DURATION", value_parser = whole_seconds)]
+    #[arg(conflicts_with = "expires_at")]
+    ttl: Option<u64>,
     /// Delete it then: 2030-01-31T12:00:00Z
     #[arg(long, value_name = "TIME")]
     expires_at: Option<String>,
@@ -135,11 +133,20 @@ struct Settings {
 impl Settings {
     fn headers(self) -> Vec<(&'static str, String)> {
         let Self { ttl, expires_at, storage } = self;
-        let ttl = ttl.map(|ttl| ("stream-ttl", ttl.as_secs().to_string()));
+        let ttl = ttl.map(|seconds| ("stream-ttl", seconds.to_string()));
         let expires_at = expires_at.map(|at| ("stream-expires-at", at));
         let storage = storage.map(|mode| ("stream-storage", mode));
         ttl.into_iter().chain(expires_at).chain(storage).collect()
     }
+}
+
+/// A duration in seconds: a part of one would be cut off, and a stream of none is gone at once.
+fn whole_seconds(text: &str) -> Result<u64, String> {
+    let span = duration(text)?;
+    if span.subsec_nanos() > 0 || span.is_zero() {
+        return Err(format!("{text:?} is no whole number of seconds, one at least"));
+    }
+    Ok(span.as_secs())
 }
 
 /// Does what was asked for with one stream.
@@ -159,7 +166,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
                     headers.push(("stream-closed", "true".into()));
                 }
                 let answer = http.ask("PUT", &path(&stream), &headers, nothing()).await?;
-                say(&created(&answer), &stream, &answer, json)
+                say(created(&answer), &stream, &answer, json)
             }
             Verb::Fork { source, stream, at, behind, settings } => {
                 let mut headers = settings.headers();
@@ -167,7 +174,7 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 headers.extend(at.map(|at| ("stream-fork-offset", at)));
                 headers.extend(behind.map(|behind| ("stream-fork-sub-offset", behind.to_string())));
                 let answer = http.ask("PUT", &path(&stream), &headers, nothing()).await?;
-                say(&created(&answer), &stream, &answer, json)
+                say(created(&answer), &stream, &answer, json)
             }
             Verb::Append { stream, body, close, sequence } => {
                 let body = match body {
@@ -205,8 +212,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
     })
 }
 
-fn created(answer: &Answer) -> String {
-    if answer.status.as_u16() == 201 { "created".into() } else { "found".into() }
+fn created(answer: &Answer) -> &'static str {
+    if answer.status.as_u16() == 201 { "created" } else { "found" }
 }
 
 fn standard_input() -> Result<Bytes, Failure> {
@@ -320,6 +327,14 @@ fn path(stream: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_to_live_is_seconds_and_no_part_of_one() {
+        assert_eq!(whole_seconds("1h30m"), Ok(5400));
+        for text in ["500ms", "1s500ms", "0s", "soon"] {
+            assert!(whole_seconds(text).is_err(), "{text}");
+        }
+    }
 
     #[test]
     fn a_name_becomes_a_path() {

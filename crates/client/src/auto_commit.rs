@@ -16,7 +16,8 @@ use crate::error::Error;
 pub enum AutoCommit {
     /// Once so many messages were given since the last time; at least one.
     Messages(u64),
-    /// Once this long has gone by since the first message that is not committed was given.
+    /// Once this long has gone by since the first message that is not committed was given; a
+    /// millisecond at least.
     After(Duration),
 }
 
@@ -31,6 +32,9 @@ impl From<u64> for AutoCommit {
         Self::Messages(messages)
     }
 }
+
+/// The least time between two commits, or two looks whether one is answered.
+const SPAN_MIN: Duration = Duration::from_millis(1);
 
 /// Behind which offset of each partition everything is done with.
 pub(crate) type Done = BTreeMap<u32, u64>;
@@ -50,6 +54,11 @@ pub(crate) struct AutoCommits {
 
 impl AutoCommits {
     pub(crate) fn new(when: AutoCommit) -> Self {
+        let when = match when {
+            // Without a pause, who waits for the answer would look for it all the time.
+            AutoCommit::After(span) => AutoCommit::After(span.max(SPAN_MIN)),
+            messages => messages,
+        };
         Self { when, given: 0, since: None, under_way: None }
     }
 
@@ -146,5 +155,14 @@ mod tests {
         assert_eq!(commits.committed(), None);
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(commits.is_due());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_wants_to_commit_at_once_does_not_look_for_the_answer_all_the_time() {
+        let mut commits = AutoCommits::new(Duration::ZERO.into());
+        commits.has_given(1);
+        let (_answer, answered) = oneshot::channel();
+        commits.begun(done(), answered);
+        assert!(commits.look_at().unwrap() > Instant::now());
     }
 }

@@ -136,6 +136,9 @@ error_codes! {
     InvalidPattern = 28, "invalid-pattern", final, stay,
         "A pattern of topics is not one",
         "use parts of names with dots between, * for any one and > as the last for all that follow";
+    TopicReserved = 29, "topic-reserved", final, stay,
+        "The topic is the broker's own: it can be read, and nothing else",
+        "use a name that does not begin with __ds/";
     BatchInvalid = 30, "batch-invalid", final, stay,
         "A published batch is damaged or beyond a limit; nothing of it was appended",
         "encode messages as the protocol page says, within the limits of HelloOk";

@@ -18,11 +18,11 @@ use tokio::sync::oneshot;
 use crate::{
     answers::Answer,
     changes::Changes,
-    core::CoreHandle,
+    core::{CoreHandle, own_session},
     descriptions::{group_description, partition_descriptions, watched_topic},
     inbox::ControlReply,
     placement::shard_of,
-    refusal_reply,
+    refusal_reply, reserved,
     subscriptions::Subscriptions,
     watches::Watches,
 };
@@ -149,8 +149,13 @@ impl Control {
         self.open_partitions(source).await
     }
 
-    /// Does a request about names and settings.
+    /// Does a request about names and settings. The broker itself may do more than its clients.
     pub(crate) async fn answer(&self, session: SessionId, request: Request) -> ControlReply {
+        if session != own_session(self.core.index)
+            && let Some(refusal) = reserved::refusal(&request)
+        {
+            return refused(refusal);
+        }
         let answered = match request {
             Request::CreateTopic(body) => self.create_topic(body).await,
             Request::AlterTopic(body) => self.alter_topic(body).await,
@@ -173,10 +178,7 @@ impl Control {
                 format!("{:?} is not for the control", other.kind()),
             )),
         };
-        answered.unwrap_or_else(|error| ControlReply {
-            reply: Reply::Error(error),
-            home: TopicId::default(),
-        })
+        answered.unwrap_or_else(refused)
     }
 
     async fn ask(
@@ -533,6 +535,10 @@ pub(crate) async fn gather(asked: Asked) -> Result<Vec<Answer>, Failure> {
 pub(crate) fn done(topic: TopicId, group: u32, created: bool) -> ControlReply {
     let done = control::Done { created, topic_id: topic.0, group_id: group };
     ControlReply { reply: Reply::Done(done), home: topic }
+}
+
+fn refused(error: Failure) -> ControlReply {
+    ControlReply { reply: Reply::Error(error), home: TopicId::default() }
 }
 
 pub(crate) fn incarnation() -> Result<Incarnation, Failure> {

@@ -32,6 +32,7 @@ use crate::{
     outgoing::Outgoing,
     read_thread::ReadThreads,
     refusal_reply,
+    reserved::OwnTopic,
     successor::SessionToken,
 };
 
@@ -64,6 +65,8 @@ pub(crate) struct Cores {
     pub(crate) move_turn: Arc<MoveTurn>,
     /// Claims to named cursors so far.
     pub(crate) claims: AtomicU64,
+    /// Where no client publishes.
+    pub(crate) own_topic: OwnTopic,
 }
 
 /// The state of a core's thread.
@@ -538,8 +541,8 @@ impl Core {
     }
 }
 
-/// The session under which a core asks shards in nobody's name. Its sessions count from there.
-fn own_session(core: usize) -> SessionId {
+/// The session under which a core asks in nobody's name. Its sessions count from there.
+pub(crate) fn own_session(core: usize) -> SessionId {
     SessionId((core as u64) << 48)
 }
 

@@ -40,6 +40,7 @@ mod read_thread;
 mod reading;
 mod refusal_reply;
 mod repair;
+mod reserved;
 mod restore;
 mod routes;
 mod scrub_thread;

@@ -35,6 +35,7 @@ use crate::{
     listener,
     metrics::CoreMetrics,
     move_turn::MoveTurn,
+    reserved::OwnTopic,
     scrub_thread,
 };
 
@@ -115,6 +116,7 @@ impl Broker<'_> {
             session_grace: config.session_grace,
             move_turn: Arc::new(MoveTurn::new(config.give_back)),
             claims: AtomicU64::new(1),
+            own_topic: OwnTopic::default(),
         });
         let doors = Arc::new(Doors::closed(shards));
         let backups = Backups::new(settings, doors.clone(), ended.clone());

@@ -9,8 +9,8 @@ use sennit_model::{
     GroupId, Offset, PartitionId, PartitionIndex, TopicId, limits::SETTLE_RUNS_MAX,
 };
 use sennit_protocol::{
-    DecodeError, ErrorCode, Features, FrameHeader, FrameReader, Preface, Publish, PublishAt, Reply,
-    Request, SetCredit, Settle, Taken, control, negotiated_frame_bytes_max,
+    DecodeError, ErrorCode, Features, FrameHeader, FrameReader, Preface, Publish, PublishAt,
+    PublishHead, Reply, Request, SetCredit, Settle, Taken, control, negotiated_frame_bytes_max,
 };
 use tokio::sync::{Semaphore, oneshot};
 
@@ -21,6 +21,7 @@ use crate::{
     inbox::{ControlReply, Message},
     outbox::Outbox,
     placement::{has_place_at, has_reading_place_at, shard_of},
+    reserved,
     routes::Routes,
     successor::SessionToken,
 };
@@ -291,17 +292,11 @@ impl Session {
         let head = publish.head;
         let batch = match publish.check_batch() {
             Ok(batch) => batch,
-            Err(error) => {
-                let mut reply = control::Error::from(&error);
-                reply.topic_id = Some(head.partition.topic.0);
-                reply.partition = Some(head.partition.index.0);
-                reply.producer_id = Some(head.producer.id.0);
-                reply.first_sequence = Some(head.producer.first_sequence);
-                reply.count = Some(head.count);
-                self.outbox.refused(request, reply);
-                return Flow::GoOn;
-            }
+            Err(error) => return self.refuse_batch(head, control::Error::from(&error), request),
         };
+        if self.core.cores.own_topic.is(head.partition.topic) {
+            return self.refuse_batch(head, reserved::error(), request);
+        }
         if self.core.look(|core| core.is_draining()) {
             return self.refuse_publish(head, request);
         }
@@ -323,7 +318,18 @@ impl Session {
         Flow::GoOn
     }
 
-    fn refuse_publish(&self, head: sennit_protocol::PublishHead, request: u64) -> Flow {
+    /// Says which batch it was, so that its publisher knows.
+    fn refuse_batch(&self, head: PublishHead, mut error: control::Error, request: u64) -> Flow {
+        error.topic_id = Some(head.partition.topic.0);
+        error.partition = Some(head.partition.index.0);
+        error.producer_id = Some(head.producer.id.0);
+        error.first_sequence = Some(head.producer.first_sequence);
+        error.count = Some(head.count);
+        self.outbox.refused(request, error);
+        Flow::GoOn
+    }
+
+    fn refuse_publish(&self, head: PublishHead, request: u64) -> Flow {
         let mut error = control::Error::new(ErrorCode::ShuttingDown, "the broker stops");
         error.topic_id = Some(head.partition.topic.0);
         error.closes_connection = false;

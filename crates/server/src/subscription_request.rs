@@ -24,7 +24,7 @@ pub(crate) enum Asked {
     Get(Box<str>),
     /// Be gone. Nobody is told that it was not there.
     Delete(Box<str>),
-    /// Be linked to these streams too.
+    /// Be linked to these streams too: in order, each once.
     Link(Box<str>, Vec<TopicName>),
     /// Be linked to this stream only if the pattern means it.
     Unlink(Box<str>, TopicName),

@@ -22,7 +22,7 @@ mod view;
 mod webhook;
 
 use std::{
-    cell::{OnceCell, RefCell},
+    cell::{Cell, OnceCell, RefCell},
     collections::HashMap,
     io,
     path::PathBuf,
@@ -30,6 +30,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
+use sennit_engine::Topic;
 use sennit_model::{Offset, TopicId, TopicName};
 use tokio::{sync::Semaphore, task::spawn_local};
 
@@ -41,7 +42,9 @@ use self::{
     webhook::Caller,
 };
 use crate::{
-    core::CoreHandle, streams::Streams, subscription_request::limits::WEBHOOKS_UNDER_WAY_MAX,
+    core::CoreHandle,
+    streams::Streams,
+    subscription_request::{Config, limits::WEBHOOKS_UNDER_WAY_MAX},
 };
 
 /// All subscriptions, on the first core.
@@ -51,6 +54,8 @@ pub(crate) struct Subscriptions {
     streams: Rc<Streams>,
     roster: RefCell<Roster>,
     store: Store,
+    /// Whether the roster has all that was kept.
+    is_loaded: Cell<bool>,
     caller: Caller,
     /// One turn for each webhook that is being told.
     webhooks: Semaphore,
@@ -68,6 +73,7 @@ impl Subscriptions {
             core,
             streams,
             roster: RefCell::default(),
+            is_loaded: Cell::new(false),
             caller: Caller::new(allows_loopback),
             webhooks: Semaphore::new(WEBHOOKS_UNDER_WAY_MAX),
             directory,
@@ -76,7 +82,13 @@ impl Subscriptions {
     }
 
     /// Takes back what was kept, brings it in line with the streams that there are, and works on.
+    ///
+    /// What cannot be read is not taken for nothing: then nobody is answered, nothing is written, and what
+    /// lies there stays as it is.
     pub(crate) async fn load(self: &Rc<Self>) {
+        if let Some(topic) = self.topic(self.store.name()) {
+            self.core.cores.own_topic.set(topic);
+        }
         let take = |change: Change| {
             let id = change.id.clone();
             if !self.roster.borrow_mut().replay(change) {
@@ -84,12 +96,15 @@ impl Subscriptions {
             }
         };
         if let Err(failure) = self.store.read(take).await {
-            tracing::error!(%failure, "what was kept of subscriptions cannot be read");
+            tracing::error!(%failure, "what was kept of subscriptions cannot be read: there are none");
+            self.roster.take();
+            return;
         }
+        self.is_loaded.set(true);
         if self.roster.borrow().is_empty() {
             return;
         }
-        let (changes, _) = self.roster.borrow_mut().reconcile(&self.topics());
+        let (changes, _) = self.roster.borrow_mut().reconcile(&self.topics(|_| true));
         if !changes.is_empty() {
             drop(self.keep(&changes));
         }
@@ -102,6 +117,9 @@ impl Subscriptions {
 
     /// A stream is there, and was not before: what lies behind `from` is new.
     pub(crate) fn appeared(self: &Rc<Self>, stream: &TopicName, topic: TopicId, from: Offset) {
+        if stream == self.store.name() {
+            self.core.cores.own_topic.set(topic);
+        }
         if self.roster.borrow().is_empty() {
             return;
         }
@@ -147,14 +165,40 @@ impl Subscriptions {
         Ok(self.keys.get_or_init(|| keys).clone())
     }
 
-    /// All topics that can be streams.
-    fn topics(&self) -> HashMap<TopicName, TopicId> {
+    /// The topics that can be streams, those that are wanted.
+    fn topics(&self, is_wanted: impl Fn(&TopicName) -> bool) -> HashMap<TopicName, TopicId> {
         self.core.look(|core| {
-            let topics = core.shard().catalogue().topics();
-            let streams = topics.filter(|topic| topic.config().partitions == 1);
-            streams.map(|topic| (topic.created.name.clone(), topic.id())).collect()
+            let streams = core.shard().catalogue().topics().filter(|topic| can_be_stream(topic));
+            let wanted = streams.filter(|topic| is_wanted(&topic.created.name));
+            wanted.map(|topic| (topic.created.name.clone(), topic.id())).collect()
         })
     }
+
+    /// The topic of this name, if there is one that can be a stream.
+    fn topic(&self, stream: &TopicName) -> Option<TopicId> {
+        self.core.look(|core| {
+            let topic = core.shard().catalogue().topic_named(stream);
+            topic.filter(|topic| can_be_stream(topic)).map(Topic::id)
+        })
+    }
+
+    /// The topics that a new subscription is linked to.
+    fn meant(&self, config: &Config) -> HashMap<TopicName, TopicId> {
+        if config.pattern.is_some() {
+            return self.topics(|stream| config.means(stream) || config.names(stream));
+        }
+        self.there(&config.streams)
+    }
+
+    /// Those of these streams that are there.
+    fn there(&self, streams: &[TopicName]) -> HashMap<TopicName, TopicId> {
+        let there = streams.iter().filter_map(|stream| Some((stream.clone(), self.topic(stream)?)));
+        there.collect()
+    }
+}
+
+fn can_be_stream(topic: &Topic) -> bool {
+    topic.config().partitions == 1
 }
 
 /// A name for a wake that nobody guesses and no other wake has.

@@ -3,64 +3,26 @@
 //! of.
 
 use std::{
-    io::{Read, Write},
-    net::TcpStream,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
 
-use crate::broker::Broker;
+use crate::{
+    asking::{self, Answer},
+    broker::Broker,
+};
 
 /// How long a request that was not answered waits before it is sent again.
 const AGAIN: Duration = Duration::from_millis(10);
 
-struct Answer {
-    status: u16,
-    head: String,
-    body: Vec<u8>,
-}
-
-impl Answer {
-    fn header(&self, name: &str) -> Option<&str> {
-        let lines = self.head.lines().filter_map(|line| line.split_once(": "));
-        lines.into_iter().find_map(|(key, value)| (key.eq_ignore_ascii_case(name)).then_some(value))
-    }
-}
-
-/// Sends a request once; `None` if no whole answer came, or one that says to come again.
-fn once(
-    broker: &str,
-    method: &str,
-    path: &str,
-    headers: &[(&str, &str)],
-    body: &str,
-) -> Option<Answer> {
-    let mut stream = TcpStream::connect(broker).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(10))).ok()?;
-    let mut request = format!(
-        "{method} /v1/stream/{path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: {}\r\n",
-        body.len()
-    );
-    for (name, value) in headers {
-        request.push_str(&format!("{name}: {value}\r\n"));
-    }
-    stream.write_all(format!("{request}\r\n{body}").as_bytes()).ok()?;
-    let mut bytes = Vec::new();
-    stream.read_to_end(&mut bytes).ok()?;
-    let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
-    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
-    let status = head.split(' ').nth(1)?.parse().ok()?;
-    let body = bytes.split_off(end + 4);
-    let answer = Answer { status, head, body };
-    let length: usize = answer.header("content-length").unwrap_or("0").parse().ok()?;
-    (answer.body.len() == length && status != 503).then_some(answer)
-}
+/// How long a request may go unanswered, with the broker killed meanwhile.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends a request until it is answered; says how often it was sent.
 fn ask(
@@ -70,12 +32,16 @@ fn ask(
     headers: &[(&str, &str)],
     body: &str,
 ) -> (Answer, u32) {
+    let begun = Instant::now();
     let mut tries = 0;
     loop {
         tries += 1;
-        if let Some(answer) = once(broker, method, path, headers, body) {
+        // What says 503 says to come again.
+        let answer = asking::ask(broker, method, path, headers, body);
+        if let Some(answer) = answer.filter(|answer| answer.status != 503) {
             return (answer, tries);
         }
+        assert!(begun.elapsed() < PATIENCE, "{method} {path} is not answered, {tries} times");
         thread::sleep(AGAIN);
     }
 }

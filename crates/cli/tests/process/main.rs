@@ -6,6 +6,7 @@
     reason = "a test that cannot go on says where, and the seed is printed"
 )]
 
+mod asking;
 mod backup;
 mod broker;
 mod checker;

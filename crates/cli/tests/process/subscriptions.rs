@@ -1,40 +1,21 @@
 //! Subscriptions of a broker that is killed under those who work for them: each is there afterwards,
 //! with all that was acked, and no generation comes twice.
 
-use std::{
-    io::{Read, Write},
-    net::TcpStream,
-    process::Command,
-    thread,
-    time::Duration,
-};
+use std::{process::Command, thread, time::Duration};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::broker::Broker;
+use crate::{asking, broker::Broker};
 
 const KILLS: u64 = 5;
 
-/// Longer than anything takes.
-const SOON: Duration = Duration::from_secs(20);
-
 /// Asks, and hears status and body; `None` if the broker is not there to answer.
 fn ask(http: &str, method: &str, path: &str, token: &str, body: &Value) -> Option<(u16, Value)> {
-    let mut stream = TcpStream::connect(http).ok()?;
-    stream.set_read_timeout(Some(SOON)).unwrap();
-    let body = body.to_string();
-    write!(
-        stream,
-        "{method} /v1/stream/{path} HTTP/1.1\r\nHost: {http}\r\nConnection: close\r\nContent-Type: application/json\r\nAuthorization: Bearer {token}\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .ok()?;
-    let mut text = String::new();
-    stream.read_to_string(&mut text).ok()?;
-    let (head, body) = text.split_once("\r\n\r\n")?;
-    let status = head.split(' ').nth(1)?.parse().ok()?;
-    Some((status, serde_json::from_str(body).unwrap_or_default()))
+    let bearer = format!("Bearer {token}");
+    let headers = [("content-type", "application/json"), ("authorization", &bearer)];
+    let answer = asking::ask(http, method, path, &headers, &body.to_string())?;
+    Some((answer.status, serde_json::from_slice(&answer.body).unwrap_or_default()))
 }
 
 /// What the broker has confirmed.

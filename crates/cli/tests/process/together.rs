@@ -24,7 +24,7 @@ use tokio::{
 use crate::{
     broker::Broker,
     checker::{Checker, Name, Place},
-    torture::{Choices, number},
+    torture::{Choices, drained, number, seed_of},
 };
 
 const PARTITIONS: u32 = 4;
@@ -487,16 +487,8 @@ async fn all_at_once(broker: &mut Broker, seed: u64) {
     let filtered = soon(filtered).await;
     assert!(filtered > 10, "the filter let {filtered} through");
     let ends = soon(by_cursor).await;
-    let drained = Instant::now();
     for name in &world.groups {
-        loop {
-            let group = admin.describe_group(&world.topic, name).await.unwrap();
-            if group.ready + group.leased + group.delayed + group.dying == 0 {
-                break;
-            }
-            assert!(drained.elapsed() < Duration::from_secs(60), "never drained: {group:?}");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        drained(&admin, &world.topic, name).await;
     }
     world.consuming.set(false);
     for consumer in consumers {
@@ -519,11 +511,7 @@ async fn all_at_once(broker: &mut Broker, seed: u64) {
 
 #[test]
 fn groups_cursors_and_readers_miss_nothing_while_all_is_at_work_and_the_broker_is_killed() {
-    let seed = number("SENNIT_TORTURE_SEED").unwrap_or_else(|| {
-        let now = std::time::SystemTime::now();
-        now.duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64
-    });
-    eprintln!("together: seed {seed}");
+    let seed = seed_of("together");
     let folder = tempfile::tempdir().unwrap();
     // Small, so that much moves to packs meanwhile.
     let flags = ["--shards", "2", "--segment-size", "20MiB", "--journal-segments", "1"];

@@ -48,6 +48,29 @@ pub fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name}={text}")))
 }
 
+/// The seed of a test's choices, told.
+pub fn seed_of(test: &str) -> u64 {
+    let seed = number("SENNIT_TORTURE_SEED").unwrap_or_else(|| {
+        let now = std::time::SystemTime::now();
+        now.duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64
+    });
+    eprintln!("{test}: seed {seed}");
+    seed
+}
+
+/// Waits until a group is through with everything.
+pub async fn drained(client: &Client, topic: &TopicName, name: &GroupName) {
+    let begun = Instant::now();
+    loop {
+        let group = client.describe_group(topic, name).await.unwrap();
+        if group.ready + group.leased + group.delayed + group.dying == 0 {
+            return;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(60), "never drained: {group:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 /// What all tasks share.
 struct World {
     address: String,
@@ -205,15 +228,7 @@ async fn torture(broker: &mut Broker, seed: u64) {
     for producer in producers {
         producer.await.unwrap();
     }
-    let drained = Instant::now();
-    loop {
-        let group = admin.describe_group(&world.topic, &world.group).await.unwrap();
-        if group.ready + group.leased + group.delayed + group.dying == 0 {
-            break;
-        }
-        assert!(drained.elapsed() < Duration::from_secs(60), "never drained: {group:?}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    drained(&admin, &world.topic, &world.group).await;
     world.consuming.set(false);
     for consumer in consumers {
         consumer.await.unwrap();
@@ -234,11 +249,7 @@ async fn torture(broker: &mut Broker, seed: u64) {
 
 #[test]
 fn nothing_confirmed_is_lost_or_told_twice_however_often_the_broker_is_killed() {
-    let seed = number("SENNIT_TORTURE_SEED").unwrap_or_else(|| {
-        let now = std::time::SystemTime::now();
-        now.duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64
-    });
-    eprintln!("torture: seed {seed}");
+    let seed = seed_of("torture");
     let folder = tempfile::tempdir().unwrap();
     let mut broker = Broker::start(folder.path());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -33,7 +33,7 @@ pub(crate) struct Hall {
     date: Cell<(u64, [u8; DATE_BYTES])>,
     /// Connections that have something to do still, if they are to end.
     open: Cell<usize>,
-    /// Bytes of bodies that are not whole.
+    /// Bytes of bodies whose requests are not answered.
     body_bytes: Cell<usize>,
 }
 
@@ -90,7 +90,7 @@ impl Hall {
     }
 }
 
-/// What has come of a body that is not whole; dropped, it holds nothing.
+/// What has come of a body whose request is not answered; dropped, it holds nothing.
 #[derive(Debug)]
 pub(super) struct BodyAccount {
     hall: Rc<Hall>,
@@ -108,7 +108,7 @@ impl BodyAccount {
         let grows = bytes > self.bytes;
         self.bytes = bytes;
         if grows && all > BODIES_BYTES_MAX {
-            let detail = "bodies under way hold more than BODIES_BYTES_MAX, 256 MiB; try again";
+            let detail = "requests under way hold more than BODIES_BYTES_MAX, 256 MiB; try again";
             return Err(Refused::with(StatusCode::SERVICE_UNAVAILABLE, detail));
         }
         Ok(())

@@ -62,6 +62,8 @@ enum Inlet {
 struct Begun<F> {
     answer: Answer<F>,
     manner: Manner,
+    /// What its body holds, if it has one.
+    _body: Option<BodyAccount>,
 }
 
 enum Answer<F> {
@@ -295,14 +297,22 @@ where
             self.inlet = Inlet::Shut;
         }
         let manner = Manner::of(&request, !keep_alive);
+        let mut body = None;
+        if !request.body().is_empty() {
+            let mut account = std::mem::replace(&mut self.body, self.hall.account());
+            if let Err(refused) = account.set(request.body().len()) {
+                return self.refuse(refused);
+            }
+            body = Some(account);
+        }
         let answer = Answer::UnderWay(Box::pin((self.service)(request)));
-        self.begun.push_back(Begun { answer, manner });
+        self.begun.push_back(Begun { answer, manner, _body: body });
     }
 
     /// Answers what is no request, behind what was asked before; nothing more is read.
     fn refuse(&mut self, refused: Refused) {
         let answer = Answer::Ready(problem(refused.status, refused.detail, []));
-        self.begun.push_back(Begun { answer, manner: Manner::LAST });
+        self.begun.push_back(Begun { answer, manner: Manner::LAST, _body: None });
         self.requests = RequestDecoder::default();
         self.body = self.hall.account();
         self.input = BytesMut::new();
@@ -347,7 +357,7 @@ where
                     Poll::Ready(Err(error)) => return Err(error.into()),
                 }
             } else if let Some(Begun { answer: Answer::Ready(_), .. }) = self.begun.front()
-                && let Some(Begun { answer: Answer::Ready(answer), manner }) =
+                && let Some(Begun { answer: Answer::Ready(answer), manner, .. }) =
                     self.begun.pop_front()
             {
                 self.encode(answer, manner, out);

@@ -27,7 +27,7 @@ use super::{
     answer::{Body, problem},
     connection::PREFACE,
     door::Door,
-    hall::Hall,
+    hall::{BodyAccount, Hall},
     http1_head::too_long,
     limits::{
         BODY_BYTES_MAX, BODY_TIMEOUT, HEAD_BYTES_MAX, IDLE_TIMEOUT, STREAMS_MAX, WRITE_TIMEOUT,
@@ -124,7 +124,7 @@ async fn answer(
 ) -> Response<OnItsWay> {
     let is_head = request.method() == Method::HEAD;
     let answer = match whole(request, door.hall()).await {
-        Ok(request) => door.answer(request).await,
+        Ok((request, _account)) => door.answer(request).await,
         Err(refused) => problem(refused.status, refused.detail, []),
     };
     door.hall().count(answer.status());
@@ -145,8 +145,11 @@ async fn answer(
     Response::from_parts(parts, body)
 }
 
-/// The request with all of its body.
-async fn whole(request: Request<Incoming>, hall: &Rc<Hall>) -> Result<Request<Bytes>, Refused> {
+/// The request with all of its body, and what that holds until it is answered.
+async fn whole(
+    request: Request<Incoming>,
+    hall: &Rc<Hall>,
+) -> Result<(Request<Bytes>, BodyAccount), Refused> {
     if request.method() == Method::CONNECT {
         return Err(Refused::with(StatusCode::NOT_IMPLEMENTED, "this is no proxy"));
     }
@@ -192,7 +195,7 @@ async fn whole(request: Request<Incoming>, hall: &Rc<Hall>) -> Result<Request<By
     if !gathered.is_empty() {
         body = gathered.freeze();
     }
-    Ok(Request::from_parts(parts, body))
+    Ok((Request::from_parts(parts, body), account))
 }
 
 /// Counts a request as under way until it is dropped.

@@ -1,7 +1,10 @@
 //! What is asked of subscriptions from outside, and what is answered. What an answer says was durable
 //! before. It knows no HTTP.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    rc::Rc,
+};
 
 use sennit_model::{Offset, TopicId, TopicName};
 use serde_json::{Value, json};
@@ -27,6 +30,10 @@ use crate::{
 impl Subscriptions {
     /// Does what is asked.
     pub(crate) async fn answer(self: Rc<Self>, asked: Asked) -> Result<Told, SubscriptionRefusal> {
+        if !self.is_loaded.get() {
+            let why = "what was kept cannot be read, see its log";
+            return Err(SubscriptionRefusal::Unavailable(why.into()));
+        }
         if self.store.waiting() >= CHANGES_WAITING_MAX && !matches!(asked, Asked::Get(_)) {
             let limit = CHANGES_WAITING_MAX;
             return Err(SubscriptionRefusal::Limit { name: "CHANGES_WAITING_MAX", limit });
@@ -53,8 +60,7 @@ impl Subscriptions {
             self.caller.check(url).await?;
         }
         // What is there is linked from its end on; what comes while that is found out, from its start.
-        let meant = self.topics().into_iter().filter(|(stream, _)| is_linked(&config, stream));
-        let meant: Vec<_> = meant.collect();
+        let meant = self.meant(&config);
         self.roster.borrow().check_room(meant.len(), meant.len())?;
         let ends = self.ends(meant).await?;
         if let Some(found) = self.find(&id, &config)? {
@@ -109,12 +115,10 @@ impl Subscriptions {
     /// The links of a new subscription, where these streams were seen to end.
     fn links_of(&self, config: &Config, ends: &Ends) -> BTreeMap<TopicName, Link> {
         let mut links: BTreeMap<TopicName, Link> = BTreeMap::new();
-        for (stream, topic) in self.topics() {
-            if is_linked(config, &stream) {
-                let is_explicit = config.names(&stream);
-                if let Some(end) = end_of(ends, &stream, topic) {
-                    links.insert(stream, Link::at(is_explicit, topic, end));
-                }
+        for (stream, topic) in self.meant(config) {
+            let is_explicit = config.names(&stream);
+            if let Some(end) = end_of(ends, &stream, topic) {
+                links.insert(stream, Link::at(is_explicit, topic, end));
             }
         }
         for stream in &config.streams {
@@ -124,7 +128,10 @@ impl Subscriptions {
     }
 
     /// Where these streams end.
-    async fn ends(&self, streams: Vec<(TopicName, TopicId)>) -> Result<Ends, SubscriptionRefusal> {
+    async fn ends(
+        &self,
+        streams: HashMap<TopicName, TopicId>,
+    ) -> Result<Ends, SubscriptionRefusal> {
         let mut ends = Ends::new();
         for (stream, topic) in streams {
             let end = match self.streams.status(&stream, false).await {
@@ -157,10 +164,8 @@ impl Subscriptions {
     async fn link(
         self: &Rc<Self>,
         id: Box<str>,
-        mut streams: Vec<TopicName>,
+        streams: Vec<TopicName>,
     ) -> Result<Told, SubscriptionRefusal> {
-        streams.sort();
-        streams.dedup();
         self.of_this(&id, |it| {
             let own = it.config.wake_stream();
             if streams.iter().any(|stream| Some(stream) == own) {
@@ -168,9 +173,7 @@ impl Subscriptions {
             }
             Ok(())
         })?;
-        let topics = self.topics();
-        let there = streams.iter().filter_map(|one| Some((one.clone(), *topics.get(one)?)));
-        let ends = self.ends(there.collect()).await?;
+        let ends = self.ends(self.there(&streams)).await?;
         is_durable(self.link_to(id, streams, &ends)?).await?;
         Ok(Told::Done)
     }
@@ -182,14 +185,13 @@ impl Subscriptions {
         streams: Vec<TopicName>,
         ends: &Ends,
     ) -> Result<Durable, SubscriptionRefusal> {
-        let topics = self.topics();
         let (links, mut followed) = (self.of_this(&id, |it| Ok(it.links().clone()))?, Vec::new());
         let more = streams.iter().filter(|stream| !links.contains_key(*stream)).count();
         let mut roster = self.roster.borrow_mut();
         roster.check_room(links.len() + more, more)?;
         let mut kept = Vec::new();
         for stream in streams {
-            let there = topics.get(&stream).and_then(|&topic| {
+            let there = self.topic(&stream).and_then(|topic| {
                 end_of(ends, &stream, topic).map(|end| Link::at(true, topic, end))
             });
             let link = match links.get(&stream) {
@@ -267,7 +269,8 @@ impl Subscriptions {
 
     async fn ack(self: &Rc<Self>, ack: Ack) -> Result<Told, SubscriptionRefusal> {
         let fence = self.fence(&ack)?;
-        self.look_at(&ack.id, |stream| ack.acks.iter().any(|(acked, _)| acked == stream)).await;
+        let acked: BTreeSet<&TopicName> = ack.acks.iter().map(|(stream, _)| stream).collect();
+        self.look_at(&ack.id, |stream| acked.contains(stream)).await;
         let decide = |it: &Subscription| it.ack(&fence, &ack.acks, ack.is_done, now());
         let moved = self.of_this(&ack.id, decide)?;
         let durable = self.apply(&ack.id, moved);
@@ -342,10 +345,6 @@ fn end_of(ends: &Ends, stream: &TopicName, topic: TopicId) -> Option<Offset> {
         Some((seen, end)) if *seen == topic => *end,
         _ => Some(Offset(0)),
     }
-}
-
-fn is_linked(config: &Config, stream: &TopicName) -> bool {
-    config.means(stream) || config.names(stream)
 }
 
 async fn is_durable(durable: Durable) -> Result<(), SubscriptionRefusal> {

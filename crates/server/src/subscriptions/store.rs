@@ -10,9 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use sennit_engine::{
-    SessionId, StreamAppend, StreamNote, StreamRead, StreamRefusal, StreamSettings,
-};
+use sennit_engine::{StreamAppend, StreamNote, StreamRead, StreamRefusal, StreamSettings};
 use sennit_model::{
     BatchBuilder, Durability, Message as BatchMessage, Messages, Offset, ReadFrom, TopicName,
     limits::{APPEND_BYTES_MAX, BATCH_MESSAGES_MAX},
@@ -22,7 +20,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::change::Change;
 use crate::{
-    core::CoreHandle,
+    core::{CoreHandle, own_session},
     inbox::Message,
     stream_request::{CreateStream, StreamFailure},
     streams::Streams,
@@ -82,6 +80,11 @@ impl Store {
             grown_bytes: Cell::new(0),
             whole_bytes: Cell::new(0),
         }
+    }
+
+    /// The stream's name.
+    pub(crate) fn name(&self) -> &TopicName {
+        &self.name
     }
 
     /// How many changes wait to be written.
@@ -207,7 +210,8 @@ impl Store {
         let positions = vec![control::ReadPosition { partition: 0, offset: first.0 }];
         let trim = control::TrimTopic { topic: STREAM.to_owned(), positions };
         let (sender, trimmed) = oneshot::channel();
-        let request = Message::Control(SessionId(0), Request::TrimTopic(trim), sender);
+        let own = own_session(self.core.index);
+        let request = Message::Control(own, Request::TrimTopic(trim), sender);
         let _ = self.core.cores.inboxes[0].send(request);
         // One that fails is made good by the next.
         let _ = trimmed.await;

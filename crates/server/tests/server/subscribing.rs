@@ -1,9 +1,12 @@
 //! Subscriptions over real sockets: webhooks that are told, workers that claim, leases that end, and
 //! what a start finds of it.
 
+use std::time::Instant;
+
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::signature::{ED25519, UnparsedPublicKey};
-use sennit_protocol::{Reply, Request, control};
+use sennit_model::TopicId;
+use sennit_protocol::{ErrorCode, Reply, Request, control};
 use sennit_server::Config;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -11,7 +14,7 @@ use tempfile::TempDir;
 use crate::{
     browser::Browser,
     webhooks::Webhook,
-    world::{Broker, config, publish},
+    world::{Broker, SOON, config, publish},
 };
 
 fn start(folder: &TempDir) -> Broker {
@@ -81,11 +84,13 @@ fn code(told: &Value) -> &str {
 
 /// Until the subscription is as it is to be.
 fn until(http: &mut Browser, id: &str, is_it: impl Fn(&Value) -> bool) -> Value {
+    let begun = Instant::now();
     loop {
         let told = view(http, id);
         if is_it(&told) {
             return told;
         }
+        assert!(begun.elapsed() < SOON, "{told}");
         std::thread::yield_now();
     }
 }
@@ -214,12 +219,14 @@ fn one_worker_claims_and_the_next_comes_when_its_lease_is_over() {
     assert_eq!(ask(http, "POST", path, token, &all_done(&third, false)).0, 204);
     until(http, "s", |told| told["generation"] == 4);
     // Those wakes lie in the stream that nobody had claimed before they were written.
+    let begun = Instant::now();
     let wakes = loop {
         let (_, wakes) = ask(http, "GET", "wake", "", &Value::Null);
         let wakes = wakes.as_array().unwrap().clone();
         if wakes.iter().any(|wake| wake["generation"] == 4) {
             break wakes;
         }
+        assert!(begun.elapsed() < SOON, "{wakes:?}");
         std::thread::yield_now();
     };
     assert!(wakes.iter().all(|wake| {
@@ -315,6 +322,54 @@ fn a_stream_that_is_deleted_is_linked_no_more() {
     assert_eq!(streams[0]["has_pending"], false);
     put(http, "jobs/a", &json!([1]));
     assert_eq!(claim(http, "s").0, 200);
+    broker.stop();
+}
+
+#[test]
+fn where_subscriptions_are_kept_clients_may_read_and_nothing_else() {
+    let folder = TempDir::new().unwrap();
+    let topic = || "__ds/subscriptions".to_owned();
+    let open =
+        |name: String| Request::OpenTopic(control::OpenTopic { name, create_if_missing: true });
+    let code = |reply: Reply| match reply {
+        Reply::Error(error) => error.error_code(),
+        _ => None,
+    };
+    let reserved = Some(ErrorCode::TopicReserved);
+    let mut broker = start(&folder);
+    let mut peer = broker.greeted();
+    // Neither before it is there, nor beside it.
+    assert_eq!(code(peer.ask(&open(topic()))), reserved);
+    assert_eq!(code(peer.ask(&open("__ds/mine".into()))), reserved);
+    assert_eq!(code(peer.ask(&open("__dst/mine".into()))), None);
+    assert_eq!(subscribe(&mut Browser::of(&broker), "s", &pulled("jobs/*")).0, 201);
+    // In the life that made it, and in the next.
+    for _ in 0..2 {
+        let mut peer = broker.greeted();
+        let describe = control::DescribeTopic { name: topic() };
+        let Reply::TopicDescription(kept) = peer.ask(&Request::DescribeTopic(describe)) else {
+            panic!("it is no topic")
+        };
+        let group = control::CreateGroup { topic: topic(), name: "g".into(), ..<_>::default() };
+        let take = control::Subscribe { topic: topic(), group: "g".into(), ..<_>::default() };
+        let trim = control::TrimTopic { topic: topic(), positions: Vec::new() };
+        for request in [
+            Request::CreateTopic(control::CreateTopic { name: topic(), config: None }),
+            Request::AlterTopic(control::AlterTopic { name: topic(), config: None }),
+            Request::DeleteTopic(control::DeleteTopic { name: topic() }),
+            open(topic()),
+            Request::CreateGroup(group),
+            Request::Subscribe(take),
+            Request::TrimTopic(trim),
+            // Who guesses its number is not let in either.
+            Request::Publish(publish(TopicId(kept.id), 0, 0, &["{}"])),
+        ] {
+            assert_eq!(code(peer.ask(&request)), reserved, "{:?}", request.kind());
+        }
+        assert_eq!(view(&mut Browser::of(&broker), "s")["id"], "s");
+        broker.stop();
+        broker = start(&folder);
+    }
     broker.stop();
 }
 

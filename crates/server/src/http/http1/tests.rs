@@ -460,6 +460,27 @@ fn a_connection_at_rest_holds_no_buffers() {
 }
 
 #[test]
+fn a_body_counts_until_its_request_is_answered() {
+    in_a_world(1 << 20, async |mut world| {
+        let request = |body: &str| {
+            let length = body.len();
+            format!("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}")
+        };
+        let mut others = world.hall.account();
+        others.set(crate::http::limits::BODIES_BYTES_MAX - 10).unwrap();
+        world.say(&(request("four") + &request("five"))).await;
+        world.say(&request("six")).await;
+        assert_eq!(world.paths().len(), 2, "there is no room for the third");
+        world.answer("/a", text("1")).await;
+        world.answer("/a", text("2")).await;
+        let heard = world.hear_the_end().await;
+        assert_eq!((heard.matches(" 200 ").count(), heard.matches(" 503 ").count()), (2, 1));
+        drop(others);
+        world.hall.account().set(crate::http::limits::BODIES_BYTES_MAX).unwrap();
+    });
+}
+
+#[test]
 fn a_body_is_refused_when_all_of_them_hold_too_much() {
     in_a_world(1 << 20, async |mut world| {
         world.say("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nxx").await;

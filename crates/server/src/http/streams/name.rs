@@ -39,7 +39,7 @@ pub(super) fn of_path(path: &str) -> Result<TopicName, Problem> {
 }
 
 /// The bytes that `path` means, and of each whether it was written `%XX`.
-pub(super) fn decoded(path: &str) -> Option<Vec<(u8, bool)>> {
+fn decoded(path: &str) -> Option<Vec<(u8, bool)>> {
     let mut bytes = path.bytes();
     let mut letters = Vec::with_capacity(path.len());
     while let Some(byte) = bytes.next() {
@@ -49,6 +49,12 @@ pub(super) fn decoded(path: &str) -> Option<Vec<(u8, bool)>> {
         });
     }
     Some(letters)
+}
+
+/// The text that `part` of an address means.
+pub(super) fn text(part: &str) -> Option<String> {
+    let bytes = decoded(part)?.into_iter().map(|(byte, _)| byte);
+    String::from_utf8(bytes.collect()).ok()
 }
 
 /// The one spelling of `letters`.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use sennit_model::ReadFrom;
 
-use super::{cursor, offset_token, refusals::Problem};
+use super::{cursor, name, offset_token, refusals::Problem};
 
 /// How a reader stays for what comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,17 +71,7 @@ fn decoded(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('%') {
         return Some(Cow::Borrowed(text));
     }
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(if byte == b'%' {
-            let half = |digit: Option<u8>| char::from(digit?).to_digit(16);
-            u8::try_from(half(rest.next())? << 4 | half(rest.next())?).ok()?
-        } else {
-            byte
-        });
-    }
-    String::from_utf8(bytes).ok().map(Cow::Owned)
+    name::text(text).map(Cow::Owned)
 }
 
 #[cfg(test)]

@@ -132,9 +132,8 @@ fn asked(path: &str, request: &Request<Bytes>) -> Result<Asked, NotAsked> {
 
 /// What a segment of a path means.
 fn decoded(segment: &str) -> Result<String, SubscriptionRefusal> {
-    let letters = name::decoded(segment).map(|bytes| bytes.into_iter().map(|(byte, _)| byte));
-    let text = letters.and_then(|bytes| String::from_utf8(bytes.collect()).ok());
-    text.ok_or_else(|| SubscriptionRefusal::invalid(format!("{segment:?}: %XX stands for a byte")))
+    name::text(segment)
+        .ok_or_else(|| SubscriptionRefusal::invalid(format!("{segment:?}: %XX stands for a byte")))
 }
 
 /// What the addresses of a subscription begin with: where its creator has found the broker, perhaps

@@ -1,0 +1,53 @@
+//! One request over HTTP on a connection of its own, to a broker that may be killed at any moment.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    time::Duration,
+};
+
+/// Longer than anything takes.
+const SOON: Duration = Duration::from_secs(20);
+
+/// A whole answer.
+pub struct Answer {
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        lines.find_map(|(key, value)| key.eq_ignore_ascii_case(name).then_some(value))
+    }
+}
+
+/// Asks for a path below those of streams; `None` if no whole answer came.
+pub fn ask(
+    http: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Option<Answer> {
+    let mut stream = TcpStream::connect(http).ok()?;
+    stream.set_read_timeout(Some(SOON)).ok()?;
+    let mut request = format!(
+        "{method} /v1/stream/{path} HTTP/1.1\r\nhost: {http}\r\nconnection: close\r\ncontent-length: {}\r\n",
+        body.len()
+    );
+    for (name, value) in headers {
+        request.push_str(&format!("{name}: {value}\r\n"));
+    }
+    stream.write_all(format!("{request}\r\n{body}").as_bytes()).ok()?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).ok()?;
+    let end = bytes.windows(4).position(|window| window == b"\r\n\r\n")?;
+    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    let body = bytes.split_off(end + 4);
+    let answer = Answer { status, head, body };
+    let length: usize = answer.header("content-length").unwrap_or("0").parse().ok()?;
+    (answer.body.len() == length).then_some(answer)
+}
