@@ -24,6 +24,8 @@ pub(crate) struct HttpArrival {
     pub(crate) stream: TcpStream,
     /// One of the places that there are; free again when the connection has ended.
     pub(crate) place: OwnedSemaphorePermit,
+    /// How often it has moved: only one that speaks HTTP/1 does, and with nothing under way.
+    pub(crate) moves: u32,
 }
 
 /// What a connection takes along: it has been greeted, has opened topics perhaps, and has nothing

@@ -26,6 +26,7 @@ use crate::{
     http::{
         door::Door,
         hall::Hall,
+        moving::Neighbours,
         port,
         status::Status,
         streams::{StreamsDoor, StreamsSettings},
@@ -133,8 +134,11 @@ impl CoreThread {
         let local = LocalSet::new();
         local.block_on(&runtime, async move {
             spawn_local(core.clone().run());
-            let hall = Rc::new(Hall::new(core.cores.metrics[index].clone()));
-            let (asked, cores) = (Streams::new(core.clone()), core.cores.clone());
+            let metrics = &core.cores.metrics;
+            let neighbours = Rc::new(Neighbours::of(index, metrics.clone()));
+            let hall = Rc::new(Hall::new(metrics[index].clone(), Some(neighbours.clone())));
+            let asked = Streams::of_connections(core.clone(), neighbours);
+            let cores = core.cores.clone();
             let streams = StreamsDoor::new(asked, cores, streams, hall.clone());
             let door = Rc::new(Door::new(hall, status, Some(streams)));
             let (data, allows) = (config.data, config.streams_allow_private_webhooks);
@@ -167,7 +171,7 @@ async fn take_messages(
                     spawn_local(connection::serve(arrival, core.clone()));
                 }
                 Message::HttpConnection(arrival) => {
-                    spawn_local(port::arrive(arrival, door.clone()));
+                    spawn_local(port::arrive(arrival, door.clone(), core.cores.clone()));
                 }
                 Message::Replace(token, ended) => core.with(|core| core.replace(token, ended)),
                 Message::Commands(commands) => core.with(|core| core.handle_from_afar(commands)),

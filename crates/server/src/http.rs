@@ -2,7 +2,8 @@
 //! finds out which HTTP it speaks; `http1` is the one of our own, from bytes (`head_end`, `http1_head`,
 //! `http1_body`, `http1_requests`) to answers (`http1_answers`), within `limits` and by its
 //! `http1_clock`; `http2` is hyper's. Both give whole requests to the `door` of their thread, which knows
-//! whose they are, and get an `answer`; `streams` is the largest of the rooms behind it. Who connects over what is the `hall`'s to know.
+//! whose they are, and get an `answer`; `streams` is the largest of the rooms behind it. Who connects over what is the `hall`'s to know. A connection of `http1` may go
+//! to the core of its streams: `moving`.
 
 pub(crate) mod answer;
 pub(crate) mod closing;
@@ -18,6 +19,7 @@ mod http1_head;
 mod http1_requests;
 mod http2;
 pub(crate) mod limits;
+pub(crate) mod moving;
 pub(crate) mod port;
 mod refused;
 pub(crate) mod status;

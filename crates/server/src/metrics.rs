@@ -90,6 +90,7 @@ core_metrics! {
     gauge connections none "Connections open now";
     gauge http_connections none "Connections of the HTTP port open now";
     counter http_connections_opened none "Connections of the HTTP port accepted";
+    counter http_connections_moved none "Connections of the HTTP port that came from another core, to be where their streams are";
     counter http_answers_2xx none "HTTP requests answered with success";
     counter http_answers_3xx none "HTTP requests answered with another place, or with nothing new";
     counter http_answers_4xx none "HTTP requests answered with a fault of the client's";

@@ -27,6 +27,13 @@ pub(crate) fn has_place_at(cores: &[Arc<CoreMetrics>], core: usize) -> bool {
     cores[core].connections.value() < (2 * share).max(CONNECTIONS_ANYHOW)
 }
 
+/// As [`has_place_at`], for a connection of the HTTP port.
+pub(crate) fn has_http_place_at(cores: &[Arc<CoreMetrics>], core: usize) -> bool {
+    let all: u64 = cores.iter().map(|core| core.http_connections.value()).sum();
+    let share = all.div_ceil(cores.len() as u64);
+    cores[core].http_connections.value() < (2 * share).max(CONNECTIONS_ANYHOW)
+}
+
 /// As [`has_place_at`], for a connection that reads. Writing to the sockets of readers is most of the
 /// work that they make: they stay spread over the cores, but for the first few.
 pub(crate) fn has_reading_place_at(cores: &[Arc<CoreMetrics>], core: usize) -> bool {

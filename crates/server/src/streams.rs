@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use crate::{
     answers::Answer,
     core::CoreHandle,
+    http::moving::Neighbours,
     inbox::Message,
     placement::shard_of,
     stream_request::{Appended, CreateStream, Located, StreamFailure, StreamPlace},
@@ -29,12 +30,19 @@ pub(crate) struct Streams {
     /// What the first core has told of names. A number is never given to another topic: one that is
     /// gone says so itself.
     names: RefCell<HashMap<TopicName, Located>>,
+    /// Who wants to know whose streams are asked for.
+    neighbours: Option<Rc<Neighbours>>,
 }
 
 impl Streams {
     /// The streams that `core` can ask for: all.
     pub(crate) fn new(core: CoreHandle) -> Rc<Self> {
-        Rc::new(Self { core, names: RefCell::default() })
+        Rc::new(Self { core, names: RefCell::default(), neighbours: None })
+    }
+
+    /// The same for connections, which can move to where their streams are.
+    pub(crate) fn of_connections(core: CoreHandle, neighbours: Rc<Neighbours>) -> Rc<Self> {
+        Rc::new(Self { core, names: RefCell::default(), neighbours: Some(neighbours) })
     }
 
     /// Has a stream be there; says whether it was not before, and how it is.
@@ -110,9 +118,18 @@ impl Streams {
     }
 
     async fn located(&self, name: &TopicName) -> Result<Located, StreamFailure> {
-        if let Some(located) = self.names.borrow().get(name) {
-            return Ok(*located);
+        let known = self.names.borrow().get(name).copied();
+        let located = match known {
+            Some(located) => located,
+            None => self.learn(name).await?,
+        };
+        if let Some(neighbours) = &self.neighbours {
+            neighbours.asked(self.shard(located.home));
         }
+        Ok(located)
+    }
+
+    async fn learn(&self, name: &TopicName) -> Result<Located, StreamFailure> {
         let (sender, answer) = oneshot::channel();
         self.ask_first_core(Message::Locate(name.clone(), sender));
         let located = answer.await.map_err(|_| stopping())?.ok_or(StreamRefusal::Unknown)?;

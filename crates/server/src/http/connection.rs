@@ -8,37 +8,39 @@ use tokio::{
     time::timeout,
 };
 
-use super::{door::Door, http1, http2, limits::IDLE_TIMEOUT};
+use super::{door::Door, http1, http2, limits::IDLE_TIMEOUT, moving::Departure};
 
 /// How an HTTP/2 connection begins (RFC 9113, 3.4).
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Serves a connection until it ends.
-pub(super) async fn serve(
-    mut stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+/// Serves a connection that has moved so often until it ends, or leaves for another core.
+pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + 'static>(
+    mut stream: S,
+    moves: u32,
     door: Rc<Door>,
-) {
+) -> Option<(S, Departure)> {
     let mut first = [0; PREFACE.len()];
     let mut count = 0;
-    while count < first.len() && first[..count] == PREFACE[..count] {
+    while moves == 0 && count < first.len() && first[..count] == PREFACE[..count] {
         let closing = door.hall().closing.begun();
         let read = tokio::select! {
             biased;
             read = timeout(IDLE_TIMEOUT, stream.read(&mut first[count..])) => read,
-            () = closing => return,
+            () = closing => return None,
         };
         match read {
             Ok(Ok(more @ 1..)) => count += more,
-            _ => return,
+            _ => return None,
         }
     }
     let hall = door.hall().clone();
     if first == *PREFACE {
-        return http2::serve(stream, hall, door).await;
+        http2::serve(stream, hall, door).await;
+        return None;
     }
     let service = |request| {
         let door = door.clone();
         async move { door.answer(request).await }
     };
-    http1::serve(stream, &first[..count], hall, service).await;
+    http1::serve(stream, &first[..count], moves, hall, service).await
 }

@@ -11,7 +11,7 @@ use std::{
 use bytes::BytesMut;
 use http::StatusCode;
 
-use super::{closing::Closing, limits::BODIES_BYTES_MAX, refused::Refused};
+use super::{closing::Closing, limits::BODIES_BYTES_MAX, moving::Neighbours, refused::Refused};
 use crate::{metrics::CoreMetrics, outgoing::Outgoing};
 
 /// Bytes of a read.
@@ -25,6 +25,8 @@ pub(super) const DATE_BYTES: usize = 29;
 pub(crate) struct Hall {
     pub(crate) closing: Closing,
     pub(super) metrics: Arc<CoreMetrics>,
+    /// The other cores; none where connections do not move.
+    pub(super) neighbours: Option<Rc<Neighbours>>,
     /// What was read last, until it was looked at.
     pub(super) read: RefCell<BytesMut>,
     /// What is written next, until it was.
@@ -38,8 +40,9 @@ pub(crate) struct Hall {
 }
 
 impl Hall {
-    pub(crate) fn new(metrics: Arc<CoreMetrics>) -> Self {
+    pub(crate) fn new(metrics: Arc<CoreMetrics>, neighbours: Option<Rc<Neighbours>>) -> Self {
         Self {
+            neighbours,
             closing: Closing::default(),
             metrics,
             read: RefCell::new(BytesMut::with_capacity(READ_BYTES)),

@@ -21,6 +21,7 @@ use super::{
     http1_clock::{Clock, Late, Waits},
     http1_requests::{Received, RequestDecoder, UnderWay},
     limits::{HEAD_BYTES_MAX, PIPELINED_MAX},
+    moving::{Departure, Leaning},
     refused::Refused,
 };
 use crate::outgoing::{Outgoing, SLICES_MAX};
@@ -91,10 +92,18 @@ struct Http1<S, A, F> {
     /// Whether the last answer is out, and the client is waited for.
     lingers: bool,
     clock: Clock,
+    leaning: Leaning,
 }
 
-/// Serves a connection until it ends; `first` has been read from it.
-pub(super) async fn serve<S, A, F>(stream: S, first: &[u8], hall: Rc<Hall>, service: A)
+/// Serves a connection until it ends, or leaves for another core; `first` has been read from it, and it
+/// has moved so often.
+pub(super) async fn serve<S, A, F>(
+    stream: S,
+    first: &[u8],
+    moves: u32,
+    hall: Rc<Hall>,
+    service: A,
+) -> Option<(S, Departure)>
 where
     S: AsyncRead + AsyncWrite + Unpin,
     A: Fn(Request<Bytes>) -> F,
@@ -115,10 +124,11 @@ where
         inlet: Inlet::Open,
         lingers: false,
         clock: Clock::new(),
+        leaning: Leaning::after(moves),
     };
     let mut closing = pin!(hall.closing.begun());
     let mut is_told = false;
-    poll_fn(|context| {
+    let left = poll_fn(|context| {
         if !is_told {
             // Once is enough: the bell wakes the task, and a flag is looked at then.
             is_told = true;
@@ -127,6 +137,7 @@ where
         connection.poll(context)
     })
     .await;
+    left.map(|departure| (connection.stream, departure))
 }
 
 impl<S, A, F> Http1<S, A, F>
@@ -135,25 +146,28 @@ where
     A: Fn(Request<Bytes>) -> F,
     F: Future<Output = Response<Body>>,
 {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<()> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Departure>> {
         self.clock.now = tokio::time::Instant::now();
         loop {
             if !self.lingers && self.work(context).is_err() {
-                return Poll::Ready(());
+                return Poll::Ready(None);
+            }
+            if let Some(departure) = self.departure() {
+                return Poll::Ready(Some(departure));
             }
             if !self.lingers && self.is_done() {
                 if self.inlet == Inlet::Ended {
-                    return Poll::Ready(());
+                    return Poll::Ready(None);
                 }
                 self.lingers = true;
                 self.guest = None;
                 self.clock.ended_at = self.clock.now;
             }
             if self.lingers && self.poll_linger(context).is_ready() {
-                return Poll::Ready(());
+                return Poll::Ready(None);
             }
             match ready!(self.clock.poll_late(context, self.waits())) {
-                Late::Connection => return Poll::Ready(()),
+                Late::Connection => return Poll::Ready(None),
                 Late::Request(detail) => {
                     self.refuse(Refused::with(StatusCode::REQUEST_TIMEOUT, detail));
                 }
@@ -182,6 +196,17 @@ where
     /// Whether everything that was asked is answered, and the answers are out.
     fn is_at_rest(&self) -> bool {
         self.begun.is_empty() && self.streaming.is_none() && self.rest.len() == 0
+    }
+
+    /// Where to go, if another core is the better place and nothing has to be taken along.
+    fn departure(&self) -> Option<Departure> {
+        let departure = self.leaning.place(self.hall.neighbours.as_deref()?)?;
+        let is_free = self.inlet == Inlet::Open
+            && self.is_at_rest()
+            && self.input.is_empty()
+            && self.requests.under_way() == UnderWay::Nothing
+            && !self.hall.closing.has_begun();
+        is_free.then_some(departure)
     }
 
     fn is_done(&self) -> bool {
@@ -322,10 +347,14 @@ where
     /// Asks for answers, and writes those that are next.
     fn answer(&mut self, context: &mut Context<'_>) -> Result<(), Gone> {
         for begun in &mut self.begun {
-            if let Answer::UnderWay(answer) = &mut begun.answer
-                && let Poll::Ready(answer) = answer.as_mut().poll(context)
-            {
-                begun.answer = Answer::Ready(answer);
+            if let Answer::UnderWay(answer) = &mut begun.answer {
+                let neighbours = self.hall.neighbours.as_deref();
+                neighbours.inspect(|neighbours| neighbours.attend());
+                let polled = answer.as_mut().poll(context);
+                neighbours.inspect(|neighbours| self.leaning.learn(neighbours));
+                if let Poll::Ready(answer) = polled {
+                    begun.answer = Answer::Ready(answer);
+                }
             }
         }
         let hall = self.hall.clone();

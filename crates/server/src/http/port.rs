@@ -8,7 +8,7 @@ use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore},
 };
 
-use super::{connection, door::Door, hall::Hall, status::Status};
+use super::{connection, door::Door, hall::Hall, moving::Departure, status::Status};
 use crate::{arrival::HttpArrival, core::Cores, inbox::Message};
 
 /// How long nobody is accepted after that has failed: those who are here have to leave first.
@@ -36,7 +36,7 @@ impl Port {
     ) -> Self {
         let places = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
         let door = || {
-            let hall = Rc::new(Hall::new(cores.metrics[0].clone()));
+            let hall = Rc::new(Hall::new(cores.metrics[0].clone(), None));
             Rc::new(Door::new(hall, status.clone(), None))
         };
         let (early, late) = (door(), door());
@@ -70,32 +70,54 @@ impl Port {
             }
             let is_early = !self.early.hall().closing.has_begun();
             let door = if is_early { &self.early } else { &self.late };
-            tokio::task::spawn_local(welcome(stream, place, door.clone()));
+            let door = door.clone();
+            tokio::task::spawn_local(async move {
+                let _ = welcome(stream, 0, door).await;
+                drop(place);
+            });
         }
     }
 
     fn hand_on(&self, stream: TcpStream, place: OwnedSemaphorePermit, to: usize) -> io::Result<()> {
         let stream = stream.into_std()?;
-        let arrival = HttpArrival { stream, place };
+        let arrival = HttpArrival { stream, place, moves: 0 };
         let _ = self.cores.inboxes[to].send(Message::HttpConnection(arrival));
         Ok(())
     }
 }
 
-/// Serves a connection on the thread of `door` until it ends.
-pub(crate) async fn arrive(arrival: HttpArrival, door: Rc<Door>) {
-    match TcpStream::from_std(arrival.stream) {
-        Ok(stream) => welcome(stream, arrival.place, door).await,
-        Err(error) => tracing::warn!(%error, "an HTTP connection could not be taken over"),
+/// Serves a connection on the thread of `door` until it ends, or leaves for another core.
+pub(crate) async fn arrive(arrival: HttpArrival, door: Rc<Door>, cores: Arc<Cores>) {
+    let HttpArrival { stream, place, moves } = arrival;
+    let left = match TcpStream::from_std(stream) {
+        Ok(stream) => welcome(stream, moves, door).await,
+        Err(error) => {
+            tracing::warn!(%error, "an HTTP connection could not be taken over");
+            None
+        }
+    };
+    if let Some((stream, Departure { to, moves })) = left
+        && let Ok(stream) = stream.into_std()
+    {
+        let arrival = HttpArrival { stream, place, moves };
+        let _ = cores.inboxes[to].send(Message::HttpConnection(arrival));
     }
 }
 
-async fn welcome(stream: TcpStream, place: OwnedSemaphorePermit, door: Rc<Door>) {
-    let _ = stream.set_nodelay(true);
+async fn welcome(
+    stream: TcpStream,
+    moves: u32,
+    door: Rc<Door>,
+) -> Option<(TcpStream, Departure)> {
     let metrics = door.hall().metrics.clone();
-    metrics.http_connections_opened.add(1);
+    if moves == 0 {
+        let _ = stream.set_nodelay(true);
+        metrics.http_connections_opened.add(1);
+    } else {
+        metrics.http_connections_moved.add(1);
+    }
     metrics.http_connections.add(1);
-    connection::serve(stream, door).await;
+    let left = connection::serve(stream, moves, door).await;
     metrics.http_connections.less(1);
-    drop(place);
+    left
 }

@@ -35,7 +35,7 @@ fn in_a_world<F: Future<Output = ()>>(pipe_bytes: usize, test: impl FnOnce(World
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     LocalSet::new().block_on(&runtime.unwrap(), async {
         let (client, stream) = duplex(pipe_bytes);
-        let hall = Rc::new(Hall::new(std::sync::Arc::<CoreMetrics>::default()));
+        let hall = Rc::new(Hall::new(std::sync::Arc::<CoreMetrics>::default(), None));
         let begun: Rc<RefCell<Vec<_>>> = Rc::default();
         let service = {
             let begun = begun.clone();
@@ -48,7 +48,7 @@ fn in_a_world<F: Future<Output = ()>>(pipe_bytes: usize, test: impl FnOnce(World
         };
         spawn_local({
             let hall = hall.clone();
-            async move { serve(stream, b"", hall, service).await }
+            async move { serve(stream, b"", 0, hall, service).await }
         });
         test(World { client, hall, begun }).await;
     });
