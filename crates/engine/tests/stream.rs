@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use sennit_engine::{
     Command, Effect, ForkOf, OpenStream, Outbox, Record, Refusal, StreamAnswer, StreamAppend,
-    StreamChunk, StreamCommand, StreamNote, StreamProducer, StreamRead, StreamRefusal,
-    StreamSettings,
+    StreamAppended, StreamChunk, StreamCommand, StreamNote, StreamProducer, StreamRead,
+    StreamRefusal, StreamSettings,
 };
 use sennit_model::{
     Durability, Generation, Message, Messages, Offset, PartitionId, ProducerId, ProducerStamp,
@@ -152,7 +152,7 @@ fn a_closed_stream_takes_nothing_more_whoever_asks() {
         let closed = StreamRefusal::Closed { next: Offset(1) };
         assert_eq!(refused(Some(append(&mut world, "more", plain()))), closed);
         let again = append(&mut world, "", closing(plain()));
-        assert!(matches!(again, StreamAnswer::Appended { is_closed: true, .. }));
+        assert!(matches!(again, StreamAnswer::Appended(StreamAppended { is_closed: true, .. })));
         assert!(read(&mut world, read_at(1)).is_closed);
         world.publish_texts(&["natively"]);
         assert!(matches!(&world.effects[..], [Effect::Refused { .. }]), "{:?}", world.effects);
@@ -166,7 +166,8 @@ fn an_append_of_a_producer_counts_once() {
     append(&mut world, "b", by(1, 1));
     for mut world in [replayed(&world), world] {
         let again = append(&mut world, "a", by(1, 0));
-        let StreamAnswer::Appended { is_duplicate, sequence, next, .. } = again else {
+        let StreamAnswer::Appended(StreamAppended { is_duplicate, sequence, next, .. }) = again
+        else {
             panic!("{again:?}")
         };
         assert_eq!((is_duplicate, sequence, next), (true, Some(1), Offset(2)));
@@ -179,7 +180,7 @@ fn an_append_of_a_producer_counts_once() {
         assert_eq!(fenced, StreamRefusal::ProducerFenced { current: 2 });
         append(&mut world, "", closing(by(2, 1)));
         let again = append(&mut world, "", closing(by(2, 1)));
-        assert!(matches!(again, StreamAnswer::Appended { is_duplicate: true, .. }));
+        assert!(matches!(again, StreamAnswer::Appended(StreamAppended { is_duplicate: true, .. })));
         assert_eq!(texts(&read(&mut world, read_at(0))), ["a", "b", "c"]);
     }
 }
@@ -373,7 +374,10 @@ fn a_stream_in_memory_is_there_after_a_crash_and_its_content_is_not() {
     let open = OpenStream { config: config(Durability::Memory), ..with(settings()) };
     ask(&mut world, StreamCommand::Open(Box::new(open)));
     let answer = append(&mut world, "a", by(0, 0));
-    assert!(matches!(answer, StreamAnswer::Appended { next: Offset(1), .. }), "{answer:?}");
+    assert!(
+        matches!(answer, StreamAnswer::Appended(StreamAppended { next: Offset(1), .. })),
+        "{answer:?}"
+    );
     assert_eq!(texts(&read(&mut world, read_at(0))), ["a"]);
     let mut world = replayed(&world);
     let asks = StreamCommand::Ask { touches: false };

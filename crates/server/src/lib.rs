@@ -51,6 +51,7 @@ mod storage;
 mod stream_control;
 mod stream_request;
 mod streams;
+mod streams_together;
 mod subscription_request;
 mod subscriptions;
 mod successor;

@@ -4,8 +4,8 @@
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use sennit_engine::{
-    Command, Origin, StreamAnswer, StreamAppend, StreamChunk, StreamCommand, StreamRead,
-    StreamRefusal, StreamStatus,
+    Command, Origin, StreamAnswer, StreamAppend, StreamAppended, StreamChunk, StreamCommand,
+    StreamRead, StreamRefusal, StreamStatus,
 };
 use sennit_model::{PartitionId, PartitionIndex, ReadFrom, TopicId, TopicName};
 use sennit_protocol::{ErrorCode, control};
@@ -16,7 +16,7 @@ use crate::{
     core::CoreHandle,
     inbox::Message,
     placement::shard_of,
-    stream_request::{Appended, CreateStream, Located, StreamFailure, StreamPlace},
+    stream_request::{CreateStream, Located, StreamFailure, StreamPlace},
 };
 
 /// Names whose place a core remembers; beyond that it begins to learn them anew.
@@ -25,7 +25,7 @@ const NAMES_MAX: usize = 100_000;
 /// Streams, as one core sees them.
 #[derive(Debug)]
 pub(crate) struct Streams {
-    core: CoreHandle,
+    pub(crate) core: CoreHandle,
     /// What the first core has told of names. A number is never given to another topic: one that is
     /// gone says so itself.
     names: RefCell<HashMap<TopicName, Located>>,
@@ -52,15 +52,13 @@ impl Streams {
         &self,
         name: &TopicName,
         append: StreamAppend,
-    ) -> Result<Appended, StreamFailure> {
+    ) -> Result<StreamAppended, StreamFailure> {
         let located = self.located(name).await?;
         let shard = self.shard(located.home);
         self.core.cores.gauges[shard].has_room().await;
         let command = StreamCommand::Append(Box::new(append));
         match self.ask(name, located, command).await? {
-            StreamAnswer::Appended { next, is_closed, is_duplicate, sequence } => {
-                Ok(Appended { next, is_closed, is_duplicate, sequence })
-            }
+            StreamAnswer::Appended(appended) => Ok(appended),
             _ => Err(wrong_answer()),
         }
     }
@@ -105,11 +103,12 @@ impl Streams {
         let _ = self.core.cores.inboxes[0].send(message);
     }
 
-    fn shard(&self, home: TopicId) -> usize {
+    pub(crate) fn shard(&self, home: TopicId) -> usize {
         shard_of(home, PartitionIndex(0), self.core.cores.inboxes.len())
     }
 
-    async fn located(&self, name: &TopicName) -> Result<Located, StreamFailure> {
+    /// Where the stream of a name is, as far as this core knows.
+    pub(crate) async fn located(&self, name: &TopicName) -> Result<Located, StreamFailure> {
         if let Some(located) = self.names.borrow().get(name) {
             return Ok(*located);
         }
@@ -125,6 +124,12 @@ impl Streams {
         }
         names.insert(name.clone(), located);
         Ok(located)
+    }
+
+    /// Where the stream of a name is, as the first core knows.
+    pub(crate) async fn located_anew(&self, name: &TopicName) -> Result<Located, StreamFailure> {
+        self.names.borrow_mut().remove(name);
+        self.located(name).await
     }
 
     async fn ask(
@@ -150,8 +155,7 @@ impl Streams {
         if !matches!(answer, Err(StreamFailure::Stream(StreamRefusal::Unknown))) {
             return Ok(None);
         }
-        self.names.borrow_mut().remove(name);
-        let now = self.located(name).await?;
+        let now = self.located_anew(name).await?;
         Ok((now.topic != was.topic).then_some(now))
     }
 }

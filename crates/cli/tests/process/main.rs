@@ -7,6 +7,7 @@
 )]
 
 mod asking;
+mod atomic;
 mod backup;
 mod broker;
 mod checker;

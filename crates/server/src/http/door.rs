@@ -34,7 +34,8 @@ impl Door {
 
     /// Answers a request. Dropped when the client goes before it is answered.
     pub(crate) async fn answer(self: &Rc<Self>, request: Request<Bytes>) -> Response<Body> {
-        if request.uri().path().starts_with(streams::ROOT) {
+        let path = request.uri().path();
+        if path.starts_with(streams::ROOT) || path == streams::ATOMIC {
             return match &self.streams {
                 Some(streams) => streams.answer(&request).await,
                 None => {
@@ -51,6 +52,7 @@ impl Door {
 }
 
 fn nothing_here() -> Response<Body> {
-    let known = "there are /v1/stream/…, /healthz, /readyz, /metrics and /v1/admin/backup";
+    let known =
+        "there are /v1/stream/…, /v1/atomic, /healthz, /readyz, /metrics and /v1/admin/backup";
     problem(StatusCode::NOT_FOUND, known, [])
 }

@@ -2,12 +2,13 @@
 //! It knows no sockets, and of streams what `crate::streams` says.
 //!
 //! In reading order: `name` and `query` say what is asked of which stream; `settings` and `create` make
-//! one; `content` makes messages of bodies and bodies of messages; `append`, `read`, `long_poll` and
-//! `sse` with `event` are the traffic; `refusals` says no. What is reserved for `subscriptions` is asked
+//! one; `content` makes messages of bodies and bodies of messages; `append`, `atomic`, `read`, `long_poll`
+//! and `sse` with `event` are the traffic; `refusals` says no. What is reserved for `subscriptions` is asked
 //! of them, with their `subscription_bodies`.
 
 mod answers;
 mod append;
+mod atomic;
 mod content;
 mod cors;
 mod create;
@@ -33,6 +34,7 @@ use std::{rc::Rc, sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 
+pub(crate) use atomic::ATOMIC;
 pub(crate) use name::ROOT;
 pub(crate) use offset_token::Token;
 use refusals::Problem;
@@ -72,7 +74,7 @@ impl StreamsDoor {
         Self { streams, cores, settings, hall }
     }
 
-    /// Answers a request whose path begins with [`ROOT`].
+    /// Answers a request whose path begins with [`ROOT`], or is [`ATOMIC`].
     pub(crate) async fn answer(&self, request: &Request<Bytes>) -> Response<Body> {
         let mut response = self.asked(request).await.unwrap_or_else(Response::from);
         if request.method() == Method::HEAD {
@@ -88,6 +90,9 @@ impl StreamsDoor {
         }
         if let Some(path) = subscriptions::path(request.uri().path()) {
             return Ok(self.subscriptions(path, request).await);
+        }
+        if request.uri().path() == ATOMIC {
+            return self.append_together(request).await;
         }
         let name = name::of_path(request.uri().path())?;
         match *request.method() {

@@ -70,6 +70,11 @@ impl StreamsDoor {
         {
             headers.insert(names::EXPIRES_AT, text);
         }
+        if let Some(group) = &stream.settings.group
+            && let Ok(group) = HeaderValue::from_str(group)
+        {
+            headers.insert(names::GROUP, group);
+        }
         Ok(response)
     }
 }

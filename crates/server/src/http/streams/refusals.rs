@@ -16,11 +16,14 @@ pub(super) struct Problem {
     code: &'static str,
     detail: String,
     headers: Vec<(HeaderName, HeaderValue)>,
+    /// What else the body says, by name.
+    members: Vec<(&'static str, serde_json::Value)>,
 }
 
 impl Problem {
     pub(super) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, code, detail: detail.into(), headers: Vec::new() }
+        let (headers, members) = (Vec::new(), Vec::new());
+        Self { status, code, detail: detail.into(), headers, members }
     }
 
     /// The request is not as it has to be.
@@ -48,6 +51,18 @@ impl Problem {
         self
     }
 
+    /// Says something else in the body.
+    pub(super) fn and(mut self, name: &'static str, value: impl Into<serde_json::Value>) -> Self {
+        self.members.push((name, value.into()));
+        self
+    }
+
+    /// The same, about something that a request names.
+    pub(super) fn about(mut self, what: &str) -> Self {
+        self.detail = format!("{what}: {}", self.detail);
+        self
+    }
+
     /// The status it is answered with.
     pub(super) fn status(&self) -> StatusCode {
         self.status
@@ -62,13 +77,16 @@ impl Problem {
 
 impl From<Problem> for Response<Body> {
     fn from(problem: Problem) -> Self {
-        let Problem { status, code, detail, headers } = problem;
-        let body = serde_json::json!({
+        let Problem { status, code, detail, headers, members } = problem;
+        let mut body = serde_json::json!({
             "status": status.as_u16(),
             "title": status.canonical_reason().unwrap_or_default(),
             "code": code,
             "detail": detail,
         });
+        for (name, value) in members {
+            body[name] = value;
+        }
         let mut response = Self::new(Body::Full(Bytes::from(body.to_string() + "\n")));
         *response.status_mut() = status;
         let all = response.headers_mut();
@@ -124,6 +142,9 @@ fn of_refusal(refusal: &StreamRefusal, detail: String) -> Problem {
         StreamRefusal::ProducerGap { expected, given } => with(Status::CONFLICT, "producer_gap")
             .with(names::PRODUCER_EXPECTED, *expected)
             .with(names::PRODUCER_RECEIVED, *given),
+        StreamRefusal::OtherGroup => with(Status::UNPROCESSABLE_ENTITY, "groups_differ"),
+        StreamRefusal::Repeated => with(Status::BAD_REQUEST, "bad_request"),
+        StreamRefusal::PartlyAppended => with(Status::CONFLICT, "partly_appended"),
         StreamRefusal::Limit { .. } => with(Status::TOO_MANY_REQUESTS, "limit_reached")
             .with(header::RETRY_AFTER, HeaderValue::from_static("1")),
     }
@@ -178,6 +199,9 @@ mod tests {
             (StreamRefusal::ProducerFenced { current: 1 }, 403),
             (StreamRefusal::ProducerBegins, 400),
             (StreamRefusal::ProducerGap { expected: 1, given: 2 }, 409),
+            (StreamRefusal::OtherGroup, 422),
+            (StreamRefusal::Repeated, 400),
+            (StreamRefusal::PartlyAppended, 409),
             (StreamRefusal::Limit { name: "STREAM_FORKS_MAX", limit: 4096 }, 429),
         ] {
             assert_eq!(answer(refusal.clone()).status(), status, "{refusal:?}");
