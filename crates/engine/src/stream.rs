@@ -274,6 +274,15 @@ pub enum StreamRefusal {
         /// The first offset behind it.
         next: Offset,
     },
+    /// What lay at this offset was given before it was durable, and a crash has taken it back: the
+    /// stream is not durable.
+    #[error(
+        "what lay at the offset was not durable, and a crash has taken it back; the stream goes on at offset {next}"
+    )]
+    RolledBack {
+        /// The first offset behind it.
+        next: Offset,
+    },
     /// It is there with other settings.
     #[error("the stream is there with another {field}")]
     SettingsDiffer {

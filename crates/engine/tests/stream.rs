@@ -11,8 +11,9 @@ use sennit_engine::{
     StreamRefusal, StreamSettings,
 };
 use sennit_model::{
-    Durability, Generation, Message, Messages, Offset, PartitionId, ProducerId, ProducerStamp,
-    ReadFrom, Retention, TopicConfig, TopicId, TopicKind, limits::STREAM_READS_WAITING_MAX,
+    Durability, Generation, Message, Messages, Offset, OffsetRange, PartitionId, ProducerId,
+    ProducerStamp, ReadFrom, Retention, TopicConfig, TopicId, TopicKind,
+    limits::STREAM_READS_WAITING_MAX,
 };
 use world::{ALICE, DEAD, ORDERS, World, batch};
 
@@ -398,6 +399,12 @@ fn who_had_read_all_before_a_crash_goes_on_behind_what_was_reserved() {
         assert!(matches!(last, Some((Record::Lost { .. }, _))), "{durability}: {last:?}");
         let waits = StreamRead { waits: true, ..read_at(1) };
         assert_eq!(ask(&mut world, StreamCommand::Read(waits)), None, "{durability}");
+        // Who had read what is not there any more is told so, and where to go on.
+        for inside in [2, 1000] {
+            let rolled_back = refused(ask(&mut world, StreamCommand::Read(read_at(inside))));
+            let StreamRefusal::RolledBack { next } = rolled_back else { panic!("{rolled_back}") };
+            assert_eq!(next, world.engine.end_of(ORDERS).expect("it is open"), "{durability}");
+        }
         append(&mut world, "after", plain());
         assert_eq!(texts(&read(&mut world, read_at(1))), ["after"], "{durability}");
         assert_eq!(texts(&read(&mut world, read_at(0))), ["before", "after"], "{durability}");
@@ -497,4 +504,38 @@ fn so_many_reads_of_all_streams_wait_and_no_more() {
     assert_eq!(answers(&mut world).len(), STREAM_READS_WAITING_MAX / 2 + 1);
     let behind = StreamCommand::Read(StreamRead { waits: true, ..read_at(1) });
     assert_eq!(ask(&mut world, behind), None);
+}
+
+#[test]
+fn what_a_durable_stream_has_lost_is_never_passed_over_unsaid() {
+    for lost in [(0, 1), (1, 2), (2, 3), (0, 3)] {
+        let mut world = opened(settings());
+        for text in ["a", "b", "c"] {
+            append(&mut world, text, plain());
+        }
+        let range = OffsetRange::new(Offset(lost.0), lost.1 - lost.0);
+        world.engine.apply(&Record::Lost { partition: ORDERS, range }, world.journal.end);
+        let (mut from, mut given, mut refusals) = (ReadFrom::Earliest, Vec::new(), Vec::new());
+        loop {
+            let read = StreamRead { at: from, ..read_at(0) };
+            match ask(&mut world, StreamCommand::Read(read)) {
+                Some(StreamAnswer::Chunk(chunk)) => {
+                    given.extend((chunk.first.0..).zip(texts(&chunk)));
+                    if chunk.is_up_to_date {
+                        break;
+                    }
+                    from = ReadFrom::Offset(chunk.next);
+                }
+                Some(StreamAnswer::Refused(StreamRefusal::Damaged { next })) => {
+                    refusals.push(next.0);
+                    from = ReadFrom::Offset(next);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let all = [(0, "a"), (1, "b"), (2, "c")];
+        let left = all.into_iter().filter(|(at, _)| !(lost.0..lost.1).contains(at));
+        let left: Vec<_> = left.map(|(at, text)| (at, text.to_owned())).collect();
+        assert_eq!((given, refusals), (left, vec![lost.1]), "{lost:?}");
+    }
 }

@@ -22,6 +22,7 @@ mod ledger;
 mod patterns;
 mod reading;
 mod refusals;
+mod rotten;
 mod soak;
 mod storage;
 mod subscriptions;

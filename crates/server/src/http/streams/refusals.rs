@@ -129,6 +129,9 @@ fn of_refusal(refusal: &StreamRefusal, detail: String) -> Problem {
         StreamRefusal::Damaged { next } => {
             with(Status::INTERNAL_SERVER_ERROR, "damaged").with(names::NEXT_OFFSET, Token(*next))
         }
+        StreamRefusal::RolledBack { next } => {
+            with(Status::GONE, "rolled_back").with(names::NEXT_OFFSET, Token(*next))
+        }
         StreamRefusal::SettingsDiffer { .. } => with(Status::CONFLICT, "settings_differ"),
         StreamRefusal::Closed { next } => with(Status::CONFLICT, "stream_closed")
             .with(names::CLOSED, HeaderValue::from_static("true"))
@@ -192,6 +195,7 @@ mod tests {
             (StreamRefusal::Deleted, 410),
             (StreamRefusal::NotKept { start }, 410),
             (StreamRefusal::Damaged { next }, 500),
+            (StreamRefusal::RolledBack { next }, 410),
             (StreamRefusal::SettingsDiffer { field: "content type" }, 409),
             (StreamRefusal::Closed { next }, 409),
             (StreamRefusal::ContentType { content_type: text.clone() }, 409),
