@@ -335,6 +335,7 @@ fn show(stream: &str, answer: &Answer, json: bool) -> Result<(), Failure> {
         "ttl_seconds": answer.header("stream-ttl").and_then(|text| text.parse::<u64>().ok()),
         "expires_at": answer.header("stream-expires-at"),
         "group": answer.header("stream-group"),
+        "storage": answer.header("stream-storage"),
     });
     if json {
         return print_json(&told);

@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sennit_model::{Batch, Offset, PartitionId, ReadFrom, Timestamp, TopicConfig, TopicId};
+use sennit_model::{
+    Batch, Durability, Offset, PartitionId, ReadFrom, Timestamp, TopicConfig, TopicId,
+};
 
 /// The media type that a content type says, without its parameters.
 #[must_use]
@@ -172,6 +174,8 @@ pub struct StreamStatus {
     pub next: Offset,
     /// Whether nothing will be appended any more.
     pub is_closed: bool,
+    /// When what is appended is durable.
+    pub durability: Durability,
 }
 
 /// What a stream answers.

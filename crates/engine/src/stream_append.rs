@@ -134,6 +134,7 @@ impl Engine {
             start: Offset(partition.log.start()),
             next: Offset(next),
             is_closed,
+            durability: partition.config.durability,
         })
     }
 

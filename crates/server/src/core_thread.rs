@@ -28,7 +28,7 @@ use crate::{
         hall::Hall,
         port,
         status::Status,
-        streams::{StreamsDoor, StreamsSettings},
+        streams::{StorageRules, StreamsDoor, StreamsSettings},
     },
     inbox::{self, Message},
     lane_thread,
@@ -84,7 +84,7 @@ impl CoreThread {
         let shard = index as u32;
         let disk = RealDisk::new(config.access);
         let streams = StreamsSettings {
-            storage: config.streams_storage,
+            storage: StorageRules::new(config.streams_storage, &config.streams_storage_rules),
             long_poll_timeout: config.streams_long_poll_timeout,
         };
         let settings = Settings {

@@ -25,4 +25,4 @@ pub(crate) mod streams;
 
 pub use http1_requests::{Received, RequestDecoder};
 pub use refused::Refused;
-pub use streams::{StreamStorage, StreamStorageError};
+pub use streams::{StreamStorage, StreamStorageError, StreamStorageRule, StreamStorageRuleError};

@@ -61,7 +61,10 @@ mod watching;
 pub use archive::{ArchiveError, ArchiveSummary, check_archive};
 pub use config::Config;
 pub use error::ServeError;
-pub use http::{Received, Refused, RequestDecoder, StreamStorage, StreamStorageError};
+pub use http::{
+    Received, Refused, RequestDecoder, StreamStorage, StreamStorageError, StreamStorageRule,
+    StreamStorageRuleError,
+};
 pub use repair::{ShardRepair, repair_storage};
 pub use restore::{RestoreError, Restored, restore};
 pub use sennit_journal::{Damage, Fault, disk::Access};

@@ -26,6 +26,7 @@ mod refusals;
 mod settings;
 mod sse;
 mod storage_mode;
+mod storage_rules;
 mod subscription_bodies;
 mod subscriptions;
 
@@ -39,15 +40,17 @@ pub(crate) use name::ROOT;
 pub(crate) use offset_token::Token;
 use refusals::Problem;
 pub use storage_mode::{StreamStorage, StreamStorageError};
+pub(crate) use storage_rules::StorageRules;
+pub use storage_rules::{StreamStorageRule, StreamStorageRuleError};
 
 use super::{answer::Body, hall::Hall};
 use crate::{core::Cores, streams::Streams};
 
 /// What the broker's owner decides for all streams.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct StreamsSettings {
     /// How a stream is kept whose creator does not say.
-    pub(crate) storage: StreamStorage,
+    pub(crate) storage: StorageRules,
     /// How long a read waits for something to give.
     pub(crate) long_poll_timeout: Duration,
 }

@@ -12,7 +12,7 @@ const ALLOWED: &str = "content-type, authorization, if-none-match, last-event-id
 
 /// Headers of answers that they may read.
 const EXPOSED: &str = "etag, location, retry-after, stream-next-offset, stream-up-to-date, \
-    stream-closed, stream-cursor, stream-ttl, stream-expires-at, stream-group, \
+    stream-closed, stream-cursor, stream-ttl, stream-expires-at, stream-group, stream-storage, \
     stream-sse-data-encoding, producer-epoch, producer-seq, producer-expected-seq, producer-received-seq";
 
 /// What can be asked of a stream.

@@ -2,8 +2,8 @@
 //! messages.
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, Uri, header};
-use sennit_engine::StreamRefusal;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
+use sennit_engine::{StreamRefusal, StreamStatus};
 use sennit_model::TopicName;
 
 use super::{
@@ -13,6 +13,7 @@ use super::{
     names,
     refusals::Problem,
     settings,
+    storage_mode::StreamStorage,
 };
 use crate::{
     http::answer::Body,
@@ -25,7 +26,8 @@ impl StreamsDoor {
         name: TopicName,
         request: &Request<Bytes>,
     ) -> Result<Response<Body>, Problem> {
-        let asked = settings::of_headers(request.headers(), self.settings.storage)?;
+        let asked =
+            settings::of_headers(request.headers(), self.settings.storage.of(name.as_str()))?;
         let content = match &asked.fork {
             _ if request.body().is_empty() => None,
             Some(fork) if asked.settings.content_type.is_empty() => {
@@ -49,6 +51,7 @@ impl StreamsDoor {
         let mut response = answers::at(status, stream.next, stream.is_closed);
         let headers = response.headers_mut();
         answers::say_type(headers, &stream.settings)?;
+        say_storage(headers, &stream);
         headers.insert(header::CACHE_CONTROL, NO_STORE);
         if created && let Some(location) = location(request) {
             headers.insert(header::LOCATION, location);
@@ -61,6 +64,7 @@ impl StreamsDoor {
         let mut response = answers::at(StatusCode::OK, stream.next, stream.is_closed);
         let headers = response.headers_mut();
         answers::say_type(headers, &stream.settings)?;
+        say_storage(headers, &stream);
         headers.insert(header::CACHE_CONTROL, NO_STORE);
         if let Some(seconds) = stream.settings.time_to_live {
             headers.insert(names::TIME_TO_LIVE, seconds.into());
@@ -76,6 +80,14 @@ impl StreamsDoor {
             headers.insert(names::GROUP, group);
         }
         Ok(response)
+    }
+}
+
+/// Says how a stream is kept.
+fn say_storage(headers: &mut HeaderMap, stream: &StreamStatus) {
+    let storage = StreamStorage::of(stream.durability, stream.settings.is_verified);
+    if let Some(storage) = storage {
+        headers.insert(names::STORAGE, HeaderValue::from_static(storage.name()));
     }
 }
 
