@@ -22,6 +22,7 @@ pub(crate) mod port;
 mod refused;
 pub(crate) mod status;
 pub(crate) mod streams;
+mod turned_away;
 
 pub use http1_requests::{Received, RequestDecoder};
 pub use refused::Refused;

@@ -104,6 +104,10 @@ impl StreamFailure {
     pub(crate) fn of_refusal(refusal: &Refusal) -> Self {
         match refusal {
             Refusal::UnknownTopic => StreamRefusal::Unknown.into(),
+            // As streams say it themselves.
+            Refusal::Limit { limit: name, value: limit } => {
+                StreamRefusal::Limit { name, limit: *limit }.into()
+            }
             refusal => Self::Broker(Box::new(refusal_reply::reply(refusal))),
         }
     }

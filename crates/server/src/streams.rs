@@ -1,7 +1,7 @@
 //! Streams as the doors ask for them: by name, wherever they live. Whoever asks gets an answer once
 //! it is durable as the stream promises. It knows no HTTP.
 
-use std::{cell::RefCell, collections::HashMap, rc::Rc};
+use std::{cell::RefCell, collections::HashMap, rc::Rc, time::Duration};
 
 use sennit_engine::{
     Command, Origin, StreamAnswer, StreamAppend, StreamAppended, StreamChunk, StreamCommand,
@@ -21,6 +21,9 @@ use crate::{
 
 /// Names whose place a core remembers; beyond that it begins to learn them anew.
 const NAMES_MAX: usize = 100_000;
+
+/// How long an append waits for room before it is told to come again.
+const APPEND_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Streams, as one core sees them.
 #[derive(Debug)]
@@ -55,7 +58,8 @@ impl Streams {
     ) -> Result<StreamAppended, StreamFailure> {
         let located = self.located(name).await?;
         let shard = self.shard(located.home);
-        self.core.cores.gauges[shard].has_room().await;
+        let bytes = append.content.as_ref().map_or(0, |batch| batch.bytes().len() as u64);
+        self.has_room(shard, bytes).await?;
         let command = StreamCommand::Append(Box::new(append));
         match self.ask(name, located, command).await? {
             StreamAnswer::Appended(appended) => Ok(appended),
@@ -97,6 +101,16 @@ impl Streams {
         let deleted = answer.await.unwrap_or_else(|_| Err(stopping()));
         self.names.borrow_mut().remove(name);
         deleted
+    }
+
+    /// Waits until a shard has room for what is to be appended, for a while.
+    pub(crate) async fn has_room(&self, shard: usize, bytes: u64) -> Result<(), StreamFailure> {
+        let room = self.core.cores.gauges[shard].room_for(bytes, APPEND_PATIENCE).await;
+        room.map_err(|none| {
+            let mut error = control::Error::new(ErrorCode::Busy, none.to_string());
+            error.retry_after_ms = 1000;
+            StreamFailure::Broker(Box::new(error))
+        })
     }
 
     fn ask_first_core(&self, message: Message) {

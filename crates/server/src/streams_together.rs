@@ -51,8 +51,11 @@ impl Streams {
             // Those of one group are on one shard.
             return Err(of(which)(StreamRefusal::OtherGroup.into()));
         }
+        let whole = |failure| TogetherFailure { which: None, failure };
         let core = &self.core;
-        core.cores.gauges[shard].has_room().await;
+        let contents = appends.iter().filter_map(|each| each.append.content.as_ref());
+        let bytes = contents.map(|batch| batch.bytes().len() as u64).sum();
+        self.has_room(shard, bytes).await.map_err(whole)?;
         let each = located.iter().zip(appends);
         let all = each.map(|(located, each)| (located.place().0, each.append.clone())).collect();
         let answer = core.with(|core| {
@@ -61,7 +64,6 @@ impl Streams {
             core.handle();
             answer
         });
-        let whole = |failure| TogetherFailure { which: None, failure };
         match answer.await {
             Ok(Ok(Answer::Stream(StreamAnswer::AppendedTogether(became)))) => Ok(became),
             Ok(Ok(Answer::Stream(StreamAnswer::RefusedTogether { which, refusal }))) => {

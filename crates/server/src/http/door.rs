@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 
 use super::{
-    answer::{Body, problem},
+    answer::{Body, come_again, problem},
     hall::Hall,
     status::Status,
     streams::{self, StreamsDoor},
@@ -38,10 +38,7 @@ impl Door {
         if path.starts_with(streams::ROOT) || path == streams::ATOMIC {
             return match &self.streams {
                 Some(streams) => streams.answer(&request).await,
-                None => {
-                    let detail = "the broker recovers, or is about to stop";
-                    problem(StatusCode::SERVICE_UNAVAILABLE, detail, [])
-                }
+                None => come_again("not_ready", "the broker recovers, or is about to stop"),
             };
         }
         match self.status.answer(request.method(), request.uri().path()).await {

@@ -148,8 +148,26 @@ fn of_refusal(refusal: &StreamRefusal, detail: String) -> Problem {
         StreamRefusal::OtherGroup => with(Status::UNPROCESSABLE_ENTITY, "groups_differ"),
         StreamRefusal::Repeated => with(Status::BAD_REQUEST, "bad_request"),
         StreamRefusal::PartlyAppended => with(Status::CONFLICT, "partly_appended"),
-        StreamRefusal::Limit { .. } => with(Status::TOO_MANY_REQUESTS, "limit_reached")
-            .with(header::RETRY_AFTER, HeaderValue::from_static("1")),
+        StreamRefusal::Limit { name: "APPEND_BYTES_MAX", .. } => {
+            with(Status::PAYLOAD_TOO_LARGE, "limit_reached")
+        }
+        StreamRefusal::Limit { name, .. } => {
+            let problem = with(Status::TOO_MANY_REQUESTS, "limit_reached");
+            match comes_free_after(name) {
+                Some(seconds) => problem.with(header::RETRY_AFTER, seconds),
+                None => problem,
+            }
+        }
+    }
+}
+
+/// After how many seconds it is worth to come again where this limit was reached; nothing for what
+/// only goes away when somebody deletes.
+fn comes_free_after(limit: &str) -> Option<u32> {
+    match limit {
+        "STREAM_READS_WAITING_MAX" => Some(1),
+        "MEMORY_SHARD_BYTES" => Some(10),
+        _ => None,
     }
 }
 
@@ -227,6 +245,25 @@ mod tests {
             let said = response.headers().contains_key(header::RETRY_AFTER);
             assert_eq!(said, comes_again, "{code:?}");
         }
+    }
+
+    #[test]
+    fn a_limit_says_when_to_come_again_if_that_helps() {
+        for (name, status, after) in [
+            ("STREAM_READS_WAITING_MAX", 429, Some("1")),
+            ("MEMORY_SHARD_BYTES", 429, Some("10")),
+            ("STREAM_FORKS_MAX", 429, None),
+            ("TOPICS_MAX", 429, None),
+            ("APPEND_BYTES_MAX", 413, None),
+        ] {
+            let response = answer(StreamRefusal::Limit { name, limit: 7 });
+            let said =
+                response.headers().get(header::RETRY_AFTER).map(|value| value.to_str().unwrap());
+            assert_eq!((response.status().as_u16(), said), (status, after), "{name}");
+        }
+        let refusal = sennit_engine::Refusal::memory_shard_bytes();
+        let full = Response::<Body>::from(Problem::from(StreamFailure::of_refusal(&refusal)));
+        assert_eq!(full.headers()[header::RETRY_AFTER], "10");
     }
 
     #[test]
