@@ -6,7 +6,7 @@ use sennit_journal::disk::Access;
 
 use crate::{
     error::ServeError,
-    http::{StreamStorage, StreamStorageRule, limits::CONNECTIONS_MAX},
+    http::{PublicUrl, StreamStorage, StreamStorageRule, limits::CONNECTIONS_MAX},
 };
 
 /// What the broker is told when it starts. Checked by [`crate::serve`] before anything is opened.
@@ -38,6 +38,9 @@ pub struct Config {
     pub insecure_no_auth: bool,
     /// How an HTTP stream is kept whose creator does not say.
     pub streams_storage: StreamStorage,
+    /// Where others find the HTTP port, perhaps through a proxy: what the addresses begin with that the
+    /// broker gives away. By default where whoever asks has found it.
+    pub streams_public_url: Option<PublicUrl>,
     /// How HTTP streams are kept whose names begin alike, and whose creators do not say. The longest
     /// prefix counts; no two are the same.
     pub streams_storage_rules: Vec<StreamStorageRule>,
@@ -70,6 +73,7 @@ impl Default for Config {
             session_grace: Duration::from_secs(5),
             insecure_no_auth: false,
             streams_storage: StreamStorage::default(),
+            streams_public_url: None,
             streams_storage_rules: Vec::new(),
             streams_long_poll_timeout: Duration::from_secs(30),
             streams_allow_private_webhooks: false,

@@ -85,6 +85,7 @@ impl CoreThread {
         let disk = RealDisk::new(config.access);
         let streams = StreamsSettings {
             storage: StorageRules::new(config.streams_storage, &config.streams_storage_rules),
+            public_url: config.streams_public_url,
             long_poll_timeout: config.streams_long_poll_timeout,
         };
         let settings = Settings {

@@ -26,4 +26,7 @@ mod turned_away;
 
 pub use http1_requests::{Received, RequestDecoder};
 pub use refused::Refused;
-pub use streams::{StreamStorage, StreamStorageError, StreamStorageRule, StreamStorageRuleError};
+pub use streams::{
+    PublicUrl, PublicUrlError, StreamStorage, StreamStorageError, StreamStorageRule,
+    StreamStorageRuleError,
+};

@@ -62,8 +62,8 @@ pub use archive::{ArchiveError, ArchiveSummary, check_archive};
 pub use config::Config;
 pub use error::ServeError;
 pub use http::{
-    Received, Refused, RequestDecoder, StreamStorage, StreamStorageError, StreamStorageRule,
-    StreamStorageRuleError,
+    PublicUrl, PublicUrlError, Received, Refused, RequestDecoder, StreamStorage,
+    StreamStorageError, StreamStorageRule, StreamStorageRuleError,
 };
 pub use repair::{ShardRepair, repair_storage};
 pub use restore::{RestoreError, Restored, restore};

@@ -20,6 +20,7 @@ mod long_poll;
 mod name;
 mod names;
 mod offset_token;
+mod public_url;
 mod query;
 mod read;
 mod refusals;
@@ -38,6 +39,7 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 pub(crate) use atomic::ATOMIC;
 pub(crate) use name::ROOT;
 pub(crate) use offset_token::Token;
+pub use public_url::{PublicUrl, PublicUrlError};
 use refusals::Problem;
 pub use storage_mode::{StreamStorage, StreamStorageError};
 pub(crate) use storage_rules::StorageRules;
@@ -51,6 +53,8 @@ use crate::{core::Cores, streams::Streams};
 pub(crate) struct StreamsSettings {
     /// How a stream is kept whose creator does not say.
     pub(crate) storage: StorageRules,
+    /// Where others find the broker, if not where they ask.
+    pub(crate) public_url: Option<PublicUrl>,
     /// How long a read waits for something to give.
     pub(crate) long_poll_timeout: Duration,
 }

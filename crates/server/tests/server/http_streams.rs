@@ -171,6 +171,17 @@ fn a_stream_is_kept_as_its_creator_says_or_as_the_rules_do() {
 }
 
 #[test]
+fn addresses_that_are_given_away_begin_where_others_find_the_broker() {
+    let folder = TempDir::new().unwrap();
+    let streams_public_url = Some("https://example.com/broker/".parse().unwrap());
+    let broker = Broker::start(Config { streams_public_url, ..config(folder.path()) });
+    let created = ask(&mut Browser::of(&broker), "PUT", "a%20b", TEXT, "");
+    let location = header(&created, "location");
+    assert_eq!(location, Some("https://example.com/broker/v1/stream/a%20b"));
+    broker.stop();
+}
+
+#[test]
 fn a_read_does_not_wait_for_ever() {
     let folder = TempDir::new().unwrap();
     let waits = Duration::from_millis(10);

@@ -2,7 +2,7 @@
 //! messages.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, header};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use sennit_engine::{StreamRefusal, StreamStatus};
 use sennit_model::TopicName;
 
@@ -11,6 +11,7 @@ use super::{
     answers::{self, NO_STORE},
     content::{self, Form},
     names,
+    public_url::{PublicUrl, origin},
     refusals::Problem,
     settings,
     storage_mode::StreamStorage,
@@ -53,7 +54,7 @@ impl StreamsDoor {
         answers::say_type(headers, &stream.settings)?;
         say_storage(headers, &stream);
         headers.insert(header::CACHE_CONTROL, NO_STORE);
-        if created && let Some(location) = location(request) {
+        if created && let Some(location) = location(request, self.settings.public_url.as_ref()) {
             headers.insert(header::LOCATION, location);
         }
         Ok(response)
@@ -109,14 +110,10 @@ fn of_source(failure: StreamFailure) -> Problem {
     }
 }
 
-/// The whole address that was asked for.
-fn location(request: &Request<Bytes>) -> Option<HeaderValue> {
-    let uri: &Uri = request.uri();
-    let host = match uri.authority() {
-        Some(authority) => authority.as_str(),
-        None => request.headers().get(header::HOST)?.to_str().ok()?,
-    };
-    HeaderValue::from_str(&format!("http://{host}{}", uri.path())).ok()
+/// The whole address of what was asked for.
+fn location(request: &Request<Bytes>, public: Option<&PublicUrl>) -> Option<HeaderValue> {
+    let origin = origin(request, public)?;
+    HeaderValue::from_str(&format!("{origin}{}", request.uri().path())).ok()
 }
 
 #[cfg(test)]
@@ -130,7 +127,7 @@ mod tests {
             if let Some(host) = host {
                 request = request.header(header::HOST, host);
             }
-            location(&request.body(Bytes::new()).unwrap())
+            location(&request.body(Bytes::new()).unwrap(), None)
         };
         let by_host = request("/v1/stream/a%20b?x", Some("127.0.0.1:4437")).unwrap();
         assert_eq!(by_host, "http://127.0.0.1:4437/v1/stream/a%20b");
