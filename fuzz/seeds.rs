@@ -178,7 +178,12 @@ fn engine_life() -> (BTreeMap<u8, (String, Vec<u8>)>, Vec<Vec<u8>>) {
     let incarnation = Incarnation(77);
     let topic = TopicId(0);
     let commands = [
-        catalogue(CatalogueCommand::CreateTopic { name: name("orders"), config, incarnation }),
+        catalogue(CatalogueCommand::CreateTopic {
+            name: name("orders"),
+            config,
+            incarnation,
+            placed: None,
+        }),
         catalogue(CatalogueCommand::CreateDeadLetterTopic { source: topic, incarnation }),
         catalogue(CatalogueCommand::CreateGroup {
             topic,

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use sennit_server::{Access, Config, ServeError, StreamStorage};
+use sennit_server::{Access, Config, PublicUrl, ServeError, StreamStorage, StreamStorageRule};
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
 
@@ -49,6 +49,14 @@ pub struct Args {
     /// How an HTTP stream is kept whose creator does not say: memory, file-fast, file-durable, acid
     #[arg(long, value_name = "MODE", default_value_t = Config::default().streams_storage)]
     streams_storage: StreamStorage,
+    /// How HTTP streams are kept whose names begin with PREFIX, if their creators do not say; may be given
+    /// often, the longest prefix counts
+    #[arg(long, value_name = "PREFIX=MODE")]
+    streams_storage_rule: Vec<StreamStorageRule>,
+    /// Where others find the HTTP port, perhaps through a proxy that speaks TLS: what Location and the
+    /// addresses that webhooks call back begin with [default: http:// and the Host of the request]
+    #[arg(long, value_name = "URL")]
+    streams_public_url: Option<PublicUrl>,
     /// How long a read of an HTTP stream waits for something to give
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = quantity::duration)]
     streams_long_poll_timeout: Duration,
@@ -111,6 +119,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
             IoKind::Buffered => Access::Buffered,
         },
         streams_storage: args.streams_storage,
+        streams_public_url: args.streams_public_url.clone(),
+        streams_storage_rules: args.streams_storage_rule.clone(),
         streams_long_poll_timeout: args.streams_long_poll_timeout,
         streams_allow_private_webhooks: args.streams_allow_private_webhooks,
         segment_bytes: args.segment_size,
@@ -135,7 +145,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     })
     .map_err(|error| {
         let exit = match error {
-            ServeError::NotLoopback { .. } => Exit::Usage,
+            ServeError::NotLoopback { .. } | ServeError::StorageRules { .. } => Exit::Usage,
             _ => Exit::Failed,
         };
         Failure::new(exit, error.to_string())

@@ -1,10 +1,10 @@
 //! `sennit stream`: HTTP streams from the command line, over HTTP as everybody else asks: create, fork,
-//! append, read, tail, close, delete.
+//! append to one or several, read, tail, close, delete.
 
 use std::io::{self, Read, Write};
 
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{
     exit::{Exit, Failure},
@@ -23,6 +23,9 @@ Examples:
   sennit stream tail notes --from now
   sennit stream fork notes draft
   curl http://127.0.0.1:4437/v1/stream/notes    is the same, without this program";
+
+/// Where appends to several streams are asked for.
+const ATOMIC: &str = "/v1/atomic";
 
 /// What the path of a stream begins with.
 const ROOT: &str = "/v1/stream/";
@@ -83,6 +86,13 @@ enum Verb {
         #[arg(long, value_name = "TEXT")]
         sequence: Option<String>,
     },
+    /// Append to several streams of one group at once: to all of them, or to none
+    AppendAll {
+        /// A file of JSON lines, each an append: {"stream", "body", "content_type", …}; - is standard
+        /// input
+        #[arg(value_name = "FILE")]
+        file: String,
+    },
     /// Print what a stream holds, and end
     Read {
         /// The stream's name
@@ -128,15 +138,19 @@ struct Settings {
     /// How it is kept: memory, file-fast, file-durable, acid [default: as the broker is told]
     #[arg(long, value_name = "MODE")]
     storage: Option<String>,
+    /// The stream group: streams of one group, kept as acid, can be appended to at once
+    #[arg(long, value_name = "NAME")]
+    group: Option<String>,
 }
 
 impl Settings {
     fn headers(self) -> Vec<(&'static str, String)> {
-        let Self { ttl, expires_at, storage } = self;
+        let Self { ttl, expires_at, storage, group } = self;
         let ttl = ttl.map(|seconds| ("stream-ttl", seconds.to_string()));
         let expires_at = expires_at.map(|at| ("stream-expires-at", at));
         let storage = storage.map(|mode| ("stream-storage", mode));
-        ttl.into_iter().chain(expires_at).chain(storage).collect()
+        let group = group.map(|name| ("stream-group", name));
+        ttl.into_iter().chain(expires_at).chain(storage).chain(group).collect()
     }
 }
 
@@ -193,6 +207,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 let answer = http.ask("POST", &path, &headers, body).await?;
                 say("appended to", &stream, &answer, json)
             }
+            Verb::AppendAll { file } => {
+                let answer = http.ask("POST", ATOMIC, &[], appends(&file)?).await?;
+                say_all(&answer, json)
+            }
             Verb::Read { stream, from } => read(http, &stream, from, false, json).await,
             Verb::Tail { stream, from } => read(http, &stream, from, true, json).await,
             Verb::Show { stream } => {
@@ -221,6 +239,48 @@ fn standard_input() -> Result<Bytes, Failure> {
     let read = io::stdin().lock().read_to_end(&mut body);
     read.map_err(|error| Failure::from(error).about("standard input"))?;
     Ok(body.into())
+}
+
+/// The request that the lines of a file make.
+fn appends(file: &str) -> Result<Bytes, Failure> {
+    let text = match file {
+        "-" => standard_input()?,
+        file => std::fs::read(file).map_err(|error| Failure::from(error).about(file))?.into(),
+    };
+    let mut appends = b"{\"appends\":[".to_vec();
+    for (at, line) in text.split(|byte| *byte == b'\n').enumerate() {
+        if line.trim_ascii().is_empty() {
+            continue;
+        }
+        let parsed: Result<Value, _> = serde_json::from_slice(line);
+        parsed.map_err(|error| {
+            Failure::new(Exit::Usage, format!("line {}: no JSON: {error}", at + 1))
+        })?;
+        if appends.last() != Some(&b'[') {
+            appends.push(b',');
+        }
+        // As it was written.
+        appends.extend_from_slice(line);
+    }
+    appends.extend_from_slice(b"]}");
+    Ok(appends.into())
+}
+
+/// Says what became of several appends.
+fn say_all(answer: &Answer, as_json: bool) -> Result<(), Failure> {
+    let said: Value = serde_json::from_slice(&answer.body)
+        .map_err(|error| Failure::new(Exit::Failed, format!("the answer is no JSON: {error}")))?;
+    if as_json {
+        return print_json(&said);
+    }
+    for append in said["appends"].as_array().into_iter().flatten() {
+        let word = |name: &str| append[name].as_str().unwrap_or_default().to_owned();
+        let again = if append["duplicate"] == true { ", as it was before" } else { "" };
+        let closed = if append["closed"] == true { " and is closed" } else { "" };
+        let (stream, next) = (word("stream"), word("next_offset"));
+        talk(&format!("appended to {stream}, it ends at {next}{closed}{again}"));
+    }
+    Ok(())
 }
 
 /// Prints what a stream holds from `from` on; if one `stays`, what comes too.
@@ -274,6 +334,8 @@ fn show(stream: &str, answer: &Answer, json: bool) -> Result<(), Failure> {
         "closed": answer.header("stream-closed").is_some(),
         "ttl_seconds": answer.header("stream-ttl").and_then(|text| text.parse::<u64>().ok()),
         "expires_at": answer.header("stream-expires-at"),
+        "group": answer.header("stream-group"),
+        "storage": answer.header("stream-storage"),
     });
     if json {
         return print_json(&told);

@@ -9,7 +9,7 @@ use sennit_model::{
 };
 
 use crate::{
-    command::{CatalogueCommand, DeadLetters, GroupSetting},
+    command::{CatalogueCommand, DeadLetters, GroupSetting, Placed},
     engine::Shared,
     group::Terms,
     record::{Record, TopicCreated},
@@ -196,8 +196,8 @@ impl Catalogue {
 
     pub(crate) fn decide(&self, command: CatalogueCommand) -> Result<Decision, Refusal> {
         match command {
-            CatalogueCommand::CreateTopic { name, config, incarnation } => {
-                self.create_topic(name, config, incarnation)
+            CatalogueCommand::CreateTopic { name, config, incarnation, placed } => {
+                self.create_topic(name, config, incarnation, placed)
             }
             CatalogueCommand::CreateDeadLetterTopic { source, incarnation } => {
                 self.create_dead_letter_topic(source, incarnation)
@@ -230,6 +230,7 @@ impl Catalogue {
         name: TopicName,
         config: TopicConfig,
         incarnation: Incarnation,
+        placed: Option<Placed>,
     ) -> Result<Decision, Refusal> {
         config.check()?;
         if let Some(topic) = self.topic_named(&name) {
@@ -240,7 +241,7 @@ impl Catalogue {
                 }
             };
         }
-        let topic = TopicId(self.next_topic);
+        let topic = TopicId(self.next_topic + placed.map_or(0, |placed| self.skipped_for(placed)));
         self.new_topic(TopicCreated {
             topic,
             name,
@@ -248,6 +249,12 @@ impl Catalogue {
             config: config.into(),
             home: topic,
         })
+    }
+
+    /// How many numbers are passed over, never to be given, so that the next one lies there.
+    fn skipped_for(&self, Placed { shard, shards }: Placed) -> u32 {
+        let next = self.next_topic % shards.max(1);
+        (shard + shards - next) % shards.max(1)
     }
 
     fn adopt_topic(

@@ -8,7 +8,7 @@ use sennit_model::{
     PartitionId, ProducerStamp, ReadFrom, StartAt, TopicConfig, TopicId, TopicName, WhenSlow,
 };
 
-use crate::stream::StreamCommand;
+use crate::stream::{StreamAppend, StreamCommand};
 
 /// Who speaks. Given by the server to each connection, and not used twice while it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -94,6 +94,10 @@ pub enum Command {
     Partition(Origin, PartitionId, PartitionCommand),
     /// Do something with a stream, or ask it; only the shard that owns it is asked.
     Stream(Origin, PartitionId, StreamCommand),
+    /// Append to several streams of one group, to all of them or to none; only the shard that owns
+    /// them is asked. Answered with [`crate::StreamAnswer::AppendedTogether`] or
+    /// [`crate::StreamAnswer::RefusedTogether`].
+    AppendTogether(Origin, Vec<(PartitionId, StreamAppend)>),
 }
 
 /// Append a batch to a partition.
@@ -241,6 +245,16 @@ pub enum ReaderChange {
     End,
 }
 
+/// Where a new topic is to lie: it gets a number that leaves this remainder. Its first partition is on
+/// that shard then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// The shard.
+    pub shard: u32,
+    /// How many there are.
+    pub shards: u32,
+}
+
 /// Changes to the catalogue: which topics and groups there are.
 #[derive(Clone, Debug)]
 pub enum CatalogueCommand {
@@ -252,6 +266,8 @@ pub enum CatalogueCommand {
         config: TopicConfig,
         /// A random number, drawn by the asker.
         incarnation: Incarnation,
+        /// Where its partitions are to lie, if that is of account.
+        placed: Option<Placed>,
     },
     /// Create (or find) the topic that takes the dead letters of another, placed beside it.
     CreateDeadLetterTopic {

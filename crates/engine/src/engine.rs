@@ -44,6 +44,10 @@ pub trait Journal {
     /// be at hand.
     fn is_wanted_soon(&mut self, _position: u64, _batch: &Batch) {}
 
+    /// What is appended next, these records, is to survive a crash whole or not at all. A journal
+    /// without frames has nothing to do for that.
+    fn hold_together(&mut self, _records: &[Record]) {}
+
     /// Keeps a batch in memory and nowhere else, and says its position, which no record's is. It is
     /// given up as others are: its place is freed.
     fn keep(&mut self, batch: &Batch) -> u64;
@@ -314,6 +318,9 @@ impl Engine {
             },
             Command::Stream(origin, id, command) => {
                 self.stream(origin, id, command, now, journal, out);
+            }
+            Command::AppendTogether(origin, appends) => {
+                self.append_together(origin, appends, now, journal, out);
             }
             Command::Partition(origin, id, command) => {
                 self.change_partition(origin, id, command, journal, out);

@@ -43,7 +43,9 @@ mod snapshot;
 mod stream;
 mod stream_append;
 mod stream_codec;
+mod stream_decide;
 mod stream_read;
+mod stream_together;
 mod streams;
 mod tiers;
 mod timer;
@@ -54,7 +56,7 @@ pub use catalogue::{Catalogue, CatalogueGroup, Topic};
 pub use checkpoint::Checkpoint;
 pub use command::{
     CatalogueCommand, Command, Credit, CursorClaim, CursorSetter, DeadLetters, DeliveryRun,
-    GroupSetting, Origin, PartitionCommand, Publish, Read, ReaderChange, SessionId, Settle,
+    GroupSetting, Origin, PartitionCommand, Placed, Publish, Read, ReaderChange, SessionId, Settle,
     Subscribe, Verdict,
 };
 pub use compaction::{CompactionPass, CompactionScope};
@@ -74,6 +76,7 @@ pub use record_error::RecordError;
 pub use refusal::Refusal;
 pub use replay::{Replay, Replayed};
 pub use stream::{
-    ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamChunk, StreamCommand, StreamNote,
-    StreamProducer, StreamRead, StreamRefusal, StreamSettings, StreamStatus, media_type,
+    ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamAppended, StreamChunk, StreamCommand,
+    StreamNote, StreamProducer, StreamRead, StreamRefusal, StreamSettings, StreamStatus,
+    media_type,
 };

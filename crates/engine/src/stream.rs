@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sennit_model::{Batch, Offset, PartitionId, ReadFrom, Timestamp, TopicConfig, TopicId};
+use sennit_model::{
+    Batch, Durability, Offset, PartitionId, ReadFrom, Timestamp, TopicConfig, TopicId,
+};
 
 /// The media type that a content type says, without its parameters.
 #[must_use]
@@ -26,6 +28,9 @@ pub struct StreamSettings {
     pub is_verified: bool,
     /// What it goes on from, if it is a fork.
     pub fork: Option<ForkOf>,
+    /// Its stream group: those it may be appended to together with. All of one group are placed on
+    /// one shard, and are durable.
+    pub group: Option<Box<str>>,
 }
 
 impl StreamSettings {
@@ -38,6 +43,7 @@ impl StreamSettings {
             expires_at: None,
             is_verified: false,
             fork: None,
+            group: None,
         }
     }
 
@@ -168,6 +174,8 @@ pub struct StreamStatus {
     pub next: Offset,
     /// Whether nothing will be appended any more.
     pub is_closed: bool,
+    /// When what is appended is durable.
+    pub durability: Durability,
 }
 
 /// What a stream answers.
@@ -181,15 +189,15 @@ pub enum StreamAnswer {
         status: StreamStatus,
     },
     /// It was appended, or had been before.
-    Appended {
-        /// The offset behind it; of a duplicate, the stream's end.
-        next: Offset,
-        /// Whether the stream is closed now.
-        is_closed: bool,
-        /// Whether it had been appended before.
-        is_duplicate: bool,
-        /// The highest sequence of the producer in its epoch, where there is one.
-        sequence: Option<u64>,
+    Appended(StreamAppended),
+    /// All of it was appended, or had been before: what became of each append, as they were given.
+    AppendedTogether(Vec<StreamAppended>),
+    /// None of what was to be appended together was.
+    RefusedTogether {
+        /// Which append was refused, as they were given.
+        which: usize,
+        /// Why.
+        refusal: StreamRefusal,
     },
     /// What lies there.
     Chunk(StreamChunk),
@@ -215,6 +223,19 @@ pub enum StreamAnswer {
     },
     /// It was not done.
     Refused(StreamRefusal),
+}
+
+/// What became of an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamAppended {
+    /// The offset behind it; of a duplicate, the stream's end.
+    pub next: Offset,
+    /// Whether the stream is closed now.
+    pub is_closed: bool,
+    /// Whether it had been appended before.
+    pub is_duplicate: bool,
+    /// The highest sequence of the producer in its epoch, where there is one.
+    pub sequence: Option<u64>,
 }
 
 /// What lies in a stream at an offset.
@@ -254,6 +275,15 @@ pub enum StreamRefusal {
     /// What lies at this offset cannot be read: the disk has damaged or lost it.
     #[error("what lies at the offset is damaged; the stream goes on at offset {next}")]
     Damaged {
+        /// The first offset behind it.
+        next: Offset,
+    },
+    /// What lay at this offset was given before it was durable, and a crash has taken it back: the
+    /// stream is not durable.
+    #[error(
+        "what lay at the offset was not durable, and a crash has taken it back; the stream goes on at offset {next}"
+    )]
+    RolledBack {
         /// The first offset behind it.
         next: Offset,
     },
@@ -298,6 +328,16 @@ pub enum StreamRefusal {
         /// The sequence given.
         given: u64,
     },
+    /// It is not of the stream group of the first that is to be appended to, or that is of none.
+    #[error("the streams are not of one group")]
+    OtherGroup,
+    /// It was named before among those that are to be appended to together.
+    #[error("the stream is named twice")]
+    Repeated,
+    /// What is to be appended together was appended before in part: this one was and others were not,
+    /// or the other way round.
+    #[error("some of it was appended before, and some was not")]
+    PartlyAppended,
     /// A limit is reached.
     #[error("{name} is {limit}")]
     Limit {

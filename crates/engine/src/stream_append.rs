@@ -15,37 +15,13 @@ use crate::{
     record::{Record, StreamOpened},
     refusal::Refusal,
     stream::{
-        ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamCommand, StreamNote, StreamProducer,
-        StreamRefusal, StreamSettings, StreamStatus, media_type,
+        ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamAppended, StreamCommand, StreamNote,
+        StreamRefusal, StreamSettings, StreamStatus,
     },
+    stream_decide::{Decided, NotAppended},
     streams::Stream,
     timer::Timer,
 };
-
-/// Why an append came to nothing: what the stream says, or what any publish would be refused for.
-#[derive(Debug)]
-enum NotAppended {
-    Stream(StreamRefusal),
-    Topic(Refusal),
-}
-
-impl From<StreamRefusal> for NotAppended {
-    fn from(refusal: StreamRefusal) -> Self {
-        Self::Stream(refusal)
-    }
-}
-
-impl From<Refusal> for NotAppended {
-    fn from(refusal: Refusal) -> Self {
-        Self::Topic(refusal)
-    }
-}
-
-/// What an append is to its producer's history.
-enum Standing {
-    New,
-    Duplicate { sequence: u64 },
-}
 
 impl Engine {
     pub(crate) fn stream(
@@ -63,7 +39,9 @@ impl Engine {
                 return appended(origin, done.map(|answer| (answer, false)), out);
             }
             StreamCommand::Append(append) => {
-                return appended(origin, self.append_to_stream(id, *append, now, journal), out);
+                let done = self.append_to_stream(id, *append, now, journal);
+                let done = done.map(|(done, is_early)| (StreamAnswer::Appended(done), is_early));
+                return appended(origin, done, out);
             }
             StreamCommand::Read(read) => match self.living(id, now, read.for_fork) {
                 Ok(()) if self.streams.waiting() >= STREAM_READS_WAITING_MAX => {
@@ -129,7 +107,7 @@ impl Engine {
         self.living(id, now, false).map_err(|_| Refusal::UnknownTopic)
     }
 
-    fn touch_stream(&mut self, id: PartitionId, now: Timestamp) {
+    pub(crate) fn touch_stream(&mut self, id: PartitionId, now: Timestamp) {
         if let Some(stream) = self.streams.get_mut(id) {
             stream.touched_at = stream.touched_at.max(now);
         }
@@ -156,6 +134,7 @@ impl Engine {
             start: Offset(partition.log.start()),
             next: Offset(next),
             is_closed,
+            durability: partition.config.durability,
         })
     }
 
@@ -167,6 +146,9 @@ impl Engine {
         journal: &mut impl Journal,
     ) -> Result<StreamAnswer, NotAppended> {
         let OpenStream { config, settings, content, closes } = open;
+        if settings.group.is_some() && config.durability != Durability::Durable {
+            return Err(StreamRefusal::SettingsDiffer { field: "durability" }.into());
+        }
         let is_new = match self.partitions.get(&id) {
             None => true,
             // A crash has left the catalogue's part of a creation.
@@ -225,6 +207,9 @@ impl Engine {
         if is_closed != closes {
             return differs("closed state");
         }
+        if held.group != asked.group {
+            return differs("stream group");
+        }
         let origin =
             |fork: &Option<ForkOf>| fork.as_ref().map(|f| (f.name.clone(), f.asked.clone()));
         if origin(&held.fork) != origin(&asked.fork) {
@@ -240,63 +225,25 @@ impl Engine {
         append: StreamAppend,
         now: Timestamp,
         journal: &mut impl Journal,
-    ) -> Result<(StreamAnswer, bool), NotAppended> {
-        let StreamAppend { content, content_type, note } = append;
-        self.living(id, now, false)?;
-        let Some(partition) = self.partitions.get(&id) else {
-            return Err(StreamRefusal::Unknown.into());
-        };
-        let next = Offset(partition.log.end());
-        let settings = self.stream_settings(id);
-        let is_closed = self.streams.get(id).is_some_and(|stream| stream.is_closed);
-        let done = |next, is_closed, is_duplicate, sequence| StreamAnswer::Appended {
-            next,
-            is_closed,
-            is_duplicate,
-            sequence,
-        };
-        let standing = self.standing(id, note.producer.as_ref());
-        let sequence = note.producer.as_ref().map(|producer| producer.sequence);
-        match standing {
-            // Whoever is fenced, or was heard before, is told so whatever has become of the stream.
-            Err(fenced @ StreamRefusal::ProducerFenced { .. }) => return Err(fenced.into()),
-            Ok(Standing::Duplicate { sequence }) => {
+    ) -> Result<(StreamAppended, bool), NotAppended> {
+        if let Decided::Already(appended) = self.decide_append(id, &append, now)? {
+            if appended.is_duplicate {
                 self.touch_stream(id, now);
-                return Ok((done(next, is_closed, true, Some(sequence)), false));
             }
-            _ if is_closed => {
-                if content.is_none() && note.producer.is_none() {
-                    return Ok((done(next, true, false, None), false));
-                }
-                return Err(StreamRefusal::Closed { next }.into());
-            }
-            _ => {}
+            return Ok((appended, false));
         }
-        if let (Some(_), Some(given)) = (&content, &content_type)
-            && !media_type(&settings.content_type).eq_ignore_ascii_case(media_type(given))
-        {
-            let content_type = settings.content_type.clone();
-            return Err(StreamRefusal::ContentType { content_type }.into());
-        }
-        standing?;
-        let last = self.streams.get(id).and_then(|stream| stream.said().sequence.as_ref());
-        if let (Some(given), Some(last)) = (&note.sequence, last)
-            && given <= last
-        {
-            return Err(StreamRefusal::Sequence { last: last.clone() }.into());
-        }
-        let closes = note.closes;
+        let StreamAppend { content, note, .. } = append;
+        let (is_closed, is_duplicate) = (note.closes, false);
+        let sequence = note.producer.as_ref().map(|producer| producer.sequence);
         let is_early = match content {
             Some(batch) => self.append_with(id, batch, note, now, journal)?,
             None => {
-                let note = Box::new(note);
-                let record = Record::StreamNoted { partition: id, noted_at: now, note };
-                self.commit(&record, journal);
+                self.commit(&self.append_record(id, None, note, now), journal);
                 false
             }
         };
-        let next = self.end_of(id).unwrap_or(next);
-        Ok((done(next, closes, false, sequence), is_early))
+        let next = self.end_of(id).unwrap_or_default();
+        Ok((StreamAppended { next, is_closed, is_duplicate, sequence }, is_early))
     }
 
     /// Appends a batch; says whether that is confirmed before it is committed.
@@ -313,54 +260,14 @@ impl Engine {
         };
         let durability = partition.config.durability;
         let bytes = batch.bytes().len() as u64;
-        if partition.config.retention.latest_per_key.is_some() && !batch.is_keyed() {
-            return Err(Refusal::KeyMissing.into());
-        }
         if durability == Durability::Memory {
             self.make_room(id, bytes, journal)?;
         }
         let reserves = durability != Durability::Durable;
         let has_reserved = reserves && self.reserve(id, batch.count(), journal);
-        let first = self.end_of(id).unwrap_or_default();
-        let (producer, appended_at) = (ProducerStamp::default(), now);
-        let note = (note != StreamNote::default()).then(|| Box::new(note));
-        let record = Record::Appended { partition: id, first, appended_at, producer, batch, note };
+        let record = self.append_record(id, Some(batch), note, now);
         self.commit(&record, journal);
         Ok(reserves && self.confirms_now(id, has_reserved, journal))
-    }
-
-    fn standing(
-        &self,
-        id: PartitionId,
-        producer: Option<&StreamProducer>,
-    ) -> Result<Standing, StreamRefusal> {
-        let Some(StreamProducer { id: name, epoch, sequence: given }) = producer else {
-            return Ok(Standing::New);
-        };
-        let held = self.streams.get(id).and_then(|stream| stream.said().producers.get(name));
-        let Some(life) = held else {
-            return match given {
-                0 => Ok(Standing::New),
-                _ => Err(StreamRefusal::ProducerGap { expected: 0, given: *given }),
-            };
-        };
-        if *epoch < life.epoch {
-            return Err(StreamRefusal::ProducerFenced { current: life.epoch });
-        }
-        if *epoch > life.epoch {
-            return if *given == 0 {
-                Ok(Standing::New)
-            } else {
-                Err(StreamRefusal::ProducerBegins)
-            };
-        }
-        if *given <= life.sequence {
-            return Ok(Standing::Duplicate { sequence: life.sequence });
-        }
-        if *given == life.sequence + 1 {
-            return Ok(Standing::New);
-        }
-        Err(StreamRefusal::ProducerGap { expected: life.sequence + 1, given: *given })
     }
 
     /// Who holds streams: each with every fork of it, and without one if it is deleted and has none

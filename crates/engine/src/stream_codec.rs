@@ -11,6 +11,11 @@ use crate::{
     streams::{Life, Said, Stream},
 };
 
+/// Of the byte of flags in a stream's settings: what is read is checked again.
+const VERIFIED: u8 = 1;
+/// Of the same byte: the name of its stream group follows.
+const IN_GROUP: u8 = 1 << 1;
+
 /// What is kept of a stream beside its log.
 #[derive(Debug)]
 pub(crate) struct KeptStream {
@@ -33,8 +38,13 @@ impl Writer<'_> {
     }
 
     pub(crate) fn stream_settings(&mut self, settings: &StreamSettings) -> &mut Self {
-        let StreamSettings { content_type, time_to_live, expires_at, is_verified, fork } = settings;
-        self.text(content_type).u8(u8::from(*is_verified));
+        let StreamSettings { content_type, time_to_live, expires_at, is_verified, fork, group } =
+            settings;
+        let in_group = if group.is_some() { IN_GROUP } else { 0 };
+        self.text(content_type).u8(u8::from(*is_verified) | in_group);
+        if let Some(group) = group {
+            self.text(group);
+        }
         match time_to_live {
             Some(seconds) => self.u8(1).u64(*seconds),
             None => self.u8(0),
@@ -113,7 +123,12 @@ impl Reader {
     }
 
     pub(crate) fn stream_settings(&mut self) -> Result<StreamSettings, RecordError> {
-        let (content_type, is_verified) = (self.boxed_text()?, self.flag("verified")?);
+        let (content_type, flags) = (self.boxed_text()?, self.u8()?);
+        if flags & !(VERIFIED | IN_GROUP) != 0 {
+            return Err(self.field("flags of a stream", flags));
+        }
+        let is_verified = flags & VERIFIED != 0;
+        let group = if flags & IN_GROUP != 0 { Some(self.boxed_text()?) } else { None };
         let time_to_live = if self.flag("has time to live")? { Some(self.u64()?) } else { None };
         let expires_at = if self.flag("has end")? {
             Some((Timestamp(self.u64()?), self.boxed_text()?))
@@ -128,7 +143,7 @@ impl Reader {
         } else {
             None
         };
-        Ok(StreamSettings { content_type, time_to_live, expires_at, is_verified, fork })
+        Ok(StreamSettings { content_type, time_to_live, expires_at, is_verified, fork, group })
     }
 
     /// Of a record of that length: the stream, and the length of what comes before its batch.
@@ -202,6 +217,7 @@ mod tests {
                 time_to_live: Some(60),
                 expires_at: Some((Timestamp(99), "1970-01-01T00:00:00.099Z".into())),
                 is_verified: true,
+                group: Some("accounts".into()),
                 fork: Some(ForkOf {
                     source: PartitionId::default(),
                     home: TopicId(4),

@@ -91,7 +91,7 @@ impl Engine {
         let before = read.before.map_or(visible, |before| before.0.min(visible));
         let at = match (read.at, &settings.fork) {
             (ReadFrom::Earliest, Some(_)) => 0,
-            (ReadFrom::Earliest, None) => partition.log.start(),
+            (ReadFrom::Earliest, None) => self.first_of_stream(partition),
             (ReadFrom::Offset(offset), _) => offset.0,
             (from, _) => self.locate(id, from).map_or(visible, |(first, _)| first.0),
         };
@@ -109,18 +109,23 @@ impl Engine {
             let answer = StreamAnswer::Inherited { source, home, before, status };
             return Ok(Some(Answered { answer, is_early: true }));
         }
-        if at < partition.log.start() {
-            return refused(StreamRefusal::NotKept { start: Offset(partition.log.start()) });
-        }
         let durability = partition.config.durability;
         let lost = self.lost.of(id).find(|&(from, to)| from <= at && at < to);
         let at = match lost {
             // Of what was reserved it has seen nothing: it goes on behind that.
             Some((from, end)) if from == at && durability != Durability::Durable => end.min(before),
+            // What it has seen is not there any more.
+            Some((_, end)) if durability != Durability::Durable => {
+                return refused(StreamRefusal::RolledBack { next: Offset(end) });
+            }
             Some((_, end)) => return refused(StreamRefusal::Damaged { next: Offset(end) }),
             None => at,
         };
+        if at < partition.log.start() {
+            return refused(StreamRefusal::NotKept { start: Offset(partition.log.start()) });
+        }
         read.at = ReadFrom::Offset(Offset(at));
+        let before = self.until_lost(partition, (at, before));
         let gathered = gather(partition, (at, before), read, payloads, at_hand)?;
         let Gathered { messages, next } = gathered;
         let is_up_to_date = next >= visible;
@@ -142,6 +147,25 @@ impl Engine {
         });
         let awaits_nothing = matches!(durability, Durability::Ephemeral | Durability::Memory);
         Ok(Some(Answered { answer, is_early: !is_closed || awaits_nothing }))
+    }
+
+    /// Where a stream begins, for one who reads all of it: of what was lost at its beginning he is told.
+    fn first_of_stream(&self, partition: &Partition) -> u64 {
+        let start = partition.log.start();
+        if partition.config.durability != Durability::Durable {
+            return start;
+        }
+        let lost = self.lost.of(partition.id).find(|&(_, to)| to == start);
+        lost.map_or(start, |(from, _)| from)
+    }
+
+    /// How far a read goes from `at`: in a durable stream nothing that was lost is passed over unsaid.
+    fn until_lost(&self, partition: &Partition, (at, before): (u64, u64)) -> u64 {
+        if partition.config.durability != Durability::Durable {
+            return before;
+        }
+        let next = self.lost.of(partition.id).map(|(from, _)| from).find(|from| *from > at);
+        next.map_or(before, |from| from.min(before))
     }
 
     /// Tells whoever waits to read a stream that it is gone.

@@ -25,7 +25,10 @@ fn named(world: &World, name: &str) -> Option<TopicId> {
 fn create(world: &mut World, name: &str) -> TopicId {
     let config = TopicConfig::of_kind(TopicKind::Queue);
     let (incarnation, name_of_it) = (INCARNATION, name.parse().expect("it is a name"));
-    change(world, CatalogueCommand::CreateTopic { name: name_of_it, config, incarnation });
+    change(
+        world,
+        CatalogueCommand::CreateTopic { name: name_of_it, config, incarnation, placed: None },
+    );
     named(world, name).expect("it was made")
 }
 

@@ -99,6 +99,7 @@ fn an_entry_of_the_catalogue(kind: TopicKind) -> usize {
                 name: format!("orders.{topic:09}").parse().expect("it is a name"),
                 config: TopicConfig::of_kind(kind),
                 incarnation: Incarnation(topic.into()),
+                placed: None,
             };
             let create = Command::Catalogue(Origin::default(), create);
             engine.handle(create, Timestamp(1_000), &mut journal, &mut out);

@@ -168,9 +168,12 @@ fn take(world: &mut World, step: Step) {
             let topic = TopicId(u32::from(name));
             let incarnation = Incarnation(9);
             let command = match change {
-                0 | 1 => {
-                    CatalogueCommand::CreateTopic { name: topic_name, config: queue(), incarnation }
-                }
+                0 | 1 => CatalogueCommand::CreateTopic {
+                    name: topic_name,
+                    config: queue(),
+                    incarnation,
+                    placed: None,
+                },
                 2 => CatalogueCommand::CreateGroup {
                     topic,
                     name: "late".parse().expect("a good name"),

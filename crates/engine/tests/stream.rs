@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use sennit_engine::{
     Command, Effect, ForkOf, OpenStream, Outbox, Record, Refusal, StreamAnswer, StreamAppend,
-    StreamChunk, StreamCommand, StreamNote, StreamProducer, StreamRead, StreamRefusal,
-    StreamSettings,
+    StreamAppended, StreamChunk, StreamCommand, StreamNote, StreamProducer, StreamRead,
+    StreamRefusal, StreamSettings,
 };
 use sennit_model::{
-    Durability, Generation, Message, Messages, Offset, PartitionId, ProducerId, ProducerStamp,
-    ReadFrom, Retention, TopicConfig, TopicId, TopicKind, limits::STREAM_READS_WAITING_MAX,
+    Durability, Generation, Message, Messages, Offset, OffsetRange, PartitionId, ProducerId,
+    ProducerStamp, ReadFrom, Retention, TopicConfig, TopicId, TopicKind,
+    limits::STREAM_READS_WAITING_MAX,
 };
 use world::{ALICE, DEAD, ORDERS, World, batch};
 
@@ -152,7 +153,7 @@ fn a_closed_stream_takes_nothing_more_whoever_asks() {
         let closed = StreamRefusal::Closed { next: Offset(1) };
         assert_eq!(refused(Some(append(&mut world, "more", plain()))), closed);
         let again = append(&mut world, "", closing(plain()));
-        assert!(matches!(again, StreamAnswer::Appended { is_closed: true, .. }));
+        assert!(matches!(again, StreamAnswer::Appended(StreamAppended { is_closed: true, .. })));
         assert!(read(&mut world, read_at(1)).is_closed);
         world.publish_texts(&["natively"]);
         assert!(matches!(&world.effects[..], [Effect::Refused { .. }]), "{:?}", world.effects);
@@ -166,7 +167,8 @@ fn an_append_of_a_producer_counts_once() {
     append(&mut world, "b", by(1, 1));
     for mut world in [replayed(&world), world] {
         let again = append(&mut world, "a", by(1, 0));
-        let StreamAnswer::Appended { is_duplicate, sequence, next, .. } = again else {
+        let StreamAnswer::Appended(StreamAppended { is_duplicate, sequence, next, .. }) = again
+        else {
             panic!("{again:?}")
         };
         assert_eq!((is_duplicate, sequence, next), (true, Some(1), Offset(2)));
@@ -179,7 +181,7 @@ fn an_append_of_a_producer_counts_once() {
         assert_eq!(fenced, StreamRefusal::ProducerFenced { current: 2 });
         append(&mut world, "", closing(by(2, 1)));
         let again = append(&mut world, "", closing(by(2, 1)));
-        assert!(matches!(again, StreamAnswer::Appended { is_duplicate: true, .. }));
+        assert!(matches!(again, StreamAnswer::Appended(StreamAppended { is_duplicate: true, .. })));
         assert_eq!(texts(&read(&mut world, read_at(0))), ["a", "b", "c"]);
     }
 }
@@ -373,7 +375,10 @@ fn a_stream_in_memory_is_there_after_a_crash_and_its_content_is_not() {
     let open = OpenStream { config: config(Durability::Memory), ..with(settings()) };
     ask(&mut world, StreamCommand::Open(Box::new(open)));
     let answer = append(&mut world, "a", by(0, 0));
-    assert!(matches!(answer, StreamAnswer::Appended { next: Offset(1), .. }), "{answer:?}");
+    assert!(
+        matches!(answer, StreamAnswer::Appended(StreamAppended { next: Offset(1), .. })),
+        "{answer:?}"
+    );
     assert_eq!(texts(&read(&mut world, read_at(0))), ["a"]);
     let mut world = replayed(&world);
     let asks = StreamCommand::Ask { touches: false };
@@ -394,6 +399,12 @@ fn who_had_read_all_before_a_crash_goes_on_behind_what_was_reserved() {
         assert!(matches!(last, Some((Record::Lost { .. }, _))), "{durability}: {last:?}");
         let waits = StreamRead { waits: true, ..read_at(1) };
         assert_eq!(ask(&mut world, StreamCommand::Read(waits)), None, "{durability}");
+        // Who had read what is not there any more is told so, and where to go on.
+        for inside in [2, 1000] {
+            let rolled_back = refused(ask(&mut world, StreamCommand::Read(read_at(inside))));
+            let StreamRefusal::RolledBack { next } = rolled_back else { panic!("{rolled_back}") };
+            assert_eq!(next, world.engine.end_of(ORDERS).expect("it is open"), "{durability}");
+        }
         append(&mut world, "after", plain());
         assert_eq!(texts(&read(&mut world, read_at(1))), ["after"], "{durability}");
         assert_eq!(texts(&read(&mut world, read_at(0))), ["before", "after"], "{durability}");
@@ -493,4 +504,38 @@ fn so_many_reads_of_all_streams_wait_and_no_more() {
     assert_eq!(answers(&mut world).len(), STREAM_READS_WAITING_MAX / 2 + 1);
     let behind = StreamCommand::Read(StreamRead { waits: true, ..read_at(1) });
     assert_eq!(ask(&mut world, behind), None);
+}
+
+#[test]
+fn what_a_durable_stream_has_lost_is_never_passed_over_unsaid() {
+    for lost in [(0, 1), (1, 2), (2, 3), (0, 3)] {
+        let mut world = opened(settings());
+        for text in ["a", "b", "c"] {
+            append(&mut world, text, plain());
+        }
+        let range = OffsetRange::new(Offset(lost.0), lost.1 - lost.0);
+        world.engine.apply(&Record::Lost { partition: ORDERS, range }, world.journal.end);
+        let (mut from, mut given, mut refusals) = (ReadFrom::Earliest, Vec::new(), Vec::new());
+        loop {
+            let read = StreamRead { at: from, ..read_at(0) };
+            match ask(&mut world, StreamCommand::Read(read)) {
+                Some(StreamAnswer::Chunk(chunk)) => {
+                    given.extend((chunk.first.0..).zip(texts(&chunk)));
+                    if chunk.is_up_to_date {
+                        break;
+                    }
+                    from = ReadFrom::Offset(chunk.next);
+                }
+                Some(StreamAnswer::Refused(StreamRefusal::Damaged { next })) => {
+                    refusals.push(next.0);
+                    from = ReadFrom::Offset(next);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        let all = [(0, "a"), (1, "b"), (2, "c")];
+        let left = all.into_iter().filter(|(at, _)| !(lost.0..lost.1).contains(at));
+        let left: Vec<_> = left.map(|(at, text)| (at, text.to_owned())).collect();
+        assert_eq!((given, refusals), (left, vec![lost.1]), "{lost:?}");
+    }
 }

@@ -58,6 +58,8 @@ pub struct FrameBuilder {
     gather: Gather,
     /// Where the frame that gathers begins.
     start: Position,
+    /// So long the frame that gathers may be, whatever its target: what lies there is held together.
+    held_to: usize,
 }
 
 impl fmt::Debug for FrameBuilder {
@@ -88,6 +90,7 @@ impl FrameBuilder {
             last_end: end,
             gather: Gather::new(),
             start: end,
+            held_to: 0,
             config,
         }
     }
@@ -142,6 +145,39 @@ impl FrameBuilder {
         }
     }
 
+    /// Has the records that are pushed next, whose bodies are so long, lie in one frame: it is not full
+    /// before it has them all.
+    ///
+    /// # Errors
+    /// [`PushError::Full`] if [`FrameBuilder::seal`] has to be called first;
+    /// [`PushError::TooLarge`] if no segment can hold them.
+    pub fn hold_together(
+        &mut self,
+        lengths: impl IntoIterator<Item = usize>,
+    ) -> Result<(), PushError> {
+        let needed = lengths.into_iter().map(record_bytes).sum();
+        let segment_bytes = self.config.segment_bytes;
+        let limit = segment_bytes as usize - BLOCK_BYTES - FRAME_HEADER_BYTES;
+        if needed > limit {
+            return Err(PushError::TooLarge { length: needed, limit });
+        }
+        if self.is_empty() {
+            self.begin(needed);
+        } else if !self.has_room(needed) {
+            return Err(PushError::Full);
+        }
+        self.held_to = self.gather.frame_len() + needed;
+        Ok(())
+    }
+
+    /// Whether the frame that gathers may take so many bytes more.
+    fn has_room(&self, needed: usize) -> bool {
+        let frame = self.gather.frame_len() + needed;
+        let fits = self.start.in_segment(self.config.segment_bytes) + frame as u64
+            <= self.config.segment_bytes;
+        frame <= FRAME_TARGET_BYTES.max(self.held_to) && fits
+    }
+
     /// Takes a record whose body is `parts` one after the other, and says where the body lies.
     ///
     /// # Errors
@@ -158,12 +194,8 @@ impl FrameBuilder {
         };
         if self.is_empty() {
             self.begin(needed);
-        } else {
-            let frame = self.gather.frame_len() + needed;
-            let fits = self.start.in_segment(segment_bytes) + frame as u64 <= segment_bytes;
-            if frame > FRAME_TARGET_BYTES || !fits {
-                return Err(PushError::Full);
-            }
+        } else if !self.has_room(needed) {
+            return Err(PushError::Full);
         }
         Ok(self.start.plus(self.gather.push(kind, body_len, parts)))
     }
@@ -201,6 +233,7 @@ impl FrameBuilder {
         if self.is_empty() {
             return None;
         }
+        self.held_to = 0;
         let front = self.gather.front();
         self.chain = self.gather.seal(FrameHeader {
             position: self.start,

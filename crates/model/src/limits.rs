@@ -29,6 +29,10 @@ pub const BATCH_MESSAGES_MAX: usize = 16_384;
 /// [`BATCH_MESSAGES_MAX`] messages, and a little. It too is one journal record.
 pub const APPEND_BYTES_MAX: usize = 18 << 20;
 
+/// Most appends that are done together. All of them, encoded, are at most [`APPEND_BYTES_MAX`]: they
+/// lie in one frame of the journal.
+pub const ATOMIC_APPENDS_MAX: usize = 64;
+
 /// Longest content type of a stream, in bytes.
 pub const CONTENT_TYPE_BYTES_MAX: usize = 256;
 

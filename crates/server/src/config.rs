@@ -6,7 +6,7 @@ use sennit_journal::disk::Access;
 
 use crate::{
     error::ServeError,
-    http::{StreamStorage, limits::CONNECTIONS_MAX},
+    http::{PublicUrl, StreamStorage, StreamStorageRule, limits::CONNECTIONS_MAX},
 };
 
 /// What the broker is told when it starts. Checked by [`crate::serve`] before anything is opened.
@@ -38,6 +38,12 @@ pub struct Config {
     pub insecure_no_auth: bool,
     /// How an HTTP stream is kept whose creator does not say.
     pub streams_storage: StreamStorage,
+    /// Where others find the HTTP port, perhaps through a proxy: what the addresses begin with that the
+    /// broker gives away. By default where whoever asks has found it.
+    pub streams_public_url: Option<PublicUrl>,
+    /// How HTTP streams are kept whose names begin alike, and whose creators do not say. The longest
+    /// prefix counts; no two are the same.
+    pub streams_storage_rules: Vec<StreamStorageRule>,
     /// How long a read of an HTTP stream waits for something to give.
     pub streams_long_poll_timeout: Duration,
     /// Allows subscriptions to call webhooks of this machine, and without TLS: for development.
@@ -67,6 +73,8 @@ impl Default for Config {
             session_grace: Duration::from_secs(5),
             insecure_no_auth: false,
             streams_storage: StreamStorage::default(),
+            streams_public_url: None,
+            streams_storage_rules: Vec::new(),
             streams_long_poll_timeout: Duration::from_secs(30),
             streams_allow_private_webhooks: false,
             access: Access::Auto,
@@ -85,6 +93,12 @@ impl Config {
         for address in [self.listen, self.http] {
             if !address.ip().is_loopback() && !self.insecure_no_auth {
                 return Err(ServeError::NotLoopback { address });
+            }
+        }
+        let rules = &self.streams_storage_rules;
+        for (at, rule) in rules.iter().enumerate() {
+            if rules[..at].iter().any(|other| other.prefix == rule.prefix) {
+                return Err(ServeError::StorageRules { prefix: rule.prefix.clone() });
             }
         }
         if self.segment_bytes < SEGMENT_BYTES_MIN || !self.segment_bytes.is_multiple_of(4096) {

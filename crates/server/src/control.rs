@@ -311,7 +311,7 @@ impl Control {
         config: TopicConfig,
     ) -> Result<(TopicId, bool), Failure> {
         let incarnation = incarnation()?;
-        let command = CatalogueCommand::CreateTopic { name, config, incarnation };
+        let command = CatalogueCommand::CreateTopic { name, config, incarnation, placed: None };
         let (topic, _, created) = self.change_catalogue(command).await?;
         if created {
             self.open_partitions(topic).await?;

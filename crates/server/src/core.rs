@@ -11,7 +11,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use sennit_engine::{Command, Effect, ReaderChange, SessionId, StreamCommand};
+use sennit_engine::{Command, Effect, ReaderChange, SessionId, StreamAppend, StreamCommand};
 use sennit_model::{
     Timestamp,
     limits::{LAZY_BYTES, LAZY_SPAN},
@@ -552,10 +552,15 @@ fn published_bytes(commands: &[Command]) -> u64 {
         Command::Publish(publish) | Command::PublishAt(publish, _) => {
             publish.batch.bytes().len() as u64
         }
-        Command::Stream(_, _, StreamCommand::Append(append)) => {
-            append.content.as_ref().map_or(0, |batch| batch.bytes().len() as u64)
+        Command::Stream(_, _, StreamCommand::Append(append)) => appended_bytes(append),
+        Command::AppendTogether(_, appends) => {
+            appends.iter().map(|(_, append)| appended_bytes(append)).sum()
         }
         _ => 0,
     };
     commands.iter().map(bytes).sum()
+}
+
+fn appended_bytes(append: &StreamAppend) -> u64 {
+    append.content.as_ref().map_or(0, |batch| batch.bytes().len() as u64)
 }

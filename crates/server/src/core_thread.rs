@@ -29,7 +29,7 @@ use crate::{
         moving::Neighbours,
         port,
         status::Status,
-        streams::{StreamsDoor, StreamsSettings},
+        streams::{StorageRules, StreamsDoor, StreamsSettings},
     },
     inbox::{self, Message},
     lane_thread,
@@ -85,7 +85,8 @@ impl CoreThread {
         let shard = index as u32;
         let disk = RealDisk::new(config.access);
         let streams = StreamsSettings {
-            storage: config.streams_storage,
+            storage: StorageRules::new(config.streams_storage, &config.streams_storage_rules),
+            public_url: config.streams_public_url,
             long_poll_timeout: config.streams_long_poll_timeout,
         };
         let settings = Settings {

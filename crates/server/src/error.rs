@@ -24,6 +24,12 @@ pub enum ServeError {
         /// The least that is possible.
         least: u64,
     },
+    /// Two rules say how the same streams are kept.
+    #[error("two rules say how streams are kept whose names begin with {prefix}")]
+    StorageRules {
+        /// What the names begin with.
+        prefix: Box<str>,
+    },
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {error}")]
     Listen {

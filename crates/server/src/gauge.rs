@@ -2,12 +2,43 @@
 //! Above the high mark publishers are not read until it has fallen below the low one; who does not
 //! publish is not held up.
 
-use std::sync::atomic::{
-    AtomicBool, AtomicU64,
-    Ordering::{Relaxed, SeqCst},
+use std::{
+    sync::atomic::{
+        AtomicBool, AtomicU64,
+        Ordering::{Relaxed, SeqCst},
+    },
+    time::Duration,
 };
 
 use tokio::sync::Notify;
+
+/// Bytes of appends over HTTP that wait for room in one shard.
+pub(crate) const APPENDS_WAITING_BYTES_MAX: u64 = 64 << 20;
+
+/// Why somebody who would publish is to come again later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoRoom {
+    /// Others who wait hold as much as may wait.
+    #[error(
+        "APPENDS_WAITING_BYTES_MAX is {APPENDS_WAITING_BYTES_MAX}: the disk is slower than what is appended"
+    )]
+    TooMany,
+    /// The disk takes longer than anybody waits.
+    #[error("the disk is slower than what is appended")]
+    TooLong,
+}
+
+/// Somebody who waits for room, with so many bytes.
+struct Waits<'a> {
+    gauge: &'a IngestGauge,
+    bytes: u64,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.gauge.waiting.fetch_sub(self.bytes, Relaxed);
+    }
+}
 
 /// One shard's account of published bytes.
 #[derive(Debug)]
@@ -16,6 +47,8 @@ pub(crate) struct IngestGauge {
     appended: AtomicU64,
     /// Sent by other cores, and not arrived.
     travelling: AtomicU64,
+    /// Of those who wait for room.
+    waiting: AtomicU64,
     high: u64,
     /// Whether somebody waits.
     is_waited_for: AtomicBool,
@@ -27,6 +60,7 @@ impl IngestGauge {
         Self {
             appended: AtomicU64::new(0),
             travelling: AtomicU64::new(0),
+            waiting: AtomicU64::new(0),
             high,
             is_waited_for: AtomicBool::new(false),
             below: Notify::new(),
@@ -55,6 +89,24 @@ impl IngestGauge {
             self.is_waited_for.store(false, Relaxed);
             self.below.notify_waiters();
         }
+    }
+
+    /// Waits until `bytes` more may be published, for a while.
+    ///
+    /// # Errors
+    /// Nothing has been committed for that long, or others who wait hold too much already.
+    pub(crate) async fn room_for(&self, bytes: u64, patience: Duration) -> Result<(), NoRoom> {
+        if self.bytes() <= self.high {
+            return Ok(());
+        }
+        let waits = Waits { gauge: self, bytes };
+        let all = self.waiting.fetch_add(bytes, Relaxed) + bytes;
+        if all > APPENDS_WAITING_BYTES_MAX {
+            return Err(NoRoom::TooMany);
+        }
+        let room = tokio::time::timeout(patience, self.has_room()).await;
+        drop(waits);
+        room.map_err(|_| NoRoom::TooLong)
     }
 
     /// Waits while too many bytes wait.
@@ -109,5 +161,29 @@ mod tests {
         assert!(waiting.as_mut().poll(&mut context).is_pending());
         gauge.set(50);
         assert!(waiting.as_mut().poll(&mut context).is_ready());
+    }
+
+    #[tokio::test]
+    async fn who_finds_no_room_in_time_is_told_and_holds_nothing_any_more() {
+        let gauge = IngestGauge::new(100);
+        gauge.set(100);
+        assert_eq!(gauge.room_for(7, Duration::ZERO).await, Ok(()));
+        gauge.set(101);
+        assert_eq!(gauge.room_for(7, Duration::ZERO).await, Err(NoRoom::TooLong));
+        assert_eq!(gauge.waiting.load(Relaxed), 0);
+    }
+
+    #[tokio::test]
+    async fn those_who_wait_hold_no_more_than_may_wait() {
+        let gauge = IngestGauge::new(100);
+        gauge.set(101);
+        let patience = Duration::from_secs(3600);
+        let mut first = pin!(gauge.room_for(APPENDS_WAITING_BYTES_MAX, patience));
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(first.as_mut().poll(&mut context).is_pending());
+        assert_eq!(gauge.room_for(1, patience).await, Err(NoRoom::TooMany));
+        gauge.set(0);
+        assert_eq!(first.await, Ok(()));
+        assert_eq!(gauge.waiting.load(Relaxed), 0);
     }
 }

@@ -24,7 +24,11 @@ pub(crate) mod port;
 mod refused;
 pub(crate) mod status;
 pub(crate) mod streams;
+mod turned_away;
 
 pub use http1_requests::{Received, RequestDecoder};
 pub use refused::Refused;
-pub use streams::{StreamStorage, StreamStorageError};
+pub use streams::{
+    PublicUrl, PublicUrlError, StreamStorage, StreamStorageError, StreamStorageRule,
+    StreamStorageRuleError,
+};

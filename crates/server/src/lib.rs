@@ -51,6 +51,7 @@ mod storage;
 mod stream_control;
 mod stream_request;
 mod streams;
+mod streams_together;
 mod subscription_request;
 mod subscriptions;
 mod successor;
@@ -60,7 +61,10 @@ mod watching;
 pub use archive::{ArchiveError, ArchiveSummary, check_archive};
 pub use config::Config;
 pub use error::ServeError;
-pub use http::{Received, Refused, RequestDecoder, StreamStorage, StreamStorageError};
+pub use http::{
+    PublicUrl, PublicUrlError, Received, Refused, RequestDecoder, StreamStorage,
+    StreamStorageError, StreamStorageRule, StreamStorageRuleError,
+};
 pub use repair::{ShardRepair, repair_storage};
 pub use restore::{RestoreError, Restored, restore};
 pub use sennit_journal::{Damage, Fault, disk::Access};

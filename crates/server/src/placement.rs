@@ -14,6 +14,13 @@ pub(crate) fn shard_of(home: TopicId, index: PartitionIndex, shards: usize) -> u
     (home.0 as usize + index.0 as usize) % shards
 }
 
+/// The shard of all streams of a stream group, for the life of a data directory: XXH3-64 of its name,
+/// modulo the number of shards.
+pub(crate) fn shard_of_group(group: &str, shards: usize) -> usize {
+    // The remainder of a division by a usize fits one.
+    (xxhash_rust::xxh3::xxh3_64(group.as_bytes()) % shards as u64) as usize
+}
+
 /// Connections that a core takes whatever its share of all is.
 const CONNECTIONS_ANYHOW: u64 = 8;
 

@@ -2,7 +2,7 @@
 //! lives, both in one commit's time; forks hold what they were made of. It knows no HTTP.
 
 use sennit_engine::{
-    CatalogueCommand, Command, ForkOf, OpenStream, StreamAnswer, StreamCommand, StreamRead,
+    CatalogueCommand, Command, ForkOf, OpenStream, Placed, StreamAnswer, StreamCommand, StreamRead,
     StreamRefusal, StreamSettings, StreamStatus, Topic, media_type,
 };
 use sennit_model::{
@@ -14,6 +14,7 @@ use sennit_model::{
 use crate::{
     answers::Answer,
     control::{Control, Failure, failure, incarnation},
+    placement::{shard_of, shard_of_group},
     stream_request::{CreateStream, ForkAsked, Located, StreamFailure, StreamPlace},
     streams::{ask, read_through, stopping, wrong_answer},
 };
@@ -63,6 +64,14 @@ impl Control {
         status: &StreamStatus,
     ) -> Result<(bool, StreamStatus), StreamFailure> {
         let CreateStream { durability, mut settings, mut content, closes, fork, .. } = create;
+        if let Some(placed) = self.placed(&settings)
+            && *status.settings == StreamSettings::of_topic()
+            && shard_of(located.home, PartitionIndex(0), self.core.cores.inboxes.len())
+                != placed.shard as usize
+        {
+            // A topic that is there already lies where it does.
+            return Err(StreamRefusal::SettingsDiffer { field: "stream group" }.into());
+        }
         let is_new = *status.settings == StreamSettings::of_topic() && status.next == Offset(0);
         match &fork {
             Some(asked) if is_new => {
@@ -102,7 +111,9 @@ impl Control {
         }
         let config = config(durability);
         let incarnation = incarnation().map_err(of_failure)?;
-        let command = CatalogueCommand::CreateTopic { name: name.clone(), config, incarnation };
+        let placed = self.placed(&settings);
+        let command =
+            CatalogueCommand::CreateTopic { name: name.clone(), config, incarnation, placed };
         let open = OpenStream { config, settings: settings.clone(), content, closes };
         let open = StreamCommand::Open(Box::new(open));
         let (created, topic) = self.core.with(|core| {
@@ -136,6 +147,13 @@ impl Control {
             self.remove_fork(source, topic.id()).await?;
         }
         is_opened
+    }
+
+    /// Where a new stream is to lie: those of one group lie on one shard.
+    fn placed(&self, settings: &StreamSettings) -> Option<Placed> {
+        let shards = self.core.cores.inboxes.len();
+        let shard = shard_of_group(settings.group.as_deref()?, shards) as u32;
+        Some(Placed { shard, shards: shards as u32 })
     }
 
     /// Says what a fork goes on from, in its settings; gives what it begins with of its own.

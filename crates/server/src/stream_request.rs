@@ -1,6 +1,6 @@
 //! What is asked of streams by name, and what may come of it. It knows nobody who asks or answers.
 
-use sennit_engine::{Refusal, StreamRefusal, StreamSettings};
+use sennit_engine::{Refusal, StreamAppend, StreamRefusal, StreamSettings};
 use sennit_model::{Batch, Durability, Offset, PartitionId, PartitionIndex, TopicId, TopicName};
 use sennit_protocol::control;
 
@@ -56,14 +56,19 @@ pub(crate) struct ForkAsked {
     pub(crate) behind: u64,
 }
 
-/// What became of an append.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Appended {
-    pub(crate) next: Offset,
-    pub(crate) is_closed: bool,
-    pub(crate) is_duplicate: bool,
-    /// The highest sequence of the producer in its epoch.
-    pub(crate) sequence: Option<u64>,
+/// What is to be appended to a stream together with others.
+#[derive(Clone, Debug)]
+pub(crate) struct AppendTo {
+    pub(crate) name: TopicName,
+    pub(crate) append: StreamAppend,
+}
+
+/// Why nothing was appended to any of several streams.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TogetherFailure {
+    /// Which append was refused, if it was one.
+    pub(crate) which: Option<usize>,
+    pub(crate) failure: StreamFailure,
 }
 
 /// Why it was not done.
@@ -99,6 +104,10 @@ impl StreamFailure {
     pub(crate) fn of_refusal(refusal: &Refusal) -> Self {
         match refusal {
             Refusal::UnknownTopic => StreamRefusal::Unknown.into(),
+            // As streams say it themselves.
+            Refusal::Limit { limit: name, value: limit } => {
+                StreamRefusal::Limit { name, limit: *limit }.into()
+            }
             refusal => Self::Broker(Box::new(refusal_reply::reply(refusal))),
         }
     }

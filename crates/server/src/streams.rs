@@ -1,11 +1,11 @@
 //! Streams as the doors ask for them: by name, wherever they live. Whoever asks gets an answer once
 //! it is durable as the stream promises. It knows no HTTP.
 
-use std::{cell::RefCell, collections::HashMap, rc::Rc};
+use std::{cell::RefCell, collections::HashMap, rc::Rc, time::Duration};
 
 use sennit_engine::{
-    Command, Origin, StreamAnswer, StreamAppend, StreamChunk, StreamCommand, StreamRead,
-    StreamRefusal, StreamStatus,
+    Command, Origin, StreamAnswer, StreamAppend, StreamAppended, StreamChunk, StreamCommand,
+    StreamRead, StreamRefusal, StreamStatus,
 };
 use sennit_model::{PartitionId, PartitionIndex, ReadFrom, TopicId, TopicName};
 use sennit_protocol::{ErrorCode, control};
@@ -17,16 +17,19 @@ use crate::{
     http::moving::Neighbours,
     inbox::Message,
     placement::shard_of,
-    stream_request::{Appended, CreateStream, Located, StreamFailure, StreamPlace},
+    stream_request::{CreateStream, Located, StreamFailure, StreamPlace},
 };
 
 /// Names whose place a core remembers; beyond that it begins to learn them anew.
 const NAMES_MAX: usize = 100_000;
 
+/// How long an append waits for room before it is told to come again.
+const APPEND_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Streams, as one core sees them.
 #[derive(Debug)]
 pub(crate) struct Streams {
-    core: CoreHandle,
+    pub(crate) core: CoreHandle,
     /// What the first core has told of names. A number is never given to another topic: one that is
     /// gone says so itself.
     names: RefCell<HashMap<TopicName, Located>>,
@@ -60,15 +63,14 @@ impl Streams {
         &self,
         name: &TopicName,
         append: StreamAppend,
-    ) -> Result<Appended, StreamFailure> {
+    ) -> Result<StreamAppended, StreamFailure> {
         let located = self.located(name).await?;
         let shard = self.shard(located.home);
-        self.core.cores.gauges[shard].has_room().await;
+        let bytes = append.content.as_ref().map_or(0, |batch| batch.bytes().len() as u64);
+        self.has_room(shard, bytes).await?;
         let command = StreamCommand::Append(Box::new(append));
         match self.ask(name, located, command).await? {
-            StreamAnswer::Appended { next, is_closed, is_duplicate, sequence } => {
-                Ok(Appended { next, is_closed, is_duplicate, sequence })
-            }
+            StreamAnswer::Appended(appended) => Ok(appended),
             _ => Err(wrong_answer()),
         }
     }
@@ -109,15 +111,26 @@ impl Streams {
         deleted
     }
 
+    /// Waits until a shard has room for what is to be appended, for a while.
+    pub(crate) async fn has_room(&self, shard: usize, bytes: u64) -> Result<(), StreamFailure> {
+        let room = self.core.cores.gauges[shard].room_for(bytes, APPEND_PATIENCE).await;
+        room.map_err(|none| {
+            let mut error = control::Error::new(ErrorCode::Busy, none.to_string());
+            error.retry_after_ms = 1000;
+            StreamFailure::Broker(Box::new(error))
+        })
+    }
+
     fn ask_first_core(&self, message: Message) {
         let _ = self.core.cores.inboxes[0].send(message);
     }
 
-    fn shard(&self, home: TopicId) -> usize {
+    pub(crate) fn shard(&self, home: TopicId) -> usize {
         shard_of(home, PartitionIndex(0), self.core.cores.inboxes.len())
     }
 
-    async fn located(&self, name: &TopicName) -> Result<Located, StreamFailure> {
+    /// Where the stream of a name is, as far as this core knows.
+    pub(crate) async fn located(&self, name: &TopicName) -> Result<Located, StreamFailure> {
         let known = self.names.borrow().get(name).copied();
         let located = match known {
             Some(located) => located,
@@ -144,6 +157,12 @@ impl Streams {
         Ok(located)
     }
 
+    /// Where the stream of a name is, as the first core knows.
+    pub(crate) async fn located_anew(&self, name: &TopicName) -> Result<Located, StreamFailure> {
+        self.names.borrow_mut().remove(name);
+        self.located(name).await
+    }
+
     async fn ask(
         &self,
         name: &TopicName,
@@ -167,8 +186,7 @@ impl Streams {
         if !matches!(answer, Err(StreamFailure::Stream(StreamRefusal::Unknown))) {
             return Ok(None);
         }
-        self.names.borrow_mut().remove(name);
-        let now = self.located(name).await?;
+        let now = self.located_anew(name).await?;
         Ok((now.topic != was.topic).then_some(now))
     }
 }

@@ -184,6 +184,9 @@ impl Shard {
             Command::Stream(origin, _, StreamCommand::Append(append)) => {
                 (*origin, append.content.is_some())
             }
+            Command::AppendTogether(origin, appends) => {
+                (*origin, appends.iter().any(|(_, append)| append.content.is_some()))
+            }
             Command::Stream(_, _, StreamCommand::StopReading) => return None,
             Command::Stream(origin, _, _) => (*origin, false),
             Command::SetCredit { .. }
@@ -408,7 +411,9 @@ impl Shard {
         self.waits.clear();
         for effect in self.waiting.drain(..) {
             let origin = match &effect {
-                Effect::Done { origin, .. } | Effect::PublishedAt { origin, .. } => *origin,
+                Effect::Done { origin, .. }
+                | Effect::PublishedAt { origin, .. }
+                | Effect::Stream(origin, _) => *origin,
                 Effect::Settled(settled) => settled.origin,
                 Effect::Confirmed(confirmed) => confirmed.origin,
                 _ => continue,

@@ -164,6 +164,34 @@ impl Journal for Writer {
         position.0
     }
 
+    fn hold_together(&mut self, records: &[Record]) {
+        let mut head = std::mem::take(&mut self.head);
+        let lengths: Vec<_> = records
+            .iter()
+            .map(|record| {
+                head.clear();
+                record.encode_head(&mut head);
+                head.len() + record.batch().map_or(0, |batch| batch.bytes().len())
+            })
+            .collect();
+        self.head = head;
+        if lengths.is_empty() {
+            return;
+        }
+        loop {
+            self.frame_begins();
+            match self.builder.hold_together(lengths.iter().copied()) {
+                Ok(()) => return,
+                Err(PushError::Full) => self.seal(),
+                Err(error @ PushError::TooLarge { .. }) => {
+                    unreachable!(
+                        "what is appended together within its limits fits a frame: {error}"
+                    )
+                }
+            }
+        }
+    }
+
     fn is_wanted_soon(&mut self, position: u64, batch: &Batch) {
         self.at_hand.appended(position, batch);
     }

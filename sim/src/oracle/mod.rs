@@ -220,7 +220,10 @@ impl Oracle {
             Command::Reader { session, subscription, change, .. } => {
                 self.change_reader((*session, *subscription), *change);
             }
-            Command::Catalogue(..) | Command::Stream(..) | Command::PublishAt(..) => {}
+            Command::Catalogue(..)
+            | Command::Stream(..)
+            | Command::AppendTogether(..)
+            | Command::PublishAt(..) => {}
         }
         Ok(())
     }
@@ -447,6 +450,7 @@ fn origin_of(command: &Command) -> Option<u64> {
         Command::Read(read) => Some(read.origin.request),
         Command::Catalogue(origin, _)
         | Command::Partition(origin, ..)
+        | Command::AppendTogether(origin, ..)
         | Command::Stream(origin, ..) => Some(origin.request),
         Command::SetCredit { .. }
         | Command::Reader { .. }

@@ -31,10 +31,21 @@ pub fn ask(
     headers: &[(&str, &str)],
     body: &str,
 ) -> Option<Answer> {
+    ask_at(http, method, &format!("/v1/stream/{path}"), headers, body)
+}
+
+/// Asks for a path; `None` if no whole answer came.
+pub fn ask_at(
+    http: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Option<Answer> {
     let mut stream = TcpStream::connect(http).ok()?;
     stream.set_read_timeout(Some(SOON)).ok()?;
     let mut request = format!(
-        "{method} /v1/stream/{path} HTTP/1.1\r\nhost: {http}\r\nconnection: close\r\ncontent-length: {}\r\n",
+        "{method} {path} HTTP/1.1\r\nhost: {http}\r\nconnection: close\r\ncontent-length: {}\r\n",
         body.len()
     );
     for (name, value) in headers {

@@ -7,6 +7,7 @@
 )]
 
 mod asking;
+mod atomic;
 mod backup;
 mod broker;
 mod checker;
@@ -21,6 +22,7 @@ mod ledger;
 mod patterns;
 mod reading;
 mod refusals;
+mod rotten;
 mod soak;
 mod storage;
 mod subscriptions;

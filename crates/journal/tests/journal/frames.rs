@@ -166,3 +166,44 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_held_together_lies_in_one_frame_however_full_that_was() {
+    // A segment long enough that a frame's target ends frames before it does.
+    let config = LaneConfig { segment_bytes: 8 << 20, ..config() };
+    for before in (0..FRAME_TARGET_BYTES).step_by(FRAME_TARGET_BYTES / 7) {
+        for each in [100, FRAME_TARGET_BYTES / 4, FRAME_TARGET_BYTES] {
+            let mut world = World::open_as(&MemoryDisk::default(), config.clone()).unwrap();
+            world.push(1, &vec![1; before]);
+            let body = vec![2; each];
+            while world.builder.hold_together([each; 3]) == Err(PushError::Full) {
+                world.seal();
+            }
+            for _ in 0..3 {
+                world.builder.push(2, &[&body]).unwrap();
+            }
+            let frame = world.builder.seal().unwrap();
+            let needed = 3 * (each + 8);
+            assert!(frame.bytes.len() > needed, "{before} {each}");
+            // The next frame ends where frames end.
+            world.push(3, &vec![3; FRAME_TARGET_BYTES / 2]);
+            let more = world.builder.push(3, &[&vec![3; FRAME_TARGET_BYTES / 2]]);
+            assert_eq!(more, Err(PushError::Full), "{before} {each}");
+        }
+    }
+}
+
+#[test]
+fn what_is_held_together_does_not_begin_in_a_segment_that_has_too_little_left() {
+    let mut world = world();
+    world.push(1, &vec![1; 6000]);
+    let half = LARGEST / 2 - 100;
+    assert_eq!(world.builder.hold_together([half; 2]), Err(PushError::Full));
+    world.seal();
+    assert_eq!(world.builder.hold_together([half; 2]), Ok(()));
+    let at = [half; 2].map(|length| world.builder.push(2, &[&vec![2; length]]).unwrap());
+    assert_eq!(at.map(|position| position.segment(SEGMENT_BYTES)), [1, 1]);
+    let limit = LARGEST + 8;
+    let refused = world.builder.hold_together([LARGEST, 1]);
+    assert!(matches!(refused, Err(PushError::TooLarge { limit: most, .. }) if most == limit));
+}

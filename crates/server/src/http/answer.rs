@@ -121,6 +121,21 @@ pub(crate) fn full(status: StatusCode, content_type: &'static str, body: Bytes) 
     response
 }
 
+/// Tells who comes at a bad time to come again, and why, with a code for programs.
+pub(crate) fn come_again(code: &'static str, detail: &str) -> Response<Body> {
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    let title = status.canonical_reason().unwrap_or_default();
+    let body = serde_json::json!(
+        { "status": status.as_u16(), "title": title, "code": code, "detail": detail }
+    );
+    let mut response = full(status, "application/problem+json", (body.to_string() + "\n").into());
+    let headers = response.headers_mut();
+    headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
 /// Tells what is wrong, as RFC 9457 has it, with headers besides.
 pub(crate) fn problem(
     status: StatusCode,

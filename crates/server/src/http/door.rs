@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 
 use super::{
-    answer::{Body, problem},
+    answer::{Body, come_again, problem},
     hall::Hall,
     status::Status,
     streams::{self, StreamsDoor},
@@ -34,13 +34,11 @@ impl Door {
 
     /// Answers a request. Dropped when the client goes before it is answered.
     pub(crate) async fn answer(self: &Rc<Self>, request: Request<Bytes>) -> Response<Body> {
-        if request.uri().path().starts_with(streams::ROOT) {
+        let path = request.uri().path();
+        if path.starts_with(streams::ROOT) || path == streams::ATOMIC {
             return match &self.streams {
                 Some(streams) => streams.answer(&request).await,
-                None => {
-                    let detail = "the broker recovers, or is about to stop";
-                    problem(StatusCode::SERVICE_UNAVAILABLE, detail, [])
-                }
+                None => come_again("not_ready", "the broker recovers, or is about to stop"),
             };
         }
         match self.status.answer(request.method(), request.uri().path()).await {
@@ -51,6 +49,7 @@ impl Door {
 }
 
 fn nothing_here() -> Response<Body> {
-    let known = "there are /v1/stream/…, /healthz, /readyz, /metrics and /v1/admin/backup";
+    let known =
+        "there are /v1/stream/…, /v1/atomic, /healthz, /readyz, /metrics and /v1/admin/backup";
     problem(StatusCode::NOT_FOUND, known, [])
 }

@@ -15,7 +15,7 @@ use http::{Request, Response, StatusCode};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 
 use super::{
-    answer::{Body, problem},
+    answer::Body,
     hall::{BodyAccount, Guest, Hall},
     http1_answers::{Manner, Streaming, encode, ends_with_connection},
     http1_clock::{Clock, Late, Waits},
@@ -336,7 +336,7 @@ where
 
     /// Answers what is no request, behind what was asked before; nothing more is read.
     fn refuse(&mut self, refused: Refused) {
-        let answer = Answer::Ready(problem(refused.status, refused.detail, []));
+        let answer = Answer::Ready(refused.answer());
         self.begun.push_back(Begun { answer, manner: Manner::LAST, _body: None });
         self.requests = RequestDecoder::default();
         self.body = self.hall.account();

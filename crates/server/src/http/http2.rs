@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use super::{
-    answer::{Body, problem},
+    answer::Body,
     connection::PREFACE,
     door::Door,
     hall::{BodyAccount, Hall},
@@ -125,7 +125,7 @@ async fn answer(
     let is_head = request.method() == Method::HEAD;
     let answer = match whole(request, door.hall()).await {
         Ok((request, _account)) => door.answer(request).await,
-        Err(refused) => problem(refused.status, refused.detail, []),
+        Err(refused) => refused.answer(),
     };
     door.hall().count(answer.status());
     let (mut parts, mut body) = answer.into_parts();

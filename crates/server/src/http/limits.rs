@@ -6,6 +6,12 @@ use std::time::Duration;
 /// Connections that the port serves at once, unless the broker is told otherwise.
 pub(crate) const CONNECTIONS_MAX: usize = 65_536;
 
+/// Connections that wait for a place among those; more of them wait to be accepted.
+pub(crate) const CONNECTIONS_WAITING_MAX: usize = 1024;
+
+/// How long a connection waits for a place before it is told to come again.
+pub(crate) const PLACE_TIMEOUT: Duration = Duration::from_secs(1);
+
 /// Longest head of a request, in bytes, and longest trailer section.
 pub(crate) const HEAD_BYTES_MAX: usize = 16 << 10;
 

@@ -1,14 +1,23 @@
 //! The HTTP port: accepts connections, a limited number of them at once, and hands them round the cores.
+//! Who finds no place waits a moment, and is told to come again then.
 //! While there are no cores to serve them, at the start and at the end, its own thread does.
 
-use std::{io, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::Cell, io, rc::Rc, sync::Arc, time::Duration};
 
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
 };
 
-use super::{connection, door::Door, hall::Hall, moving::Departure, status::Status};
+use super::{
+    connection,
+    door::Door,
+    hall::Hall,
+    limits::{CONNECTIONS_WAITING_MAX, PLACE_TIMEOUT},
+    moving::Departure,
+    status::Status,
+    turned_away::turn_away,
+};
 use crate::{arrival::HttpArrival, core::Cores, inbox::Message};
 
 /// How long nobody is accepted after that has failed: those who are here have to leave first.
@@ -25,6 +34,10 @@ pub(crate) struct Port {
     /// Serves those who come when they have ended.
     late: Rc<Door>,
     places: Arc<Semaphore>,
+    /// For those who wait for a place.
+    waiting: Arc<Semaphore>,
+    /// The core that gets the next connection.
+    next: Cell<usize>,
 }
 
 impl Port {
@@ -40,7 +53,8 @@ impl Port {
             Rc::new(Door::new(hall, status.clone(), None))
         };
         let (early, late) = (door(), door());
-        Self { listener, cores, status, early, late, places }
+        let waiting = Arc::new(Semaphore::new(CONNECTIONS_WAITING_MAX));
+        Self { listener, cores, status, early, late, places, waiting, next: Cell::new(0) }
     }
 
     /// Where those are who come before the cores serve: then they are to come again.
@@ -50,10 +64,10 @@ impl Port {
 
     /// Accepts for ever.
     pub(crate) async fn serve(self) {
-        let mut next = 0;
+        let this = Rc::new(self);
         loop {
-            let Ok(place) = self.places.clone().acquire_owned().await else { return };
-            let stream = match self.listener.accept().await {
+            let Ok(waits) = this.waiting.clone().acquire_owned().await else { return };
+            let stream = match this.listener.accept().await {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     tracing::warn!(%error, "accepting on the HTTP port failed");
@@ -61,21 +75,47 @@ impl Port {
                     continue;
                 }
             };
-            if self.status.is_serving() {
-                if let Err(error) = self.hand_on(stream, place, next) {
-                    tracing::warn!(%error, "an HTTP connection could not be handed on");
+            match this.places.clone().try_acquire_owned() {
+                Ok(place) => this.place(stream, place),
+                Err(_) => {
+                    tokio::task::spawn_local(this.clone().wait_for_place(stream, waits));
                 }
-                next = (next + 1) % self.cores.inboxes.len();
-                continue;
             }
-            let is_early = !self.early.hall().closing.has_begun();
-            let door = if is_early { &self.early } else { &self.late };
-            let door = door.clone();
-            tokio::task::spawn_local(async move {
-                let _ = welcome(stream, 0, door).await;
-                drop(place);
-            });
         }
+    }
+
+    /// Serves a connection once there is a place, or sends it away.
+    async fn wait_for_place(self: Rc<Self>, stream: TcpStream, waits: OwnedSemaphorePermit) {
+        let place = self.places.clone().acquire_owned();
+        match tokio::time::timeout(PLACE_TIMEOUT, place).await {
+            Ok(Ok(place)) => self.place(stream, place),
+            _ => {
+                let metrics = &self.cores.metrics[0];
+                metrics.http_answers_5xx.add(1);
+                turn_away(stream).await;
+            }
+        }
+        drop(waits);
+    }
+
+    /// Has a connection be served that has its place.
+    fn place(&self, stream: TcpStream, place: OwnedSemaphorePermit) {
+        if self.status.is_serving() {
+            let to = self.next.get();
+            if let Err(error) = self.hand_on(stream, place, to) {
+                tracing::warn!(%error, "an HTTP connection could not be handed on");
+            }
+            self.next.set((to + 1) % self.cores.inboxes.len());
+            return;
+        }
+        let is_early = !self.early.hall().closing.has_begun();
+        let door = if is_early { &self.early } else { &self.late };
+        let door = door.clone();
+        tokio::task::spawn_local(async move {
+            // Connections stay here: this thread has no neighbours.
+            let _ = welcome(stream, 0, door).await;
+            drop(place);
+        });
     }
 
     fn hand_on(&self, stream: TcpStream, place: OwnedSemaphorePermit, to: usize) -> io::Result<()> {
@@ -104,11 +144,7 @@ pub(crate) async fn arrive(arrival: HttpArrival, door: Rc<Door>, cores: Arc<Core
     }
 }
 
-async fn welcome(
-    stream: TcpStream,
-    moves: u32,
-    door: Rc<Door>,
-) -> Option<(TcpStream, Departure)> {
+async fn welcome(stream: TcpStream, moves: u32, door: Rc<Door>) -> Option<(TcpStream, Departure)> {
     let metrics = door.hall().metrics.clone();
     if moves == 0 {
         let _ = stream.set_nodelay(true);

@@ -2,7 +2,9 @@
 //! sockets; whoever reads on behind it would read another request than was meant, so the connection
 //! ends with it.
 
-use http::StatusCode;
+use http::{Response, StatusCode};
+
+use super::answer::{Body, come_again, problem};
 
 /// Why a request cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,6 +20,14 @@ impl Refused {
     /// The request is not HTTP as RFC 9112 has it.
     pub(crate) const fn bad(detail: &'static str) -> Self {
         Self { status: StatusCode::BAD_REQUEST, detail }
+    }
+
+    /// The answer that says so.
+    pub(crate) fn answer(self) -> Response<Body> {
+        match self.status {
+            StatusCode::SERVICE_UNAVAILABLE => come_again("busy", self.detail),
+            status => problem(status, self.detail, []),
+        }
     }
 
     pub(crate) const fn with(status: StatusCode, detail: &'static str) -> Self {

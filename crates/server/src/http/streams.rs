@@ -2,12 +2,13 @@
 //! It knows no sockets, and of streams what `crate::streams` says.
 //!
 //! In reading order: `name` and `query` say what is asked of which stream; `settings` and `create` make
-//! one; `content` makes messages of bodies and bodies of messages; `append`, `read`, `long_poll` and
-//! `sse` with `event` are the traffic; `refusals` says no. What is reserved for `subscriptions` is asked
+//! one; `content` makes messages of bodies and bodies of messages; `append`, `atomic`, `read`, `long_poll`
+//! and `sse` with `event` are the traffic; `refusals` says no. What is reserved for `subscriptions` is asked
 //! of them, with their `subscription_bodies`.
 
 mod answers;
 mod append;
+mod atomic;
 mod content;
 mod cors;
 mod create;
@@ -19,12 +20,14 @@ mod long_poll;
 mod name;
 mod names;
 mod offset_token;
+mod public_url;
 mod query;
 mod read;
 mod refusals;
 mod settings;
 mod sse;
 mod storage_mode;
+mod storage_rules;
 mod subscription_bodies;
 mod subscriptions;
 
@@ -33,19 +36,25 @@ use std::{rc::Rc, sync::Arc, time::Duration};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 
+pub(crate) use atomic::ATOMIC;
 pub(crate) use name::ROOT;
 pub(crate) use offset_token::Token;
+pub use public_url::{PublicUrl, PublicUrlError};
 use refusals::Problem;
 pub use storage_mode::{StreamStorage, StreamStorageError};
+pub(crate) use storage_rules::StorageRules;
+pub use storage_rules::{StreamStorageRule, StreamStorageRuleError};
 
 use super::{answer::Body, hall::Hall};
 use crate::{core::Cores, streams::Streams};
 
 /// What the broker's owner decides for all streams.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct StreamsSettings {
     /// How a stream is kept whose creator does not say.
-    pub(crate) storage: StreamStorage,
+    pub(crate) storage: StorageRules,
+    /// Where others find the broker, if not where they ask.
+    pub(crate) public_url: Option<PublicUrl>,
     /// How long a read waits for something to give.
     pub(crate) long_poll_timeout: Duration,
 }
@@ -72,7 +81,7 @@ impl StreamsDoor {
         Self { streams, cores, settings, hall }
     }
 
-    /// Answers a request whose path begins with [`ROOT`].
+    /// Answers a request whose path begins with [`ROOT`], or is [`ATOMIC`].
     pub(crate) async fn answer(&self, request: &Request<Bytes>) -> Response<Body> {
         let mut response = self.asked(request).await.unwrap_or_else(Response::from);
         if request.method() == Method::HEAD {
@@ -88,6 +97,9 @@ impl StreamsDoor {
         }
         if let Some(path) = subscriptions::path(request.uri().path()) {
             return Ok(self.subscriptions(path, request).await);
+        }
+        if request.uri().path() == ATOMIC {
+            return self.append_together(request).await;
         }
         let name = name::of_path(request.uri().path())?;
         match *request.method() {

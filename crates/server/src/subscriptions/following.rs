@@ -67,7 +67,9 @@ impl Subscriptions {
             Ok(chunk) if chunk.next > end => chunk.next,
             Ok(_) => return Ended::Never,
             Err(StreamFailure::Stream(StreamRefusal::NotKept { start })) => start,
-            Err(StreamFailure::Stream(StreamRefusal::Damaged { next })) => next,
+            Err(StreamFailure::Stream(
+                StreamRefusal::Damaged { next } | StreamRefusal::RolledBack { next },
+            )) => next,
             Err(StreamFailure::Stream(_)) => return Ended::Never,
             Err(_) => return Ended::Unknown,
         };

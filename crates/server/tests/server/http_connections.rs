@@ -147,6 +147,24 @@ fn no_more_connections_are_served_than_there_are_places() {
 }
 
 #[test]
+fn who_finds_no_place_is_told_to_come_again() {
+    let folder = TempDir::new().unwrap();
+    let broker = Broker::start(Config { http_connections: 1, ..config(folder.path()) });
+    let mut first = Browser::of(&broker);
+    assert_eq!(first.get("/healthz").status, 200);
+    let mut second = Browser::of(&broker);
+    let refused = second.get("/healthz");
+    assert_eq!((refused.status, refused.body.contains("CONNECTIONS_MAX")), (503, true));
+    assert!(refused.head.contains("retry-after: 1\r\n"), "{}", refused.head);
+    assert!(second.is_closed());
+    assert_eq!(first.get("/healthz").status, 200);
+    drop(first);
+    let again = || Browser::of(&broker).get("/healthz").status;
+    assert!((0..100).map(|_| again()).any(|status| status == 200));
+    broker.stop();
+}
+
+#[test]
 fn connections_at_rest_close_when_the_broker_stops() {
     let (broker, _folder) = Broker::fresh();
     let mut browser = Browser::of(&broker);

@@ -142,6 +142,46 @@ fn a_read_that_waits_gets_what_comes() {
 }
 
 #[test]
+fn a_stream_is_kept_as_its_creator_says_or_as_the_rules_do() {
+    let folder = TempDir::new().unwrap();
+    let rules = ["metrics/=memory", "metrics/kept/=acid"].map(|rule| rule.parse().unwrap());
+    let streams_storage_rules = rules.to_vec();
+    let broker = Broker::start(Config { streams_storage_rules, ..config(folder.path()) });
+    let http = &mut Browser::of(&broker);
+    for (name, said, kept) in [
+        ("metrics/a", "", "memory"),
+        ("metrics/kept/a", "", "acid"),
+        ("metrics/b", "Stream-Storage: file-fast\r\n", "file-fast"),
+        ("notes", "", "file-durable"),
+    ] {
+        let created = ask(http, "PUT", name, said, "");
+        assert_eq!(
+            (created.status, header(&created, "stream-storage")),
+            (201, Some(kept)),
+            "{name}"
+        );
+        let head = ask(http, "HEAD", name, "", "");
+        assert_eq!(header(&head, "stream-storage"), Some(kept), "{name}");
+    }
+    // What a rule says is for those who come; a group needs what it needs by whatever rule.
+    let grouped = "Stream-Group: g\r\n";
+    assert_eq!(ask(http, "PUT", "metrics/kept/b", grouped, "").status, 201);
+    assert_eq!(ask(http, "PUT", "metrics/c", grouped, "").status, 422);
+    broker.stop();
+}
+
+#[test]
+fn addresses_that_are_given_away_begin_where_others_find_the_broker() {
+    let folder = TempDir::new().unwrap();
+    let streams_public_url = Some("https://example.com/broker/".parse().unwrap());
+    let broker = Broker::start(Config { streams_public_url, ..config(folder.path()) });
+    let created = ask(&mut Browser::of(&broker), "PUT", "a%20b", TEXT, "");
+    let location = header(&created, "location");
+    assert_eq!(location, Some("https://example.com/broker/v1/stream/a%20b"));
+    broker.stop();
+}
+
+#[test]
 fn a_read_does_not_wait_for_ever() {
     let folder = TempDir::new().unwrap();
     let waits = Duration::from_millis(10);

@@ -8,6 +8,7 @@ mod consuming;
 mod control;
 mod filtering;
 mod http;
+mod http_atomic;
 mod http_connections;
 mod http_decoding;
 mod http_streams;

@@ -8,7 +8,7 @@ use std::{
 
 use sennit_engine::{
     Command, Credit, DeadLetters, DeliveryRun, Effect, GroupSetting, Origin, PartitionCommand,
-    Publish, SessionId, Settle, Subscribe, Verdict,
+    Publish, SessionId, Settle, StreamAnswer, Subscribe, Verdict,
 };
 use sennit_journal::{Disk, Frame, Home, LaneConfig, Position, disk::MemoryDisk};
 use sennit_model::{
@@ -35,6 +35,8 @@ pub(crate) struct Broker {
     pub(crate) runs: Vec<DeliveryRun>,
     /// Offsets that a consumer was told it will not get.
     pub(crate) gaps: Vec<OffsetRange>,
+    /// What streams have answered.
+    pub(crate) answers: Vec<StreamAnswer>,
     /// Slots that came free.
     pub(crate) freed: BTreeSet<u64>,
 }
@@ -59,8 +61,9 @@ impl Broker {
             Settings { cache_bytes: 0, journal_segments: 1, packs: PackLengths::default() };
         let parts = recover(disk, config, settings, NOW)?;
         let disk = disk.clone();
-        let (delivered, runs, gaps) = (Vec::new(), Vec::new(), Vec::new());
-        let mut broker = Self { disk, parts, delivered, runs, gaps, freed: BTreeSet::new() };
+        let (delivered, runs, gaps, answers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let freed = BTreeSet::new();
+        let mut broker = Self { disk, parts, delivered, runs, gaps, answers, freed };
         broker.settle_down();
         Ok(broker)
     }
@@ -100,6 +103,7 @@ impl Broker {
                     }));
                 }
                 Effect::Gap { range, .. } => self.gaps.push(range),
+                Effect::Stream(_, answer) => self.answers.push(*answer),
                 Effect::Refused { refusal, .. } => panic!("{refusal}"),
                 _ => {}
             }

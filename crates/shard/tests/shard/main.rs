@@ -8,3 +8,4 @@ mod durability;
 mod moving;
 mod restart;
 mod rot;
+mod together;

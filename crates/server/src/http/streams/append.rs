@@ -65,8 +65,22 @@ fn asked(request: &Request<Bytes>) -> Result<StreamAppend, Problem> {
 
 fn sequence(headers: &HeaderMap) -> Result<Option<Box<str>>, Problem> {
     let Some(text) = one(headers, &names::SEQUENCE)? else { return Ok(None) };
+    sequence_of(text).map(Some)
+}
+
+/// What is a sequence, if it is not too long.
+pub(super) fn sequence_of(text: &str) -> Result<Box<str>, Problem> {
     within(text, "STREAM_SEQUENCE_BYTES_MAX", STREAM_SEQUENCE_BYTES_MAX)?;
-    Ok(Some(text.into()))
+    Ok(text.into())
+}
+
+/// What is a producer, if it has a name that is not too long.
+pub(super) fn producer_of(id: &str, epoch: u64, sequence: u64) -> Result<StreamProducer, Problem> {
+    if id.is_empty() {
+        return Err(Problem::bad("Producer-Id is empty"));
+    }
+    within(id, "STREAM_PRODUCER_BYTES_MAX", STREAM_PRODUCER_BYTES_MAX)?;
+    Ok(StreamProducer { id: id.into(), epoch, sequence })
 }
 
 fn producer(headers: &HeaderMap) -> Result<Option<StreamProducer>, Problem> {
@@ -75,11 +89,8 @@ fn producer(headers: &HeaderMap) -> Result<Option<StreamProducer>, Problem> {
     let sequence = number(headers, &names::PRODUCER_SEQUENCE, STREAM_NUMBER_MAX)?;
     match (id, epoch, sequence) {
         (None, None, None) => Ok(None),
-        (Some(""), ..) => Err(Problem::bad("Producer-Id is empty")),
-        (Some(id), Some(epoch), Some(sequence)) => {
-            within(id, "STREAM_PRODUCER_BYTES_MAX", STREAM_PRODUCER_BYTES_MAX)?;
-            Ok(Some(StreamProducer { id: id.into(), epoch, sequence }))
-        }
+        (Some(""), ..) => producer_of("", 0, 0).map(Some),
+        (Some(id), Some(epoch), Some(sequence)) => producer_of(id, epoch, sequence).map(Some),
         _ => Err(Problem::bad("Producer-Id, Producer-Epoch and Producer-Seq go together")),
     }
 }

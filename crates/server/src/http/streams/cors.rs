@@ -8,12 +8,12 @@ use crate::http::answer::Body;
 /// Headers of requests that other origins may send.
 const ALLOWED: &str = "content-type, authorization, if-none-match, last-event-id, stream-seq, \
     stream-ttl, stream-expires-at, stream-closed, stream-forked-from, stream-fork-offset, \
-    stream-fork-sub-offset, stream-storage, producer-id, producer-epoch, producer-seq";
+    stream-fork-sub-offset, stream-storage, stream-group, producer-id, producer-epoch, producer-seq";
 
 /// Headers of answers that they may read.
 const EXPOSED: &str = "etag, location, retry-after, stream-next-offset, stream-up-to-date, \
-    stream-closed, stream-cursor, stream-ttl, stream-expires-at, stream-sse-data-encoding, \
-    producer-epoch, producer-seq, producer-expected-seq, producer-received-seq";
+    stream-closed, stream-cursor, stream-ttl, stream-expires-at, stream-group, stream-storage, \
+    stream-sse-data-encoding, producer-epoch, producer-seq, producer-expected-seq, producer-received-seq";
 
 /// What can be asked of a stream.
 pub(super) const METHODS: &str = "GET, HEAD, POST, PUT, DELETE, OPTIONS";

@@ -2,8 +2,8 @@
 //! messages.
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, Uri, header};
-use sennit_engine::StreamRefusal;
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use sennit_engine::{StreamRefusal, StreamStatus};
 use sennit_model::TopicName;
 
 use super::{
@@ -11,8 +11,10 @@ use super::{
     answers::{self, NO_STORE},
     content::{self, Form},
     names,
+    public_url::{PublicUrl, origin},
     refusals::Problem,
     settings,
+    storage_mode::StreamStorage,
 };
 use crate::{
     http::answer::Body,
@@ -25,7 +27,8 @@ impl StreamsDoor {
         name: TopicName,
         request: &Request<Bytes>,
     ) -> Result<Response<Body>, Problem> {
-        let asked = settings::of_headers(request.headers(), self.settings.storage)?;
+        let asked =
+            settings::of_headers(request.headers(), self.settings.storage.of(name.as_str()))?;
         let content = match &asked.fork {
             _ if request.body().is_empty() => None,
             Some(fork) if asked.settings.content_type.is_empty() => {
@@ -49,8 +52,9 @@ impl StreamsDoor {
         let mut response = answers::at(status, stream.next, stream.is_closed);
         let headers = response.headers_mut();
         answers::say_type(headers, &stream.settings)?;
+        say_storage(headers, &stream);
         headers.insert(header::CACHE_CONTROL, NO_STORE);
-        if created && let Some(location) = location(request) {
+        if created && let Some(location) = location(request, self.settings.public_url.as_ref()) {
             headers.insert(header::LOCATION, location);
         }
         Ok(response)
@@ -61,6 +65,7 @@ impl StreamsDoor {
         let mut response = answers::at(StatusCode::OK, stream.next, stream.is_closed);
         let headers = response.headers_mut();
         answers::say_type(headers, &stream.settings)?;
+        say_storage(headers, &stream);
         headers.insert(header::CACHE_CONTROL, NO_STORE);
         if let Some(seconds) = stream.settings.time_to_live {
             headers.insert(names::TIME_TO_LIVE, seconds.into());
@@ -70,7 +75,20 @@ impl StreamsDoor {
         {
             headers.insert(names::EXPIRES_AT, text);
         }
+        if let Some(group) = &stream.settings.group
+            && let Ok(group) = HeaderValue::from_str(group)
+        {
+            headers.insert(names::GROUP, group);
+        }
         Ok(response)
+    }
+}
+
+/// Says how a stream is kept.
+fn say_storage(headers: &mut HeaderMap, stream: &StreamStatus) {
+    let storage = StreamStorage::of(stream.durability, stream.settings.is_verified);
+    if let Some(storage) = storage {
+        headers.insert(names::STORAGE, HeaderValue::from_static(storage.name()));
     }
 }
 
@@ -92,14 +110,10 @@ fn of_source(failure: StreamFailure) -> Problem {
     }
 }
 
-/// The whole address that was asked for.
-fn location(request: &Request<Bytes>) -> Option<HeaderValue> {
-    let uri: &Uri = request.uri();
-    let host = match uri.authority() {
-        Some(authority) => authority.as_str(),
-        None => request.headers().get(header::HOST)?.to_str().ok()?,
-    };
-    HeaderValue::from_str(&format!("http://{host}{}", uri.path())).ok()
+/// The whole address of what was asked for.
+fn location(request: &Request<Bytes>, public: Option<&PublicUrl>) -> Option<HeaderValue> {
+    let origin = origin(request, public)?;
+    HeaderValue::from_str(&format!("{origin}{}", request.uri().path())).ok()
 }
 
 #[cfg(test)]
@@ -113,7 +127,7 @@ mod tests {
             if let Some(host) = host {
                 request = request.header(header::HOST, host);
             }
-            location(&request.body(Bytes::new()).unwrap())
+            location(&request.body(Bytes::new()).unwrap(), None)
         };
         let by_host = request("/v1/stream/a%20b?x", Some("127.0.0.1:4437")).unwrap();
         assert_eq!(by_host, "http://127.0.0.1:4437/v1/stream/a%20b");

@@ -23,6 +23,7 @@ names! {
     FORK_SUB_OFFSET = "stream-fork-sub-offset";
     DATA_ENCODING = "stream-sse-data-encoding";
     STORAGE = "stream-storage";
+    GROUP = "stream-group";
     PRODUCER_ID = "producer-id";
     PRODUCER_EPOCH = "producer-epoch";
     PRODUCER_SEQUENCE = "producer-seq";

@@ -16,11 +16,14 @@ pub(super) struct Problem {
     code: &'static str,
     detail: String,
     headers: Vec<(HeaderName, HeaderValue)>,
+    /// What else the body says, by name.
+    members: Vec<(&'static str, serde_json::Value)>,
 }
 
 impl Problem {
     pub(super) fn new(status: StatusCode, code: &'static str, detail: impl Into<String>) -> Self {
-        Self { status, code, detail: detail.into(), headers: Vec::new() }
+        let (headers, members) = (Vec::new(), Vec::new());
+        Self { status, code, detail: detail.into(), headers, members }
     }
 
     /// The request is not as it has to be.
@@ -48,6 +51,18 @@ impl Problem {
         self
     }
 
+    /// Says something else in the body.
+    pub(super) fn and(mut self, name: &'static str, value: impl Into<serde_json::Value>) -> Self {
+        self.members.push((name, value.into()));
+        self
+    }
+
+    /// The same, about something that a request names.
+    pub(super) fn about(mut self, what: &str) -> Self {
+        self.detail = format!("{what}: {}", self.detail);
+        self
+    }
+
     /// The status it is answered with.
     pub(super) fn status(&self) -> StatusCode {
         self.status
@@ -62,13 +77,16 @@ impl Problem {
 
 impl From<Problem> for Response<Body> {
     fn from(problem: Problem) -> Self {
-        let Problem { status, code, detail, headers } = problem;
-        let body = serde_json::json!({
+        let Problem { status, code, detail, headers, members } = problem;
+        let mut body = serde_json::json!({
             "status": status.as_u16(),
             "title": status.canonical_reason().unwrap_or_default(),
             "code": code,
             "detail": detail,
         });
+        for (name, value) in members {
+            body[name] = value;
+        }
         let mut response = Self::new(Body::Full(Bytes::from(body.to_string() + "\n")));
         *response.status_mut() = status;
         let all = response.headers_mut();
@@ -111,6 +129,9 @@ fn of_refusal(refusal: &StreamRefusal, detail: String) -> Problem {
         StreamRefusal::Damaged { next } => {
             with(Status::INTERNAL_SERVER_ERROR, "damaged").with(names::NEXT_OFFSET, Token(*next))
         }
+        StreamRefusal::RolledBack { next } => {
+            with(Status::GONE, "rolled_back").with(names::NEXT_OFFSET, Token(*next))
+        }
         StreamRefusal::SettingsDiffer { .. } => with(Status::CONFLICT, "settings_differ"),
         StreamRefusal::Closed { next } => with(Status::CONFLICT, "stream_closed")
             .with(names::CLOSED, HeaderValue::from_static("true"))
@@ -124,8 +145,29 @@ fn of_refusal(refusal: &StreamRefusal, detail: String) -> Problem {
         StreamRefusal::ProducerGap { expected, given } => with(Status::CONFLICT, "producer_gap")
             .with(names::PRODUCER_EXPECTED, *expected)
             .with(names::PRODUCER_RECEIVED, *given),
-        StreamRefusal::Limit { .. } => with(Status::TOO_MANY_REQUESTS, "limit_reached")
-            .with(header::RETRY_AFTER, HeaderValue::from_static("1")),
+        StreamRefusal::OtherGroup => with(Status::UNPROCESSABLE_ENTITY, "groups_differ"),
+        StreamRefusal::Repeated => with(Status::BAD_REQUEST, "bad_request"),
+        StreamRefusal::PartlyAppended => with(Status::CONFLICT, "partly_appended"),
+        StreamRefusal::Limit { name: "APPEND_BYTES_MAX", .. } => {
+            with(Status::PAYLOAD_TOO_LARGE, "limit_reached")
+        }
+        StreamRefusal::Limit { name, .. } => {
+            let problem = with(Status::TOO_MANY_REQUESTS, "limit_reached");
+            match comes_free_after(name) {
+                Some(seconds) => problem.with(header::RETRY_AFTER, seconds),
+                None => problem,
+            }
+        }
+    }
+}
+
+/// After how many seconds it is worth to come again where this limit was reached; nothing for what
+/// only goes away when somebody deletes.
+fn comes_free_after(limit: &str) -> Option<u32> {
+    match limit {
+        "STREAM_READS_WAITING_MAX" => Some(1),
+        "MEMORY_SHARD_BYTES" => Some(10),
+        _ => None,
     }
 }
 
@@ -171,6 +213,7 @@ mod tests {
             (StreamRefusal::Deleted, 410),
             (StreamRefusal::NotKept { start }, 410),
             (StreamRefusal::Damaged { next }, 500),
+            (StreamRefusal::RolledBack { next }, 410),
             (StreamRefusal::SettingsDiffer { field: "content type" }, 409),
             (StreamRefusal::Closed { next }, 409),
             (StreamRefusal::ContentType { content_type: text.clone() }, 409),
@@ -178,6 +221,9 @@ mod tests {
             (StreamRefusal::ProducerFenced { current: 1 }, 403),
             (StreamRefusal::ProducerBegins, 400),
             (StreamRefusal::ProducerGap { expected: 1, given: 2 }, 409),
+            (StreamRefusal::OtherGroup, 422),
+            (StreamRefusal::Repeated, 400),
+            (StreamRefusal::PartlyAppended, 409),
             (StreamRefusal::Limit { name: "STREAM_FORKS_MAX", limit: 4096 }, 429),
         ] {
             assert_eq!(answer(refusal.clone()).status(), status, "{refusal:?}");
@@ -199,6 +245,25 @@ mod tests {
             let said = response.headers().contains_key(header::RETRY_AFTER);
             assert_eq!(said, comes_again, "{code:?}");
         }
+    }
+
+    #[test]
+    fn a_limit_says_when_to_come_again_if_that_helps() {
+        for (name, status, after) in [
+            ("STREAM_READS_WAITING_MAX", 429, Some("1")),
+            ("MEMORY_SHARD_BYTES", 429, Some("10")),
+            ("STREAM_FORKS_MAX", 429, None),
+            ("TOPICS_MAX", 429, None),
+            ("APPEND_BYTES_MAX", 413, None),
+        ] {
+            let response = answer(StreamRefusal::Limit { name, limit: 7 });
+            let said =
+                response.headers().get(header::RETRY_AFTER).map(|value| value.to_str().unwrap());
+            assert_eq!((response.status().as_u16(), said), (status, after), "{name}");
+        }
+        let refusal = sennit_engine::Refusal::memory_shard_bytes();
+        let full = Response::<Body>::from(Problem::from(StreamFailure::of_refusal(&refusal)));
+        assert_eq!(full.headers()[header::RETRY_AFTER], "10");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use http::{HeaderMap, StatusCode, header};
 use sennit_engine::StreamSettings;
-use sennit_model::{ReadFrom, Timestamp, limits::CONTENT_TYPE_BYTES_MAX};
+use sennit_model::{NameError, ReadFrom, Timestamp, TopicName, limits::CONTENT_TYPE_BYTES_MAX};
 
 use super::{
     name,
@@ -37,6 +37,7 @@ pub(super) fn of_headers(headers: &HeaderMap, storage: StreamStorage) -> Result<
         Some(text) => text.parse().map_err(|error| Problem::bad(format!("{error}")))?,
         None => storage,
     };
+    let group = group(headers, storage)?;
     let time_to_live = number(headers, &names::TIME_TO_LIVE, u64::MAX)?;
     let expires_at = expires_at(headers)?;
     if time_to_live.is_some() && expires_at.is_some() {
@@ -52,6 +53,7 @@ pub(super) fn of_headers(headers: &HeaderMap, storage: StreamStorage) -> Result<
         expires_at,
         is_verified: storage.is_verified(),
         fork: None,
+        group,
     };
     Ok(Asked { settings, storage, closes: is_true(headers, &names::CLOSED), fork })
 }
@@ -74,6 +76,19 @@ fn expires_at(headers: &HeaderMap) -> Result<Option<(Timestamp, Box<str>)>, Prob
     })?;
     let at = Timestamp(u64::try_from(at.as_millisecond()).unwrap_or(0));
     Ok(Some((at, text.into())))
+}
+
+/// The stream group that a request names.
+fn group(headers: &HeaderMap, storage: StreamStorage) -> Result<Option<Box<str>>, Problem> {
+    let Some(text) = one(headers, &names::GROUP)? else { return Ok(None) };
+    let name: TopicName = text.parse().map_err(|error: NameError| {
+        Problem::new(StatusCode::BAD_REQUEST, "invalid_name", format!("Stream-Group: {error}"))
+    })?;
+    if storage != StreamStorage::Acid {
+        let detail = format!("Stream-Group is for streams kept as acid, and this one is {storage}");
+        return Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, "group_needs_acid", detail));
+    }
+    Ok(Some(name.as_str().into()))
 }
 
 fn fork(headers: &HeaderMap) -> Result<Option<ForkAsked>, Problem> {
@@ -167,6 +182,21 @@ mod tests {
             assert!(is_bad(&[("stream-ttl", span)]), "{span:?}");
         }
         assert!(is_bad(&[("stream-storage", "disk")]));
+    }
+
+    #[test]
+    fn a_group_is_of_streams_that_are_kept_as_acid() {
+        let acid = ("stream-storage", "acid");
+        let grouped = asked(&[acid, ("stream-group", "accounts/eu")]).unwrap();
+        assert_eq!(grouped.settings.group.as_deref(), Some("accounts/eu"));
+        let problem = asked(&[("stream-group", "accounts")]).unwrap_err();
+        assert_eq!(
+            (problem.status(), problem.code()),
+            (StatusCode::UNPROCESSABLE_ENTITY, "group_needs_acid")
+        );
+        for name in ["", "a b", "a..b"] {
+            assert_eq!(asked(&[acid, ("stream-group", name)]).unwrap_err().code(), "invalid_name");
+        }
     }
 
     const ZERO: (&str, &str) = ("stream-fork-offset", "0000000000000000_0000000000000000");

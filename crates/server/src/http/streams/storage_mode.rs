@@ -52,6 +52,15 @@ impl StreamStorage {
         }
     }
 
+    /// What a stream of that durability is kept as; none of the four has the durability of some topics
+    /// of the native protocol.
+    #[must_use]
+    pub fn of(durability: Durability, is_verified: bool) -> Option<Self> {
+        let is_so =
+            |mode: &Self| mode.durability() == durability && mode.is_verified() == is_verified;
+        Self::ALL.into_iter().find(is_so)
+    }
+
     /// Whether what is read is held against its checksums again.
     #[must_use]
     pub fn is_verified(self) -> bool {
@@ -77,6 +86,14 @@ impl FromStr for StreamStorage {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_stream_is_kept_as_is_told_by_how_it_is() {
+        for mode in StreamStorage::ALL {
+            assert_eq!(StreamStorage::of(mode.durability(), mode.is_verified()), Some(mode));
+        }
+        assert_eq!(StreamStorage::of(Durability::Speculative, false), None);
+    }
 
     #[test]
     fn each_is_read_as_it_is_written() {

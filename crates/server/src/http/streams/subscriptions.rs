@@ -11,6 +11,7 @@ use super::{
     StreamsDoor,
     answers::NO_STORE,
     name::{self, ROOT},
+    public_url::{PublicUrl, origin},
     subscription_bodies as bodies,
 };
 use crate::{
@@ -44,7 +45,7 @@ impl StreamsDoor {
         path: &str,
         request: &Request<Bytes>,
     ) -> Response<Body> {
-        let told = match asked(path, request) {
+        let told = match asked(path, request, self.settings.public_url.as_ref()) {
             Ok(asked) => self.ask(asked).await,
             Err(NotAsked::Refused(refusal)) => Err(refusal),
             Err(other) => return not_asked(&other),
@@ -79,7 +80,11 @@ impl StreamsDoor {
 }
 
 /// What a request asks.
-fn asked(path: &str, request: &Request<Bytes>) -> Result<Asked, NotAsked> {
+fn asked(
+    path: &str,
+    request: &Request<Bytes>,
+    public: Option<&PublicUrl>,
+) -> Result<Asked, NotAsked> {
     let body = &request.body()[..];
     if body.len() > SUBSCRIPTION_BODY_BYTES_MAX {
         return Err(NotAsked::TooLong);
@@ -97,7 +102,7 @@ fn asked(path: &str, request: &Request<Bytes>) -> Result<Asked, NotAsked> {
     let Some(rest) = rest else {
         return match *method {
             Method::PUT => {
-                let (config, base) = (bodies::config(body)?, base(request)?);
+                let (config, base) = (bodies::config(body)?, base(request, public)?);
                 Ok(Asked::Create(NewSubscription { id, config, base }))
             }
             Method::GET | Method::HEAD => Ok(Asked::Get(id)),
@@ -136,19 +141,15 @@ fn decoded(segment: &str) -> Result<String, SubscriptionRefusal> {
         .ok_or_else(|| SubscriptionRefusal::invalid(format!("{segment:?}: %XX stands for a byte")))
 }
 
-/// What the addresses of a subscription begin with: where its creator has found the broker, perhaps
-/// through a proxy that speaks TLS.
-fn base(request: &Request<Bytes>) -> Result<Box<str>, SubscriptionRefusal> {
-    let headers = request.headers();
-    let host = match request.uri().authority() {
-        Some(authority) => Some(authority.as_str()),
-        None => headers.get(header::HOST).and_then(|host| host.to_str().ok()),
-    };
-    let host = host.filter(|host| !host.is_empty());
-    let host = host.ok_or_else(|| SubscriptionRefusal::invalid("the Host header is needed"))?;
-    let is_tls = headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
-    let scheme = if is_tls { "https" } else { "http" };
-    Ok(format!("{scheme}://{host}{ROOT}{RESERVED}").into())
+/// What the addresses of a subscription begin with: where others find the broker, or where its creator
+/// has.
+fn base(
+    request: &Request<Bytes>,
+    public: Option<&PublicUrl>,
+) -> Result<Box<str>, SubscriptionRefusal> {
+    let origin = origin(request, public);
+    let origin = origin.ok_or_else(|| SubscriptionRefusal::invalid("the Host header is needed"))?;
+    Ok(format!("{origin}{ROOT}{RESERVED}").into())
 }
 
 fn bearer(request: &Request<Bytes>) -> Result<Box<str>, SubscriptionRefusal> {
@@ -233,7 +234,7 @@ mod tests {
             .body(Bytes::from_static(body.as_bytes()))
             .unwrap();
         let below = super::path(request.uri().path()).unwrap();
-        asked(below, &request).map_err(|why| not_asked(&why).status().as_u16())
+        asked(below, &request, None).map_err(|why| not_asked(&why).status().as_u16())
     }
 
     #[test]
@@ -272,16 +273,13 @@ mod tests {
     }
 
     #[test]
-    fn its_addresses_begin_where_it_was_made() {
-        let request = |proto: Option<&str>| {
-            let mut request = Request::put("/v1/stream/__ds/x").header(header::HOST, "here:1");
-            if let Some(proto) = proto {
-                request = request.header("x-forwarded-proto", proto);
-            }
-            base(&request.body(Bytes::new()).unwrap()).unwrap()
-        };
-        assert_eq!(&*request(None), "http://here:1/v1/stream/__ds");
-        assert_eq!(&*request(Some("https")), "https://here:1/v1/stream/__ds");
+    fn its_addresses_begin_where_it_was_made_or_where_the_operator_says() {
+        let request = Request::put("/v1/stream/__ds/x").header(header::HOST, "here:1");
+        let request = request.body(Bytes::new()).unwrap();
+        assert_eq!(&*base(&request, None).unwrap(), "http://here:1/v1/stream/__ds");
+        let public = "https://example.com/broker".parse().unwrap();
+        let base = base(&request, Some(&public)).unwrap();
+        assert_eq!(&*base, "https://example.com/broker/v1/stream/__ds");
     }
 
     #[test]
@@ -289,7 +287,7 @@ mod tests {
         let request = Request::post("/v1/stream/__ds/subscriptions/s/ack")
             .body(Bytes::from_static(br#"{"wake_id":"w","generation":1}"#))
             .unwrap();
-        let refused = asked("subscriptions/s/ack", &request);
+        let refused = asked("subscriptions/s/ack", &request, None);
         let Err(NotAsked::Refused(refusal)) = refused else { panic!("it was let through") };
         assert_eq!(refusal, SubscriptionRefusal::TokenInvalid);
     }

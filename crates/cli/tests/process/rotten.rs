@@ -1,0 +1,158 @@
+//! Streams over HTTP on a disk that has turned a byte over: what lies there is refused by name, never
+//! given wrong, and everything else goes on.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{Read, Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+
+use crate::{
+    asking::{self, Answer},
+    broker::Broker,
+};
+
+const TEXT: (&str, &str) = ("content-type", "text/plain");
+
+fn asked(
+    broker: &Broker,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Answer {
+    asking::ask(&broker.http, method, path, headers, body).expect("a broker that runs answers")
+}
+
+fn next(answer: &Answer) -> String {
+    answer.header("stream-next-offset").expect("it says where to go on").to_owned()
+}
+
+/// Turns one byte over in the middle of `text`, wherever in `folder` that lies.
+fn turn_over(folder: &Path, text: &str) {
+    let mut folders: Vec<PathBuf> = vec![folder.to_owned()];
+    let mut turned = 0;
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let mut file = OpenOptions::new().read(true).write(true).open(&path).unwrap();
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes).unwrap();
+            let found = bytes.windows(text.len()).position(|window| window == text.as_bytes());
+            if let Some(at) = found {
+                let at = at + text.len() / 2;
+                file.seek(SeekFrom::Start(at as u64)).unwrap();
+                file.write_all(&[bytes[at] ^ 1]).unwrap();
+                file.sync_all().unwrap();
+                turned += 1;
+            }
+        }
+    }
+    assert_eq!(turned, 1, "{text:?} lies in one place");
+}
+
+/// Three messages, each in a request of its own; says where the second lies.
+fn written(broker: &Broker, path: &str, mode: &str) -> String {
+    let created = asked(broker, "PUT", path, &[TEXT, ("stream-storage", mode)], "");
+    assert_eq!(created.status, 201, "{}", created.head);
+    let mut second = String::new();
+    for number in 0..3 {
+        let appended = asked(broker, "POST", path, &[TEXT], &message(path, number));
+        assert_eq!(appended.status, 204, "{}", appended.head);
+        if number == 0 {
+            second = next(&appended);
+        }
+    }
+    second
+}
+
+fn message(path: &str, number: u32) -> String {
+    format!("<{path} has written message {number} and nobody else>")
+}
+
+/// The second message is refused by name, and what lies around it is there.
+fn refuses_the_second(broker: &Broker, path: &str, second: &str) {
+    let first = asked(broker, "GET", path, &[], "");
+    assert_eq!((first.status, &first.body[..]), (200, message(path, 0).as_bytes()));
+    assert_eq!((next(&first).as_str(), first.header("stream-up-to-date")), (second, None));
+    let mut behind = String::new();
+    for live in ["", "&live=long-poll", "&live=sse"] {
+        let damaged = asked(broker, "GET", &format!("{path}?offset={second}{live}"), &[], "");
+        assert_eq!(damaged.status, 500, "{live}: {}", damaged.head);
+        assert_eq!(damaged.header("content-type"), Some("application/problem+json"));
+        assert_eq!(damaged.header("cache-control"), Some("no-store"));
+        let problem: Value = serde_json::from_slice(&damaged.body).unwrap();
+        assert_eq!((&problem["status"], &problem["code"]), (&500.into(), &"damaged".into()));
+        behind = next(&damaged);
+    }
+    let rest = asked(broker, "GET", &format!("{path}?offset={behind}"), &[], "");
+    assert_eq!((rest.status, &rest.body[..]), (200, message(path, 2).as_bytes()));
+    let more = asked(broker, "POST", path, &[TEXT], "more");
+    assert_eq!(more.status, 204, "{}", more.head);
+    assert_eq!(read_on(broker, path, next(&rest)), "more");
+}
+
+/// What lies from there on. Behind damage of the journal more may be missing than is: that is told too.
+fn read_on(broker: &Broker, path: &str, mut at: String) -> String {
+    let mut text = String::new();
+    loop {
+        let answer = asked(broker, "GET", &format!("{path}?offset={at}"), &[], "");
+        match answer.status {
+            200 => text += std::str::from_utf8(&answer.body).unwrap(),
+            status => assert_eq!(status, 500, "{}", answer.head),
+        }
+        at = next(&answer);
+        if answer.header("stream-up-to-date").is_some() {
+            return text;
+        }
+    }
+}
+
+fn is_whole(broker: &Broker, path: &str) {
+    let all: String = (0..3).map(|number| message(path, number)).collect();
+    assert_eq!(read_on(broker, path, "-1".into()), all);
+    let more = asked(broker, "POST", path, &[TEXT], "more");
+    assert_eq!(more.status, 204, "{}", more.head);
+    assert_eq!(read_on(broker, path, "-1".into()), all + "more");
+}
+
+#[test]
+fn what_a_disk_has_turned_over_while_the_broker_was_stopped_is_refused_and_never_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut broker = Broker::start_with(folder.path(), &["--shards", "1"]);
+    written(&broker, "spared", "acid");
+    let modes = ["acid", "file-durable"];
+    let seconds = modes.map(|mode| written(&broker, mode, mode));
+    assert_eq!(broker.terminate(), Some(0));
+    for path in modes {
+        turn_over(folder.path(), &message(path, 1));
+    }
+    broker.start_again();
+    for (path, second) in modes.iter().zip(&seconds) {
+        refuses_the_second(&broker, path, second);
+    }
+    is_whole(&broker, "spared");
+}
+
+#[test]
+fn what_a_disk_turns_over_while_the_broker_runs_is_refused_and_never_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start_with(folder.path(), &["--shards", "1"]);
+    let second = written(&broker, "acid", "acid");
+    written(&broker, "spared", "acid");
+    turn_over(folder.path(), &message("acid", 1));
+    // What was written last is in memory; so much behind it is not any more.
+    asked(&broker, "PUT", "others", &[TEXT], "");
+    let large = "x".repeat(12 << 20);
+    for _ in 0..4 {
+        assert_eq!(asked(&broker, "POST", "others", &[TEXT], &large).status, 204);
+    }
+    refuses_the_second(&broker, "acid", &second);
+    is_whole(&broker, "spared");
+}

@@ -1,0 +1,149 @@
+//! What an append to a stream comes to before anything is done: refused, known already, or a record. It
+//! changes nothing.
+
+use sennit_model::{Batch, Offset, PartitionId, ProducerStamp, Timestamp};
+
+use crate::{
+    engine::Engine,
+    record::Record,
+    refusal::Refusal,
+    stream::{StreamAppend, StreamAppended, StreamNote, StreamProducer, StreamRefusal, media_type},
+};
+
+/// Why an append came to nothing: what the stream says, or what any publish would be refused for.
+#[derive(Debug)]
+pub(crate) enum NotAppended {
+    Stream(StreamRefusal),
+    Topic(Refusal),
+}
+
+impl From<StreamRefusal> for NotAppended {
+    fn from(refusal: StreamRefusal) -> Self {
+        Self::Stream(refusal)
+    }
+}
+
+impl From<Refusal> for NotAppended {
+    fn from(refusal: Refusal) -> Self {
+        Self::Topic(refusal)
+    }
+}
+
+/// What an append comes to, if it is not refused.
+pub(crate) enum Decided {
+    /// There is nothing to append: it is so already.
+    Already(StreamAppended),
+    /// It is to be appended, or noted.
+    New,
+}
+
+/// What an append is to its producer's history.
+enum Standing {
+    New,
+    Duplicate { sequence: u64 },
+}
+
+impl Engine {
+    /// Whether an append may be done, and whether there is anything to do.
+    pub(crate) fn decide_append(
+        &self,
+        id: PartitionId,
+        append: &StreamAppend,
+        now: Timestamp,
+    ) -> Result<Decided, NotAppended> {
+        let StreamAppend { content, content_type, note } = append;
+        self.living(id, now, false)?;
+        let partition = self.partitions.get(&id).ok_or(StreamRefusal::Unknown)?;
+        let next = Offset(partition.log.end());
+        let settings = self.stream_settings(id);
+        let is_closed = self.streams.get(id).is_some_and(|stream| stream.is_closed);
+        let standing = self.standing(id, note.producer.as_ref());
+        match standing {
+            // Whoever is fenced, or was heard before, is told so whatever has become of the stream.
+            Err(fenced @ StreamRefusal::ProducerFenced { .. }) => return Err(fenced.into()),
+            Ok(Standing::Duplicate { sequence }) => {
+                let (is_duplicate, sequence) = (true, Some(sequence));
+                let appended = StreamAppended { next, is_closed, is_duplicate, sequence };
+                return Ok(Decided::Already(appended));
+            }
+            _ if is_closed => {
+                if content.is_none() && note.producer.is_none() {
+                    let (is_duplicate, sequence) = (false, None);
+                    let appended = StreamAppended { next, is_closed, is_duplicate, sequence };
+                    return Ok(Decided::Already(appended));
+                }
+                return Err(StreamRefusal::Closed { next }.into());
+            }
+            _ => {}
+        }
+        if let (Some(_), Some(given)) = (content, content_type)
+            && !media_type(&settings.content_type).eq_ignore_ascii_case(media_type(given))
+        {
+            let content_type = settings.content_type.clone();
+            return Err(StreamRefusal::ContentType { content_type }.into());
+        }
+        standing?;
+        let last = self.streams.get(id).and_then(|stream| stream.said().sequence.as_ref());
+        if let (Some(given), Some(last)) = (&note.sequence, last)
+            && given <= last
+        {
+            return Err(StreamRefusal::Sequence { last: last.clone() }.into());
+        }
+        let keeps_keys = partition.config.retention.latest_per_key.is_some();
+        if keeps_keys && content.as_ref().is_some_and(|batch| !batch.is_keyed()) {
+            return Err(Refusal::KeyMissing.into());
+        }
+        Ok(Decided::New)
+    }
+
+    /// The record of an append that was decided: with content, or only a note.
+    pub(crate) fn append_record(
+        &self,
+        id: PartitionId,
+        content: Option<Batch>,
+        note: StreamNote,
+        now: Timestamp,
+    ) -> Record {
+        let Some(batch) = content else {
+            return Record::StreamNoted { partition: id, noted_at: now, note: Box::new(note) };
+        };
+        let first = self.end_of(id).unwrap_or_default();
+        let (producer, appended_at) = (ProducerStamp::default(), now);
+        let note = (note != StreamNote::default()).then(|| Box::new(note));
+        Record::Appended { partition: id, first, appended_at, producer, batch, note }
+    }
+
+    fn standing(
+        &self,
+        id: PartitionId,
+        producer: Option<&StreamProducer>,
+    ) -> Result<Standing, StreamRefusal> {
+        let Some(StreamProducer { id: name, epoch, sequence: given }) = producer else {
+            return Ok(Standing::New);
+        };
+        let held = self.streams.get(id).and_then(|stream| stream.said().producers.get(name));
+        let Some(life) = held else {
+            return match given {
+                0 => Ok(Standing::New),
+                _ => Err(StreamRefusal::ProducerGap { expected: 0, given: *given }),
+            };
+        };
+        if *epoch < life.epoch {
+            return Err(StreamRefusal::ProducerFenced { current: life.epoch });
+        }
+        if *epoch > life.epoch {
+            return if *given == 0 {
+                Ok(Standing::New)
+            } else {
+                Err(StreamRefusal::ProducerBegins)
+            };
+        }
+        if *given <= life.sequence {
+            return Ok(Standing::Duplicate { sequence: life.sequence });
+        }
+        if *given == life.sequence + 1 {
+            return Ok(Standing::New);
+        }
+        Err(StreamRefusal::ProducerGap { expected: life.sequence + 1, given: *given })
+    }
+}

@@ -1,0 +1,208 @@
+//! Appends to several streams at once: to all of them or to none.
+
+mod world;
+
+use sennit_engine::{
+    CatalogueCommand, Command, Effect, OpenStream, Placed, StreamAnswer, StreamAppend,
+    StreamAppended, StreamCommand, StreamNote, StreamProducer, StreamRefusal, StreamSettings,
+};
+use sennit_model::{
+    Durability, Incarnation, Message, Offset, PartitionId, PartitionIndex, TopicConfig, TopicId,
+    TopicKind,
+};
+use world::{ALICE, DEAD, ORDERS, World, batch};
+
+const THIRD: PartitionId = PartitionId { topic: TopicId(3), index: PartitionIndex(0) };
+const ELSEWHERE: PartitionId = PartitionId { topic: TopicId(9), index: PartitionIndex(0) };
+const ALL: [PartitionId; 3] = [ORDERS, DEAD, THIRD];
+
+fn in_group(group: Option<&str>) -> StreamSettings {
+    StreamSettings { group: group.map(Into::into), ..StreamSettings::of_topic() }
+}
+
+fn open(world: &mut World, id: PartitionId, settings: StreamSettings) -> StreamAnswer {
+    open_as(world, id, settings, Durability::Durable)
+}
+
+fn open_as(
+    world: &mut World,
+    id: PartitionId,
+    settings: StreamSettings,
+    durability: Durability,
+) -> StreamAnswer {
+    let config = TopicConfig { durability, ..TopicConfig::of_kind(TopicKind::Stream) };
+    let open = OpenStream { config, settings, content: None, closes: false };
+    let origin = world.origin(ALICE);
+    world.do_now(Command::Stream(origin, id, StreamCommand::Open(Box::new(open))));
+    answer(world)
+}
+
+fn answer(world: &mut World) -> StreamAnswer {
+    let answer = |effect| match effect {
+        Effect::Stream(_, answer) => Some(*answer),
+        _ => None,
+    };
+    world.effects.drain(..).find_map(answer).expect("an answer")
+}
+
+/// Three streams of one group.
+fn grouped() -> World {
+    let mut world = World::empty();
+    for id in ALL {
+        open(&mut world, id, in_group(Some("accounts")));
+    }
+    world
+}
+
+fn append(text: &str, sequence: Option<u64>) -> StreamAppend {
+    let producer = |sequence| StreamProducer { id: "writer".into(), epoch: 0, sequence };
+    let note = StreamNote { producer: sequence.map(producer), ..StreamNote::default() };
+    let content = (!text.is_empty()).then(|| batch(&[Message::new(text.to_owned())]));
+    StreamAppend { content, content_type: None, note }
+}
+
+fn together(world: &mut World, appends: Vec<(PartitionId, StreamAppend)>) -> StreamAnswer {
+    let origin = world.origin(ALICE);
+    world.effects.clear();
+    world.do_now(Command::AppendTogether(origin, appends));
+    answer(world)
+}
+
+fn to_all(world: &mut World, sequences: [Option<u64>; 3]) -> StreamAnswer {
+    let each = ALL.into_iter().zip(sequences).map(|(id, sequence)| (id, append("x", sequence)));
+    let each = each.collect();
+    together(world, each)
+}
+
+fn ends(world: &World) -> [u64; 3] {
+    ALL.map(|id| world.engine.end_of(id).expect("it is open").0)
+}
+
+#[track_caller]
+fn all_refused(
+    world: &mut World,
+    appends: Vec<(PartitionId, StreamAppend)>,
+    at: usize,
+) -> StreamRefusal {
+    let (before, records) = (ends(world), world.journal.records.len());
+    match together(world, appends) {
+        StreamAnswer::RefusedTogether { which, refusal } => {
+            assert_eq!(which, at, "{refusal}");
+            assert_eq!((ends(world), world.journal.records.len()), (before, records));
+            refusal
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_is_appended_together_is_in_all_streams_and_each_offset_is_told() {
+    let mut world = grouped();
+    together(&mut world, vec![(DEAD, append("before", None))]);
+    let StreamAnswer::AppendedTogether(became) = to_all(&mut world, [None; 3]) else { panic!() };
+    let nexts: Vec<_> = became.iter().map(|appended| appended.next).collect();
+    assert_eq!(nexts, [Offset(1), Offset(2), Offset(1)]);
+    assert_eq!(ends(&world), [1, 2, 1]);
+}
+
+#[test]
+fn closing_is_done_together_with_the_others() {
+    let mut world = grouped();
+    let mut close = append("", None);
+    close.note.closes = true;
+    let appends = vec![(ORDERS, append("last", None)), (DEAD, close.clone()), (THIRD, close)];
+    let StreamAnswer::AppendedTogether(became) = together(&mut world, appends) else { panic!() };
+    assert_eq!(became.iter().map(|a| a.is_closed).collect::<Vec<_>>(), [false, true, true]);
+    all_refused(&mut world, vec![(ORDERS, append("x", None)), (DEAD, append("x", None))], 1);
+}
+
+#[test]
+fn a_refusal_of_one_refuses_all_and_says_which() {
+    let mut world = grouped();
+    let with = |last: (PartitionId, StreamAppend)| {
+        vec![(ORDERS, append("a", Some(0))), (DEAD, append("b", Some(0))), last]
+    };
+    let unknown = all_refused(&mut world, with((ELSEWHERE, append("c", None))), 2);
+    assert_eq!(unknown, StreamRefusal::Unknown);
+    let gap = all_refused(&mut world, with((THIRD, append("c", Some(1)))), 2);
+    assert_eq!(gap, StreamRefusal::ProducerGap { expected: 0, given: 1 });
+    let mut other = append("c", None);
+    other.content_type = Some("text/plain".into());
+    let other = all_refused(&mut world, with((THIRD, other)), 2);
+    assert!(matches!(other, StreamRefusal::ContentType { .. }));
+    let twice = all_refused(&mut world, with((ORDERS, append("c", None))), 2);
+    assert_eq!(twice, StreamRefusal::Repeated);
+}
+
+#[test]
+fn streams_that_are_not_of_one_group_are_not_appended_to_together() {
+    for group in [None, Some("others")] {
+        let mut world = grouped();
+        open(&mut world, ELSEWHERE, in_group(group));
+        let appends = vec![(ORDERS, append("a", None)), (ELSEWHERE, append("b", None))];
+        assert_eq!(all_refused(&mut world, appends, 1), StreamRefusal::OtherGroup);
+    }
+    let mut world = grouped();
+    open(&mut world, ELSEWHERE, in_group(None));
+    let alone = vec![(ELSEWHERE, append("b", None))];
+    assert_eq!(all_refused(&mut world, alone, 0), StreamRefusal::OtherGroup);
+}
+
+#[test]
+fn what_is_sent_again_whole_counts_once() {
+    let mut world = grouped();
+    to_all(&mut world, [Some(0); 3]);
+    let StreamAnswer::AppendedTogether(again) = to_all(&mut world, [Some(0); 3]) else { panic!() };
+    let duplicate =
+        StreamAppended { next: Offset(1), is_closed: false, is_duplicate: true, sequence: Some(0) };
+    assert_eq!(again, [duplicate; 3]);
+    assert_eq!(ends(&world), [1, 1, 1]);
+}
+
+#[test]
+fn what_was_appended_in_part_is_refused() {
+    let mut world = grouped();
+    to_all(&mut world, [Some(0); 3]);
+    for sequences in [[Some(0), Some(0), Some(1)], [Some(0), Some(0), None]] {
+        let each = ALL.into_iter().zip(sequences).map(|(id, seq)| (id, append("x", seq))).collect();
+        assert_eq!(all_refused(&mut world, each, 2), StreamRefusal::PartlyAppended);
+    }
+}
+
+#[test]
+fn a_stream_stays_in_its_group_and_a_group_is_of_durable_streams() {
+    let mut world = grouped();
+    for group in [None, Some("others")] {
+        let differs =
+            StreamAnswer::Refused(StreamRefusal::SettingsDiffer { field: "stream group" });
+        assert_eq!(open(&mut world, ORDERS, in_group(group)), differs);
+    }
+    let again = open(&mut world, ORDERS, in_group(Some("accounts")));
+    assert!(matches!(again, StreamAnswer::Opened { created: false, .. }), "{again:?}");
+    for durability in [Durability::Memory, Durability::Ephemeral, Durability::Speculative] {
+        let refused = open_as(&mut world, ELSEWHERE, in_group(Some("accounts")), durability);
+        let differs = StreamRefusal::SettingsDiffer { field: "durability" };
+        assert_eq!(refused, StreamAnswer::Refused(differs), "{durability:?}");
+    }
+}
+
+#[test]
+fn a_topic_that_is_placed_gets_a_number_that_lies_there_and_no_number_comes_twice() {
+    let mut world = World::empty();
+    let mut numbers = Vec::new();
+    for (name, shard) in [("a", 2), ("b", 2), ("c", 0), ("d", 1), ("e", 1)] {
+        let create = CatalogueCommand::CreateTopic {
+            name: name.parse().unwrap(),
+            config: TopicConfig::of_kind(TopicKind::Stream),
+            incarnation: Incarnation(1),
+            placed: Some(Placed { shard, shards: 3 }),
+        };
+        let origin = world.origin(ALICE);
+        world.effects.clear();
+        world.do_now(Command::Catalogue(origin, create));
+        let Some(Effect::Done { topic, .. }) = world.effects.pop() else { panic!() };
+        assert_eq!(topic.0 % 3, shard);
+        numbers.push(topic.0);
+    }
+    assert!(numbers.is_sorted_by(|a, b| a < b), "{numbers:?}");
+}

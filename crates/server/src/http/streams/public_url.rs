@@ -1,0 +1,86 @@
+//! The address by which others find the broker: what the addresses begin with that it gives away. It
+//! knows no paths.
+
+use std::str::FromStr;
+
+use http::{Request, Uri, header};
+
+/// Where others find the HTTP port, perhaps through a proxy that speaks TLS: `https://example.com`, or
+/// a path of that. No slash at its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicUrl(Box<str>);
+
+/// A text that is no such address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no address that others find the broker by: write https://example.com")]
+pub struct PublicUrlError {
+    /// What was given.
+    pub text: String,
+}
+
+impl FromStr for PublicUrl {
+    type Err = PublicUrlError;
+
+    fn from_str(text: &str) -> Result<Self, PublicUrlError> {
+        let wrong = || PublicUrlError { text: text.to_owned() };
+        let url: Uri = text.parse().map_err(|_| wrong())?;
+        let is_web = url.scheme_str().is_some_and(|scheme| matches!(scheme, "http" | "https"));
+        let host = url.authority().map(|authority| authority.as_str());
+        let is_plain = host.is_some_and(|host| !host.contains('@')) && !text.contains(['?', '#']);
+        if !is_web || !is_plain {
+            return Err(wrong());
+        }
+        Ok(Self(text.trim_end_matches('/').into()))
+    }
+}
+
+/// What addresses begin with that answer `request`: where others find the broker, or where this one
+/// has. `None` if neither is said.
+pub(super) fn origin<T>(request: &Request<T>, public: Option<&PublicUrl>) -> Option<String> {
+    if let Some(PublicUrl(url)) = public {
+        return Some(url.to_string());
+    }
+    let host = match request.uri().authority() {
+        Some(authority) => authority.as_str(),
+        None => request.headers().get(header::HOST)?.to_str().ok()?,
+    };
+    (!host.is_empty()).then(|| format!("http://{host}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_host_and_perhaps_a_path() {
+        for (text, url) in [
+            ("https://example.com", "https://example.com"),
+            ("https://example.com/", "https://example.com"),
+            ("http://10.0.0.1:8080/broker/", "http://10.0.0.1:8080/broker"),
+        ] {
+            assert_eq!(text.parse(), Ok(PublicUrl(url.into())), "{text}");
+        }
+        for text in [
+            "",
+            "example.com",
+            "/v1",
+            "ftp://a",
+            "https://",
+            "https://a/?b",
+            "https://a#b",
+            "https://me@a",
+        ] {
+            assert!(text.parse::<PublicUrl>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_the_operator_says_counts_and_not_who_asks() {
+        let request = Request::get("/v1/stream/a").header("host", "here:1");
+        let request = request.header("x-forwarded-proto", "https").body(()).unwrap();
+        assert_eq!(origin(&request, None).as_deref(), Some("http://here:1"));
+        let public = "https://example.com".parse().unwrap();
+        assert_eq!(origin(&request, Some(&public)).as_deref(), Some("https://example.com"));
+        assert_eq!(origin(&Request::get("/v1/stream/a").body(()).unwrap(), None), None);
+    }
+}
