@@ -104,11 +104,7 @@ pub(crate) async fn arrive(arrival: HttpArrival, door: Rc<Door>, cores: Arc<Core
     }
 }
 
-async fn welcome(
-    stream: TcpStream,
-    moves: u32,
-    door: Rc<Door>,
-) -> Option<(TcpStream, Departure)> {
+async fn welcome(stream: TcpStream, moves: u32, door: Rc<Door>) -> Option<(TcpStream, Departure)> {
     let metrics = door.hall().metrics.clone();
     if moves == 0 {
         let _ = stream.set_nodelay(true);
