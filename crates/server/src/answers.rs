@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::FixedState;
 use sennit_engine::{Effect, Origin, PartitionDescription, Refusal, SessionId, StreamAnswer};
 use sennit_model::{CursorName, GroupId, Offset, TopicId};
 use tokio::sync::oneshot;
@@ -26,7 +27,7 @@ pub(crate) enum Answer {
 pub(crate) struct Answers {
     /// Under this session the core asks.
     session: SessionId,
-    pending: HashMap<u64, oneshot::Sender<Result<Answer, Refusal>>>,
+    pending: HashMap<u64, oneshot::Sender<Result<Answer, Refusal>>, FixedState>,
     asked: u64,
     /// Topics whose dead letters have nowhere to go yet.
     pub(crate) dead_letter_topics_needed: Vec<TopicId>,
@@ -39,7 +40,7 @@ impl Answers {
     pub(crate) fn new(base: SessionId) -> Self {
         Self {
             session: base,
-            pending: HashMap::new(),
+            pending: HashMap::default(),
             asked: 0,
             dead_letter_topics_needed: Vec::new(),
             streams_ended: Vec::new(),
@@ -49,6 +50,11 @@ impl Answers {
     /// Whether anything has to be done that no session has asked for.
     pub(crate) fn needs_control(&self) -> bool {
         !self.dead_letter_topics_needed.is_empty() || !self.streams_ended.is_empty()
+    }
+
+    /// How many questions were asked so far.
+    pub(crate) fn asked(&self) -> u64 {
+        self.asked
     }
 
     /// The answer to this question is awaited no more.

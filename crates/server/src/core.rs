@@ -44,6 +44,9 @@ const SECOND_BATCH_BYTES: u64 = 512 << 10;
 const COMMIT_HERE_BYTES: u64 = 64 << 10;
 const COMMIT_HERE_TIME: Duration = Duration::from_micros(400);
 
+/// Looks at the sockets, at most, before what they have brought is done.
+const LOOKS_MAX: usize = 16;
+
 /// The least time between two looks at what is due.
 const TIMER_STEP: Duration = Duration::from_millis(1);
 
@@ -163,9 +166,29 @@ impl CoreHandle {
         look(&self.core.borrow())
     }
 
+    /// Lets the sockets bring more, as long as each look at them brings another question: one commit is
+    /// then for all of them, and their answers go out one after the other. Who asks alone is not held up.
+    /// `carried` is how many questions there were before.
+    async fn gather(&self, carried: &mut u64) {
+        let asked = || self.look(|core| core.answers.asked());
+        let mut seen = *carried + 1;
+        for _ in 0..LOOKS_MAX {
+            let now = asked();
+            if now <= seen {
+                break;
+            }
+            seen = now;
+            // The sockets are looked at before who yields goes on.
+            tokio::task::yield_now().await;
+        }
+        *carried = asked();
+    }
+
     /// Carries what has gathered, whenever something has, and does what is due.
     pub(crate) async fn run(self) {
+        let mut carried = 0;
         loop {
+            self.gather(&mut carried).await;
             // Looked at in every pass: a bell that never rests must not hold up what is due.
             self.core.borrow_mut().advance();
             let wake = self.core.borrow_mut().carry();
@@ -320,7 +343,9 @@ impl Core {
 
     /// Whether the lane has nothing left to write.
     pub(crate) fn is_quiet(&self) -> bool {
-        self.batches_under_way == 0 && !self.shard.has_frames()
+        self.batches_under_way == 0
+            && !self.shard.has_frames()
+            && self.commands[self.index].is_empty()
     }
 
     /// Carries commands to the other cores' shards.
@@ -337,6 +362,7 @@ impl Core {
     /// Carries frames to the lane if it has time for them, fetches to the reader, and batches to
     /// the other cores; says when the shard wants to be woken.
     fn carry(&mut self) -> Option<Timestamp> {
+        self.handle();
         self.carry_commands();
         let lazy_until = self.commit();
         for core in 0..self.effects.len() {

@@ -58,17 +58,21 @@ impl Streams {
         answer.await.unwrap_or_else(|_| Err(stopping()))
     }
 
-    /// Appends, or closes, or both at once.
+    /// Appends, or closes, or both at once. `append` says what; it is asked once more if the name is
+    /// another stream's by now.
     pub(crate) async fn append(
         &self,
         name: &TopicName,
-        append: StreamAppend,
+        mut append: impl FnMut() -> Option<StreamAppend>,
     ) -> Result<StreamAppended, StreamFailure> {
         let located = self.located(name).await?;
         let shard = self.shard(located.home);
-        let bytes = append.content.as_ref().map_or(0, |batch| batch.bytes().len() as u64);
+        let first = append().ok_or_else(wrong_answer)?;
+        let bytes = first.content.as_ref().map_or(0, |batch| batch.bytes().len() as u64);
         self.has_room(shard, bytes).await?;
-        let command = StreamCommand::Append(Box::new(append));
+        let mut first = Some(first);
+        let mut append = || first.take().or_else(&mut append);
+        let command = || append().map(|append| StreamCommand::Append(Box::new(append)));
         match self.ask(name, located, command).await? {
             StreamAnswer::Appended(appended) => Ok(appended),
             _ => Err(wrong_answer()),
@@ -96,7 +100,7 @@ impl Streams {
         touches: bool,
     ) -> Result<StreamStatus, StreamFailure> {
         let located = self.located(name).await?;
-        match self.ask(name, located, StreamCommand::Ask { touches }).await? {
+        match self.ask(name, located, || Some(StreamCommand::Ask { touches })).await? {
             StreamAnswer::Status(status) => Ok(status),
             _ => Err(wrong_answer()),
         }
@@ -167,11 +171,15 @@ impl Streams {
         &self,
         name: &TopicName,
         located: Located,
-        command: StreamCommand,
+        mut command: impl FnMut() -> Option<StreamCommand>,
     ) -> Result<StreamAnswer, StreamFailure> {
-        let answer = ask(&self.core, located.place(), command.clone()).await;
+        let first = command().ok_or_else(wrong_answer)?;
+        let answer = ask(&self.core, located.place(), first).await;
         match self.moved(name, located, &answer).await? {
-            Some(now) => ask(&self.core, now.place(), command).await,
+            Some(now) => match command() {
+                Some(command) => ask(&self.core, now.place(), command).await,
+                None => answer,
+            },
             None => answer,
         }
     }
@@ -201,8 +209,8 @@ pub(crate) async fn ask(
     let waits = matches!(command, StreamCommand::Read(_));
     let (origin, answer) = core.with(|core| {
         let (origin, answer) = core.answers.ask();
+        // Done with all else that is asked in this pass.
         core.command(shard, Command::Stream(origin, partition, command));
-        core.handle();
         (origin, answer)
     });
     let mut awaited = Awaited { core, shard, partition, origin, waits };
@@ -236,7 +244,6 @@ impl Drop for Awaited<'_> {
         core.with(|core| {
             core.answers.forget(origin);
             core.command(shard, Command::Stream(origin, partition, StreamCommand::StopReading));
-            core.handle();
         });
     }
 }

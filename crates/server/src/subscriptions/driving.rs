@@ -189,6 +189,10 @@ impl Subscriptions {
             content_type: Some("application/json".into()),
             note: StreamNote::default(),
         };
-        self.streams.append(stream, append).await.map(drop).map_err(|failure| failure.to_string())
+        self.streams
+            .append(stream, || Some(append.clone()))
+            .await
+            .map(drop)
+            .map_err(|failure| failure.to_string())
     }
 }

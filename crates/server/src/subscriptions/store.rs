@@ -233,9 +233,9 @@ impl Store {
         let append = StreamAppend { content, content_type: None, note: StreamNote::default() };
         let mut failed = 0_u32;
         loop {
-            let appended = match self.streams.append(&self.name, append.clone()).await {
+            let appended = match self.streams.append(&self.name, || Some(append.clone())).await {
                 Err(StreamFailure::Stream(StreamRefusal::Unknown)) => match self.create().await {
-                    Ok(()) => self.streams.append(&self.name, append.clone()).await,
+                    Ok(()) => self.streams.append(&self.name, || Some(append.clone())).await,
                     Err(failure) => Err(failure),
                 },
                 appended => appended,

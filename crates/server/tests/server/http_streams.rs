@@ -59,6 +59,47 @@ fn what_is_appended_is_read_from_where_one_was() {
 }
 
 #[test]
+fn a_connection_goes_to_the_core_of_its_streams_and_loses_nothing() {
+    let (broker, _folder) = Broker::fresh();
+    let streams = ["a", "b", "c", "d"];
+    let mut connections: Vec<Browser> = (0..4).map(|_| Browser::of(&broker)).collect();
+    for stream in streams {
+        assert_eq!(ask(&mut connections[0], "PUT", stream, TEXT, "").status, 201);
+    }
+    // Each connection with each stream: half of those are elsewhere, and the next stream may be back
+    // where it came from.
+    for turn in 0..streams.len() {
+        for (number, http) in connections.iter_mut().enumerate() {
+            let stream = streams[(turn + number) % streams.len()];
+            for _ in 0..20 {
+                assert_eq!(ask(http, "POST", stream, TEXT, "x").status, 204);
+            }
+            // Several at once: none of them is left behind.
+            let length = "Content-Length: 1\r\n\r\n";
+            let one = format!("POST /v1/stream/{stream} HTTP/1.1\r\nHost: x\r\n{TEXT}{length}y");
+            http.say(one.repeat(20));
+            for _ in 0..20 {
+                assert_eq!(http.hear(false).status, 204);
+            }
+        }
+    }
+    for stream in streams {
+        let body = read(&mut connections[0], stream).1;
+        assert_eq!((body.len(), body.matches('y').count()), (160, 80), "{stream}");
+    }
+    let metrics = connections[0].get("/metrics").body;
+    let sum = |name: &str| -> u64 {
+        let lines = metrics.lines().filter(|line| line.starts_with(&format!("{name}{{")));
+        lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+    };
+    // Each move makes the next one dearer.
+    let moved = sum("sennit_http_connections_moved_total");
+    assert!((1..=16).contains(&moved), "{moved}");
+    assert_eq!(sum("sennit_http_connections_opened_total"), 4);
+    broker.stop();
+}
+
+#[test]
 fn elements_of_json_are_messages() {
     let (broker, _folder) = Broker::fresh();
     let http = &mut Browser::of(&broker);

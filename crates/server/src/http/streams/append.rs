@@ -27,6 +27,8 @@ impl StreamsDoor {
         let has_content = append.content.is_some();
         let producer = append.note.producer.as_ref().map(|producer| producer.epoch);
         let given = append.note.producer.as_ref().map(|producer| producer.sequence);
+        let mut first = Some(append);
+        let append = || first.take().or_else(|| asked(request).ok());
         let appended = self.streams.append(name, append).await?;
         // Whoever may send twice is told whether this was the first time.
         let is_news = producer.is_some() && has_content && !appended.is_duplicate;
