@@ -408,7 +408,9 @@ impl Shard {
         self.waits.clear();
         for effect in self.waiting.drain(..) {
             let origin = match &effect {
-                Effect::Done { origin, .. } | Effect::PublishedAt { origin, .. } => *origin,
+                Effect::Done { origin, .. }
+                | Effect::PublishedAt { origin, .. }
+                | Effect::Stream(origin, _) => *origin,
                 Effect::Settled(settled) => settled.origin,
                 Effect::Confirmed(confirmed) => confirmed.origin,
                 _ => continue,
