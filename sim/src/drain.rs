@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 
 use sennit_journal::Position;
 
-use crate::{moving::live_packs, oracle::Violation, reading, run::Run, world::Stop};
+use crate::{moving::live_packs, oracle::Violation, reading, run::Run, streaming, world::Stop};
 
 /// Steps of the drain, each at most [`DRAIN_STEP`] long.
 const DRAIN_STEPS: u64 = 1_500;
@@ -16,6 +16,8 @@ const DRAIN_STEP: Duration = Duration::from_secs(60);
 const SLACK: u64 = 5;
 /// Steps in which all that is to be moved at the end is moved.
 const MOVE_STEPS: u64 = 5_000;
+/// Rounds within which all streams were read.
+const AUDIT_ROUNDS: u32 = 2_000;
 
 impl Run {
     /// Everything calms down: all that is owed has to come out, and stay out.
@@ -50,6 +52,7 @@ impl Run {
 
     pub(crate) fn drain(&mut self) -> Result<(), Violation> {
         self.calmly(200)?;
+        self.read_streams()?;
         self.topics.letters_for_all(&mut self.world)?;
         self.topics.audit(&mut self.world)?;
         let goodbyes = self.world.consumers.leave_all();
@@ -66,6 +69,7 @@ impl Run {
                 acks.into_iter().for_each(|ack| self.world.say(ack));
             }
             self.topics.letters(&mut self.world)?;
+            streaming::go_on(&mut self.world);
             self.calmly(1000)?;
             if self.is_settled_up()? {
                 break;
@@ -96,7 +100,26 @@ impl Run {
             true => oracle.owed_without_word(self.world.now),
             false => oracle.owed(self.world.now),
         };
-        Ok(owed.is_empty())
+        let has_answered = !self.world.streams.is_busy() && oracle.streams_awaited() == 0;
+        Ok(owed.is_empty() && has_answered)
+    }
+
+    /// Everything that is in any stream is read, from the first message to the last.
+    fn read_streams(&mut self) -> Result<(), Violation> {
+        if self.world.streams.eagerness == 0 {
+            return Ok(());
+        }
+        streaming::stop_all(&mut self.world);
+        streaming::begin_audits(&mut self.world);
+        for _ in 0..AUDIT_ROUNDS {
+            self.calmly(1000)?;
+            streaming::go_on(&mut self.world);
+            if !self.world.streams.is_busy() {
+                return Ok(());
+            }
+        }
+        let detail = format!("{:?}", self.world.streams.waiting);
+        Err(Violation::new("I8 what is asked of streams comes to its end", detail))
     }
 
     pub(crate) fn calmly(&mut self, steps: u64) -> Result<(), Violation> {

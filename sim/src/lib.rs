@@ -2,7 +2,7 @@
 //! clock that jumps, judged by an oracle that knows only the promises.
 //!
 //! In reading order: `swarm` draws what a seed's world is like, `run` draws what happens in it,
-//! `world` does it with `moving` for the mover, `publishers`, `consumers` and `topics` are those who speak, `oracle` judges.
+//! `world` does it with `moving` for the mover, `publishers`, `consumers`, `readers`, `streams` and `topics` are those who speak, `oracle` judges.
 
 mod consumers;
 mod disk;
@@ -19,6 +19,8 @@ mod run;
 mod scenarios;
 mod script;
 mod sequences;
+mod streaming;
+mod streams;
 mod swarm;
 mod takes;
 mod topics;

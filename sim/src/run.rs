@@ -17,7 +17,8 @@ use crate::{
     oracle::Violation,
     random::Random,
     readers::Readers,
-    reading,
+    reading, streaming,
+    streams::Streams,
     swarm::{OPERATIONS, Operation, Swarm},
     topics::Topics,
     trace::Trace,
@@ -150,6 +151,7 @@ impl Run {
         let mut world = World::begin(random.number(), swarm.segment_bytes, settings, trace)?;
         let topics = Topics::default();
         world.readers = Readers::new(seed);
+        world.streams = Streams::new(seed);
         let mut run = Self { random, swarm, world, topics, lives: 1, delivered: 0 };
         run.plan(true);
         Ok(run)
@@ -259,6 +261,7 @@ impl Run {
     /// What goes on by itself beside the operations.
     fn others_get_on(&mut self) -> Result<(), Stop> {
         reading::step(&mut self.world)?;
+        streaming::step(&mut self.world, &self.swarm)?;
         if self.random.chance(self.swarm.turn_eagerness) {
             self.world.turn()?;
         }
@@ -354,6 +357,8 @@ impl Run {
         if self.lives < self.swarm.generations_max {
             self.plan(true);
         }
-        self.topics.open_all(&mut self.world)
+        self.topics.open_all(&mut self.world)?;
+        streaming::clean_up(&mut self.world);
+        Ok(())
     }
 }

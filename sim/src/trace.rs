@@ -3,7 +3,8 @@
 
 use std::{cell::RefCell, fmt, io::Write, rc::Rc};
 
-use sennit_engine::{Command, Effect};
+use sennit_engine::{Command, Effect, StreamAnswer, StreamCommand};
+use sennit_model::{Batch, PartitionId};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// The record of a run; clones write to the same one.
@@ -74,7 +75,27 @@ impl Trace {
                 publish.batch.count(),
                 xxh3_64(publish.batch.bytes()),
             )),
+            Command::Stream(origin, id, command) => self.stream(origin.request, *id, command),
             other => self.step(format_args!("  > {other:?}")),
+        }
+    }
+
+    fn stream(&self, request: u64, id: PartitionId, command: &StreamCommand) {
+        let hash = |batch: &Option<Batch>| batch.as_ref().map_or(0, |held| xxh3_64(held.bytes()));
+        match command {
+            StreamCommand::Open(open) => self.step(format_args!(
+                "  > open {request} {id} {:?} closes {} {:016x}",
+                open.settings,
+                open.closes,
+                hash(&open.content),
+            )),
+            StreamCommand::Append(append) => self.step(format_args!(
+                "  > append {request} {id} {:?} {:?} {:016x}",
+                append.content_type,
+                append.note,
+                hash(&append.content),
+            )),
+            other => self.step(format_args!("  > {request} {id} {other:?}")),
         }
     }
 
@@ -93,6 +114,19 @@ impl Trace {
                 delivery.subscription,
                 xxh3_64(&delivery.messages),
             )),
+            Effect::Stream(origin, answer) => match &**answer {
+                StreamAnswer::Chunk(chunk) => self.step(format_args!(
+                    "  < {} of {:?} {}..{} up to date {} closed {} {:?}",
+                    origin.request,
+                    chunk.topic,
+                    chunk.first,
+                    chunk.next,
+                    chunk.is_up_to_date,
+                    chunk.is_closed,
+                    chunk.messages.iter().map(|part| xxh3_64(part)).collect::<Vec<_>>(),
+                )),
+                other => self.step(format_args!("  < {} {other:?}", origin.request)),
+            },
             other => self.step(format_args!("  < {other:?}")),
         }
     }

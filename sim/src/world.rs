@@ -2,7 +2,10 @@
 //! reader's, the slot maker's and the mover's work, which get on when they are told to. It decides nothing by
 //! chance and judges nothing; every effect goes to the oracle, and to those it is meant for.
 
-use std::path::PathBuf;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
 use sennit_engine::{
     Command, CursorClaim, Effect, Origin, PartitionCommand, PartitionDescription, SessionId,
@@ -15,10 +18,10 @@ use crate::{
     consumers::Consumers,
     disk::SimulatedDisk,
     moving::{MoveStep, Moving},
-    oracle::Oracle,
-    oracle::Violation,
+    oracle::{FoundStream, Oracle, Violation},
     publishers::Publishers,
     readers::Readers,
+    streams::Streams,
     takes::Takes,
     trace::Trace,
 };
@@ -28,7 +31,7 @@ const SPARE_SLOTS: usize = 2;
 /// With so many more, those beyond the reserve are removed.
 const SURPLUS_SLOTS: usize = 1;
 /// What the shard may keep of chunks it read back, beyond the budget of its tail cache.
-const READ_BYTES: usize = 8 << 20;
+const READ_BYTES: usize = 16 << 20;
 
 /// The promise that a lane without rot is recovered.
 pub const RECOVERS: &str = "I1 a lane without rot is recovered";
@@ -73,6 +76,8 @@ pub struct World {
     pub consumers: Consumers,
     /// Those who read.
     pub readers: Readers,
+    /// Those who use streams.
+    pub streams: Streams,
     /// What was done so far.
     pub trace: Trace,
     /// The shard and its helpers, while it runs.
@@ -131,6 +136,7 @@ impl World {
             publishers: Publishers::default(),
             consumers: Consumers::default(),
             readers: Readers::new(0),
+            streams: Streams::none(),
             trace,
             parts,
             requests: 0,
@@ -194,8 +200,11 @@ impl World {
             // This turn has written nothing, and all before it is on the platter.
             self.oracle.committed(self.oracle.turn() + 1);
         }
+        let has_damage = self.parts.shard.counters().damaged_batches > 0;
+        self.oracle.damage_is_known(has_damage);
         self.oracle.turned(commands, &effects, self.now)?;
         for effect in &effects {
+            self.streams.hear(effect);
             match effect {
                 Effect::Confirmed(confirmed) => self.publishers.confirmed(confirmed),
                 Effect::Refused { origin, .. } => self.publishers.refused(origin.request),
@@ -419,6 +428,7 @@ impl World {
         self.publishers.disconnected();
         self.consumers.disconnected();
         self.readers.disconnected();
+        self.streams.disconnected();
         for attempt in 0.. {
             before(&self.disk, attempt);
             self.trace.step(format_args!("recover at {:?}", self.now));
@@ -443,9 +453,26 @@ impl World {
         self.moving.take_released(&mut self.parts, &self.trace)?;
         let mut ids: Vec<PartitionId> = self.parts.shard.engine().partition_ids().collect();
         ids.sort_unstable();
+        ids.retain(|id| !self.oracle.is_stream(*id));
+        self.oracle.streams_recovered(&self.found_streams(), self.now)?;
         let found = self.descriptions(&ids);
         self.oracle.recovered(self.parts.report.generation, &found, self.now)?;
         ids.into_iter().try_for_each(|id| self.cursors(id))
+    }
+
+    /// The streams there are, as the shard has them in memory.
+    fn found_streams(&self) -> Vec<FoundStream> {
+        let engine = self.parts.shard.engine();
+        let mut forks: BTreeMap<PartitionId, BTreeSet<TopicId>> = BTreeMap::new();
+        for (source, fork) in engine.held_streams() {
+            forks.entry(source).or_default().extend(fork);
+        }
+        let streams = engine.partition_ids().filter(|id| self.oracle.is_stream(*id));
+        let found = streams.filter_map(|id| {
+            let (status, is_deleted) = engine.look_at_stream(id)?;
+            Some((id, status, is_deleted, forks.remove(&id).unwrap_or_default()))
+        });
+        found.collect()
     }
 
     /// Asks where one begins that reads from there; tells the oracle. `None` if it may not.

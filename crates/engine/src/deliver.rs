@@ -64,7 +64,7 @@ impl Engine {
                 self.bury(id, now, journal, payloads, out);
             }
             self.serve_readers(id, &mut work_left, payloads, out);
-            self.serve_stream(id, now, payloads, out);
+            self.serve_stream(id, now, journal, payloads, out);
         }
         if self.stirred.is_empty() {
             self.stirred = stirred;

@@ -33,6 +33,9 @@ impl Engine {
         journal: &mut impl Journal,
         out: &mut Outbox,
     ) {
+        if !matches!(command, StreamCommand::StopReading) {
+            self.end_if_over(id, now, journal);
+        }
         let done = match command {
             StreamCommand::Open(open) => {
                 let done = self.open_stream(id, *open, now, journal);
@@ -89,12 +92,26 @@ impl Engine {
         }
         let Some(stream) = self.streams.get(id) else { return Ok(()) };
         let said = stream.said();
-        let is_over = said.is_deleted || stream.ends_at().is_some_and(|end| end <= now);
+        let is_over = said.is_deleted || stream.is_over(now);
         match (is_over, said.forks.is_empty()) {
             (false, _) => Ok(()),
             (true, false) if for_fork => Ok(()),
             (true, false) => Err(StreamRefusal::Deleted),
             (true, true) => Err(StreamRefusal::Unknown),
+        }
+    }
+
+    /// A stream whose time is over is deleted before anybody hears of it: a start counts as a use, and
+    /// would have it back.
+    pub(crate) fn end_if_over(
+        &mut self,
+        id: PartitionId,
+        now: Timestamp,
+        journal: &mut impl Journal,
+    ) {
+        let is_over = |stream: &Stream| !stream.said().is_deleted && stream.is_over(now);
+        if self.streams.get(id).is_some_and(is_over) {
+            self.commit(&Record::StreamDeleted { partition: id }, journal);
         }
     }
 
@@ -280,6 +297,13 @@ impl Engine {
         })
     }
 
+    /// How a stream is, committed or not, and whether it is deleted.
+    #[must_use]
+    pub fn look_at_stream(&self, id: PartitionId) -> Option<(StreamStatus, bool)> {
+        let is_deleted = self.streams.get(id).is_some_and(|stream| stream.said().is_deleted);
+        Some((self.stream_status(id)?, is_deleted))
+    }
+
     fn forks(&self, id: PartitionId) -> Option<&BTreeSet<TopicId>> {
         Some(&self.streams.get(id)?.said().forks)
     }
@@ -335,7 +359,8 @@ impl Engine {
             self.living(id, now, false)?;
         }
         if !is_deleted {
-            // Also where the topic goes at once: nobody makes a fork of it until then.
+            // Also where the topic goes at once: nobody makes a fork of it until then, nobody finds it,
+            // and after a crash nobody does either.
             self.commit(&Record::StreamDeleted { partition: id }, journal);
         }
         let fork_of = self.stream_settings(id).fork.clone();
@@ -429,7 +454,7 @@ impl Engine {
         }
     }
 
-    fn wake_reads(&mut self, id: PartitionId) {
+    pub(crate) fn wake_reads(&mut self, id: PartitionId) {
         self.streams.wake(id);
         if let Some(partition) = self.partitions.get_mut(&id) {
             stir(&mut self.stirred, partition);

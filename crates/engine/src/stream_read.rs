@@ -7,7 +7,7 @@ use sennit_model::{Durability, Offset, PartitionId, ReadFrom, Timestamp};
 use crate::{
     command::Origin,
     deliver::{byte_of, cut},
-    engine::{Engine, Outbox, Payloads},
+    engine::{Engine, Journal, Outbox, Payloads},
     log::Entry,
     partition::Partition,
     stream::{StreamAnswer, StreamChunk, StreamRead, StreamRefusal},
@@ -31,10 +31,12 @@ impl Engine {
         &mut self,
         id: PartitionId,
         now: Timestamp,
+        journal: &mut impl Journal,
         payloads: &mut impl Payloads,
         out: &mut Outbox,
     ) {
         let Some(visible) = self.partitions.get(&id).map(|held| held.visible) else { return };
+        self.end_if_over(id, now, journal);
         let Some(mut reads) = self.streams.take_reads(id, visible) else { return };
         let is_same = reads.served_to == Some(visible);
         reads.served_to = Some(visible);

@@ -69,6 +69,10 @@ impl Stream {
         self.settings.ends_at(self.touched_at)
     }
 
+    pub(crate) fn is_over(&self, now: Timestamp) -> bool {
+        self.ends_at().is_some_and(|end| end <= now)
+    }
+
     /// An append has said this.
     pub(crate) fn note(&mut self, note: &StreamNote) {
         self.is_closed |= note.closes;

@@ -38,7 +38,7 @@ impl Engine {
                     self.expiry_due(partition, range, now, journal);
                 }
                 Timer::Age { partition } => self.age_due(partition, now, journal),
-                Timer::StreamEnd { partition } => self.stream_end_due(partition, now),
+                Timer::StreamEnd { partition } => self.stream_end_due(partition, now, journal),
                 Timer::Compaction { partition } => self.judge_cleanness(partition, now),
                 Timer::Grace { session } => self.grace_over(session, &mut cut_off),
             }
@@ -148,17 +148,15 @@ impl Engine {
     }
 
     /// A stream may have been used since its end was set.
-    fn stream_end_due(&mut self, id: PartitionId, now: Timestamp) {
+    fn stream_end_due(&mut self, id: PartitionId, now: Timestamp, journal: &mut impl Journal) {
         let Some(end) = self.streams.get(id).and_then(Stream::ends_at) else { return };
         if end > now {
             self.wheel.set(end, Timer::StreamEnd { partition: id });
             return;
         }
+        self.end_if_over(id, now, journal);
         self.streams.ended.push(id);
-        self.streams.wake(id);
-        if let Some(partition) = self.partitions.get_mut(&id) {
-            stir(&mut self.stirred, partition);
-        }
+        self.wake_reads(id);
     }
 
     fn age_due(&mut self, id: PartitionId, now: Timestamp, journal: &mut impl Journal) {

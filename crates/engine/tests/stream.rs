@@ -278,6 +278,27 @@ fn a_stream_ends_when_nobody_has_used_it_for_its_time_to_live() {
 }
 
 #[test]
+fn what_was_said_to_be_over_does_not_come_back_with_a_start() {
+    let asks = StreamCommand::Ask { touches: false };
+    let mut asked = opened(StreamSettings { time_to_live: Some(10), ..settings() });
+    asked.now = asked.now.plus(Duration::from_secs(11));
+    assert_eq!(refused(ask(&mut asked, asks.clone())), StreamRefusal::Unknown);
+    let mut swept = opened(StreamSettings { time_to_live: Some(10), ..settings() });
+    swept.pass(Duration::from_secs(11));
+    let mut deleted = opened(settings());
+    let gone = ask(&mut deleted, StreamCommand::Delete);
+    assert!(matches!(gone, Some(StreamAnswer::Deleted { is_unused: true, .. })), "{gone:?}");
+    for world in [asked, swept, deleted] {
+        let mut world = replayed(&world);
+        let left: Vec<_> = world.engine.held_streams().collect();
+        assert_eq!(left, [(ORDERS, None)]);
+        assert_eq!(refused(ask(&mut world, asks.clone())), StreamRefusal::Unknown);
+        let again = ask(&mut world, StreamCommand::Delete);
+        assert!(matches!(again, Some(StreamAnswer::Deleted { is_unused: true, .. })), "{again:?}");
+    }
+}
+
+#[test]
 fn a_fork_holds_its_source_and_reads_there() {
     let mut world = opened(settings());
     append(&mut world, "a", plain());

@@ -60,12 +60,13 @@ impl Segments {
         }
     }
 
-    /// A replay would begin here from now on.
+    /// A replay would begin here from now on. After a start without a replay to fall back on that is
+    /// where it began, and what is empty before that goes all the same.
     pub(crate) fn replay_begins(&mut self, position: Position) {
         if position > self.replay_from {
             self.fallback_from = std::mem::replace(&mut self.replay_from, position);
-            self.release_passed();
         }
+        self.release_passed();
     }
 
     /// Keeps nothing only in case the newest checkpoint is damaged: the room is needed.
@@ -150,5 +151,16 @@ mod tests {
         segments.freed(Position(1010), 60);
         assert_eq!(taken(&mut segments), [1]);
         assert_eq!(segments.count(), 1);
+    }
+
+    #[test]
+    fn what_is_empty_at_a_start_is_released_though_there_is_no_replay_to_fall_back_on() {
+        let mut segments = Segments::new(1000, Position(2500));
+        for segment in 0..3 {
+            segments.opened(segment);
+        }
+        segments.written(Position(1010), 60);
+        segments.replay_begins(Position(2500));
+        assert_eq!(taken(&mut segments), [0]);
     }
 }

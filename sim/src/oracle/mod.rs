@@ -11,6 +11,8 @@ mod owed;
 mod partition;
 mod reader;
 mod restart;
+mod stream;
+mod streams;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,15 +21,17 @@ use std::{
 
 use sennit_engine::{
     Command, Confirmed, DeadLetters, DeliveryRun, Effect, PartitionCommand, Publish, Refusal,
-    SessionId, Settled, Subscribe, Verdict,
+    SessionId, Settled, StreamCommand, Subscribe, Verdict,
 };
 use sennit_model::{Generation, GroupId, Offset, PartitionId, Timestamp};
 
 pub use owed::OWED;
+pub use streams::FoundStream;
 
 use group::Asked;
 use partition::{Admitted, Existence, PartitionModel};
 use reader::Readers;
+use streams::Streams;
 
 /// A promise that was broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,6 +82,7 @@ pub struct Oracle {
     changes: BTreeMap<u64, (PartitionId, u64)>,
     letters: BTreeMap<(PartitionId, GroupId, u64), (PartitionId, u64)>,
     readers: Readers,
+    streams: Streams,
     turn: u64,
     durable_turn: u64,
     batches: u64,
@@ -122,6 +127,7 @@ impl Oracle {
         now: Timestamp,
     ) -> Result<(), Violation> {
         self.turn += 1;
+        self.streams_pass(now);
         let mut refused: BTreeMap<u64, &Refusal> = BTreeMap::new();
         let mut stale: BTreeMap<u64, &[DeliveryRun]> = BTreeMap::new();
         for effect in effects {
@@ -149,7 +155,8 @@ impl Oracle {
     fn late_refusal(&mut self, request: u64, refusal: &Refusal) -> Result<(), Violation> {
         let is_known = self.sent.contains_key(&request)
             || self.asked.contains_key(&request)
-            || self.changes.contains_key(&request);
+            || self.changes.contains_key(&request)
+            || self.streams.awaits(request);
         if *refusal == Refusal::OutcomeUnknown && self.is_fenced && is_known {
             return Ok(());
         }
@@ -215,15 +222,16 @@ impl Oracle {
                 let cut_off = (!grace.is_zero()).then(|| now.plus(*grace));
                 self.left(None, (*session, None), cut_off);
             }
+            Command::Partition(origin, id, change) if self.is_stream(*id) => {
+                self.stream_dropped(origin.request, *id, change, now);
+            }
             Command::Partition(origin, id, change) => self.change(origin.request, *id, change, now),
+            Command::Stream(origin, id, asked) => self.stream_asked(*origin, *id, asked, now),
             Command::Read(read) => self.begin_to_read(read),
             Command::Reader { session, subscription, change, .. } => {
                 self.change_reader((*session, *subscription), *change);
             }
-            Command::Catalogue(..)
-            | Command::Stream(..)
-            | Command::AppendTogether(..)
-            | Command::PublishAt(..) => {}
+            Command::Catalogue(..) | Command::AppendTogether(..) | Command::PublishAt(..) => {}
         }
         Ok(())
     }
@@ -258,6 +266,17 @@ impl Oracle {
             Command::Settle(settle) => in_group(&settle.partition, &settle.group),
             Command::Subscribe(subscribe) => in_group(&subscribe.partition, &subscribe.group),
             Command::Partition(_, _, PartitionCommand::Open { .. }) => None,
+            Command::Stream(_, _, asked) if self.is_full => {
+                let grows = match asked {
+                    StreamCommand::Open(_) => true,
+                    StreamCommand::Append(append) => append.content.is_some(),
+                    _ => false,
+                };
+                grows.then_some(Refusal::StorageFull)
+            }
+            Command::Partition(_, id, _) if self.is_stream(*id) => {
+                (!self.stream_is_there(*id)).then_some(Refusal::UnknownTopic)
+            }
             Command::Partition(_, id, change) => match (unknown_topic(id), change) {
                 (Err(refusal), _) => Some(refusal),
                 (Ok(_), PartitionCommand::SetCursor(name, _, by)) => {
@@ -354,11 +373,11 @@ impl Oracle {
             Effect::CursorTaken { session, subscription, .. } => {
                 self.cursor_taken((*session, *subscription))
             }
+            Effect::Stream(origin, answer) => self.stream_answered(origin.request, answer),
             Effect::Described { .. }
             | Effect::Located { .. }
             | Effect::PublishedAt { .. }
             | Effect::Cursors { .. }
-            | Effect::Stream { .. }
             | Effect::StreamEnded { .. }
             | Effect::ReaderTooSlow { .. }
             | Effect::Subscribed { .. }
@@ -448,6 +467,7 @@ fn origin_of(command: &Command) -> Option<u64> {
         Command::Settle(settle) => Some(settle.origin.request),
         Command::Subscribe(subscribe) => Some(subscribe.origin.request),
         Command::Read(read) => Some(read.origin.request),
+        Command::Stream(_, _, StreamCommand::StopReading) => None,
         Command::Catalogue(origin, _)
         | Command::Partition(origin, ..)
         | Command::AppendTogether(origin, ..)

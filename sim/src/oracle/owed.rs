@@ -97,6 +97,7 @@ impl Oracle {
                 return Err(Violation::new("I9 what has ended does not come back", detail));
             }
         }
+        self.streams_settled()?;
         let pending = (self.sent.len(), self.asked.len(), self.changes.len());
         if pending != (0, 0, 0) {
             return Err(Violation::new(

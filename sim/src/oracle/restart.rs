@@ -16,6 +16,7 @@ impl Oracle {
         self.subscriptions.clear();
         self.sent.clear();
         self.changes.clear();
+        self.streams_crashed();
         let durable_turn = self.durable_turn;
         self.readers.crashed(durable_turn);
         for partition in self.partitions.values_mut() {
@@ -41,6 +42,7 @@ impl Oracle {
         let there = self.partitions.iter().filter(|(_, held)| held.is_open());
         there
             .map(|(&id, held)| (id, held.durable_end(self.durable_turn).max(held.seen_end)))
+            .chain(self.streams.durable_ends(self.durable_turn))
             .collect()
     }
 

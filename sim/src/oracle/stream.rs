@@ -1,0 +1,382 @@
+//! What the oracle knows of one stream: what was appended, how it was after each change, and what it
+//! must answer. Written from docs/reference/http-streams.md; nothing of the engine is used again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sennit_engine::{
+    ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamCommand, StreamProducer, StreamRefusal,
+    StreamSettings, StreamStatus,
+};
+use sennit_model::{Batch, Offset, Timestamp, TopicId};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The turn of a change that nobody was told of, and that may or may not have happened.
+pub(super) const UNSURE: u64 = u64::MAX;
+
+/// A message in a stream.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Appended {
+    pub(super) hash: u64,
+    /// Durable once this turn is.
+    pub(super) turn: u64,
+}
+
+/// How a stream is at a time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Standing {
+    pub(super) is_there: bool,
+    pub(super) end: u64,
+    pub(super) is_closed: bool,
+    pub(super) is_deleted: bool,
+    pub(super) forks: BTreeSet<TopicId>,
+    sequence: Option<Box<str>>,
+    /// The epoch of each producer, and its number in it.
+    producers: BTreeMap<Box<str>, (u64, u64)>,
+}
+
+impl Standing {
+    /// What is to be seen from outside without asking.
+    pub(super) fn seen(&self) -> (bool, u64, bool, bool, &BTreeSet<TopicId>) {
+        (self.is_there, self.end, self.is_closed, self.is_deleted, &self.forks)
+    }
+}
+
+/// How a stream was from a turn on, and which of all changes made it so.
+#[derive(Clone, Debug)]
+pub(super) struct Version {
+    pub(super) turn: u64,
+    pub(super) change: u64,
+    pub(super) standing: Standing,
+}
+
+/// One stream.
+#[derive(Clone, Debug)]
+pub(super) struct StreamModel {
+    pub(super) settings: StreamSettings,
+    pub(super) entries: Vec<Appended>,
+    /// From the last that is durable for sure to the latest.
+    pub(super) history: Vec<Version>,
+    touched_at: Timestamp,
+    /// The highest end that anybody was told of, and whether somebody was told that it is closed.
+    pub(super) told_end: u64,
+    pub(super) told_closed: bool,
+}
+
+/// When something is asked: the turn, the number of the next change, the time.
+#[derive(Debug)]
+pub(super) struct When<'a> {
+    pub(super) turn: u64,
+    pub(super) changes: &'a mut u64,
+    pub(super) now: Timestamp,
+}
+
+impl StreamModel {
+    pub(super) fn new() -> Self {
+        let nothing = Version { turn: 0, change: 0, standing: Standing::default() };
+        Self {
+            settings: StreamSettings::of_topic(),
+            entries: Vec::new(),
+            history: vec![nothing],
+            touched_at: Timestamp(0),
+            told_end: 0,
+            told_closed: false,
+        }
+    }
+
+    pub(super) fn latest(&self) -> &Version {
+        self.history.last().expect("there is always one")
+    }
+
+    pub(super) fn standing(&self) -> &Standing {
+        &self.latest().standing
+    }
+
+    /// The first turn in which it is as the latest version in this respect.
+    pub(super) fn since(&self, is_so: impl Fn(&Standing) -> bool) -> u64 {
+        let not_so = self.history.iter().rposition(|version| !is_so(&version.standing));
+        self.history.get(not_so.map_or(0, |at| at + 1)).map_or(UNSURE, |version| version.turn)
+    }
+
+    fn change(&mut self, when: &mut When<'_>, turn: u64, make: impl FnOnce(&mut Standing)) {
+        let mut standing = self.standing().clone();
+        make(&mut standing);
+        *when.changes += 1;
+        self.history.push(Version { turn, change: *when.changes, standing });
+    }
+
+    fn ends_at(&self) -> Option<Timestamp> {
+        let millis = self.settings.time_to_live.map(|seconds| seconds * 1000);
+        let slides = millis.map(|millis| Timestamp(self.touched_at.0 + millis));
+        slides.into_iter().chain(self.settings.expires_at.as_ref().map(|held| held.0)).min()
+    }
+
+    /// If its time is over it is deleted, or will be when somebody looks.
+    pub(super) fn passes(&mut self, when: &mut When<'_>) {
+        let Standing { is_there, is_deleted, .. } = *self.standing();
+        if is_there && !is_deleted && self.ends_at().is_some_and(|end| end <= when.now) {
+            self.change(when, UNSURE, |standing| standing.is_deleted = true);
+        }
+    }
+
+    /// Somebody was told that it is gone: so it stays.
+    pub(super) fn told_gone(&mut self) {
+        for version in &mut self.history {
+            if version.turn == UNSURE {
+                version.turn = 0;
+            }
+        }
+    }
+
+    /// After a start: it is as this version says, from now on for sure, and a start is a use.
+    pub(super) fn begins_again(&mut self, version: Version, now: Timestamp) {
+        self.entries.truncate(version.standing.end as usize);
+        self.entries.iter_mut().for_each(|entry| entry.turn = 0);
+        self.history = vec![Version { turn: 0, ..version }];
+        self.touched_at = now;
+    }
+
+    /// Why nobody gets at it any more.
+    pub(super) fn gone(&self) -> Option<StreamRefusal> {
+        let Standing { is_there, is_deleted, forks, .. } = self.standing();
+        match (*is_there, *is_deleted, forks.is_empty()) {
+            (true, false, _) => None,
+            (true, true, false) => Some(StreamRefusal::Deleted),
+            _ => Some(StreamRefusal::Unknown),
+        }
+    }
+
+    pub(super) fn fork_at(&self) -> u64 {
+        self.settings.fork.as_ref().map_or(0, |fork| fork.at.0)
+    }
+
+    fn status(&self) -> StreamStatus {
+        StreamStatus {
+            settings: self.settings.clone().into(),
+            start: Offset(self.fork_at()),
+            next: Offset(self.standing().end),
+            is_closed: self.standing().is_closed,
+        }
+    }
+
+    /// What it must answer to all but a read, changed by what is asked; nothing to who awaits nothing.
+    /// `inherited` is what a fork goes on from.
+    pub(super) fn ask(
+        &mut self,
+        command: &StreamCommand,
+        inherited: Vec<Appended>,
+        when: &mut When<'_>,
+    ) -> Option<StreamAnswer> {
+        let answer = match command {
+            StreamCommand::Open(open) => self.open(open, inherited, when),
+            StreamCommand::Append(append) => self.append(append, when),
+            StreamCommand::Ask { touches } => match self.gone() {
+                Some(gone) => Err(gone),
+                None => {
+                    if *touches {
+                        self.touch(when.now);
+                    }
+                    Ok(StreamAnswer::Status(self.status()))
+                }
+            },
+            StreamCommand::AddFork(fork) => match self.gone() {
+                Some(gone) => Err(gone),
+                None => {
+                    if !self.standing().forks.contains(fork) {
+                        let turn = when.turn;
+                        self.change(when, turn, |standing| {
+                            standing.forks.insert(*fork);
+                        });
+                    }
+                    Ok(StreamAnswer::Status(self.status()))
+                }
+            },
+            StreamCommand::RemoveFork(fork) => {
+                if self.standing().is_there && self.standing().forks.contains(fork) {
+                    let turn = when.turn;
+                    self.change(when, turn, |standing| {
+                        standing.forks.remove(fork);
+                    });
+                }
+                let is_unused = self.standing().is_there
+                    && self.standing().is_deleted
+                    && self.standing().forks.is_empty();
+                Ok(StreamAnswer::Deleted { is_unused, fork_of: self.fork_of() })
+            }
+            StreamCommand::Delete => self.delete(when),
+            StreamCommand::Read(_) | StreamCommand::StopReading => return None,
+        };
+        Some(answer.unwrap_or_else(StreamAnswer::Refused))
+    }
+
+    fn fork_of(&self) -> Option<ForkOf> {
+        self.settings.fork.clone().filter(|_| self.standing().is_there)
+    }
+
+    pub(super) fn touch(&mut self, now: Timestamp) {
+        self.touched_at = self.touched_at.max(now);
+    }
+
+    fn delete(&mut self, when: &mut When<'_>) -> Result<StreamAnswer, StreamRefusal> {
+        let Standing { is_there, is_deleted, ref forks, .. } = *self.standing();
+        if !is_there {
+            return Err(StreamRefusal::Unknown);
+        }
+        let is_unused = forks.is_empty();
+        if is_deleted && !is_unused {
+            return Err(StreamRefusal::Deleted);
+        }
+        if !is_deleted {
+            let turn = when.turn;
+            self.change(when, turn, |standing| standing.is_deleted = true);
+        }
+        Ok(StreamAnswer::Deleted { is_unused, fork_of: self.fork_of() })
+    }
+
+    /// Its partition is dropped; says whether there was one.
+    pub(super) fn drop_it(&mut self, when: &mut When<'_>) -> bool {
+        if !self.standing().is_there {
+            return false;
+        }
+        let turn = when.turn;
+        self.change(when, turn, |standing| {
+            let (end, is_closed) = (standing.end, standing.is_closed);
+            *standing = Standing { end, is_closed, is_deleted: true, ..Standing::default() };
+        });
+        true
+    }
+
+    fn open(
+        &mut self,
+        open: &OpenStream,
+        inherited: Vec<Appended>,
+        when: &mut When<'_>,
+    ) -> Result<StreamAnswer, StreamRefusal> {
+        if self.standing().is_there {
+            if let Some(gone) = self.gone() {
+                return Err(gone);
+            }
+            if let Some(field) = self.differs(open) {
+                return Err(StreamRefusal::SettingsDiffer { field });
+            }
+            return Ok(StreamAnswer::Opened { created: false, status: self.status() });
+        }
+        self.settings = open.settings.clone();
+        self.touched_at = when.now;
+        self.entries = inherited;
+        self.push(open.content.as_ref(), when.turn);
+        let (end, turn) = (self.entries.len() as u64, when.turn);
+        self.change(when, turn, |standing| {
+            *standing =
+                Standing { is_there: true, end, is_closed: open.closes, ..Standing::default() };
+        });
+        Ok(StreamAnswer::Opened { created: true, status: self.status() })
+    }
+
+    fn differs(&self, open: &OpenStream) -> Option<&'static str> {
+        let (held, asked) = (&self.settings, &open.settings);
+        let asked_for =
+            |fork: &Option<ForkOf>| fork.as_ref().map(|of| (of.name.clone(), of.asked.clone()));
+        let until = |settings: &StreamSettings| settings.expires_at.as_ref().map(|held| held.0);
+        if !held.content_type.eq_ignore_ascii_case(&asked.content_type) {
+            Some("content type")
+        } else if held.time_to_live != asked.time_to_live {
+            Some("time to live")
+        } else if until(held) != until(asked) {
+            Some("expiry")
+        } else if self.standing().is_closed != open.closes {
+            Some("closed state")
+        } else if asked_for(&held.fork) != asked_for(&asked.fork) {
+            Some("source, offset or sub-offset of the fork")
+        } else {
+            None
+        }
+    }
+
+    fn push(&mut self, batch: Option<&Batch>, turn: u64) {
+        let messages = batch.into_iter().flat_map(Batch::messages);
+        let appended = |hash| Appended { hash, turn };
+        self.entries.extend(messages.map(|message| appended(xxh3_64(message.encoded()))));
+    }
+
+    fn append(
+        &mut self,
+        append: &StreamAppend,
+        when: &mut When<'_>,
+    ) -> Result<StreamAnswer, StreamRefusal> {
+        if let Some(gone) = self.gone() {
+            return Err(gone);
+        }
+        let StreamAppend { content, content_type, note } = append;
+        let next = Offset(self.standing().end);
+        let is_closed = self.standing().is_closed;
+        let answer = |next, is_closed, is_duplicate, sequence| {
+            Ok(StreamAnswer::Appended { next, is_closed, is_duplicate, sequence })
+        };
+        let fits = match note.producer.as_ref().map(|producer| self.of_producer(producer)) {
+            Some(Ok(Some(sequence))) => {
+                self.touch(when.now);
+                return answer(next, is_closed, true, Some(sequence));
+            }
+            Some(Err(fenced @ StreamRefusal::ProducerFenced { .. })) => return Err(fenced),
+            Some(Err(other)) => Err(other),
+            Some(Ok(None)) | None => Ok(()),
+        };
+        if is_closed {
+            return match content.is_none() && note.producer.is_none() {
+                true => answer(next, true, false, None),
+                false => Err(StreamRefusal::Closed { next }),
+            };
+        }
+        if content.is_some() && content_type.as_ref().is_some_and(|given| !self.is_of_type(given)) {
+            let content_type = self.settings.content_type.clone();
+            return Err(StreamRefusal::ContentType { content_type });
+        }
+        fits?;
+        if let (Some(given), Some(last)) = (&note.sequence, &self.standing().sequence)
+            && given.as_bytes() <= last.as_bytes()
+        {
+            return Err(StreamRefusal::Sequence { last: last.clone() });
+        }
+        self.touch(when.now);
+        let turn = when.turn;
+        self.push(content.as_ref(), turn);
+        let end = self.entries.len() as u64;
+        self.change(when, turn, |standing| {
+            standing.end = end;
+            standing.is_closed = note.closes;
+            if note.sequence.is_some() {
+                standing.sequence.clone_from(&note.sequence);
+            }
+            if let Some(StreamProducer { id, epoch, sequence }) = &note.producer {
+                standing.producers.insert(id.clone(), (*epoch, *sequence));
+            }
+        });
+        answer(Offset(end), note.closes, false, note.producer.as_ref().map(|held| held.sequence))
+    }
+
+    fn is_of_type(&self, given: &str) -> bool {
+        let media = |text: &str| text.split(';').next().unwrap_or_default().trim().to_lowercase();
+        media(given) == media(&self.settings.content_type)
+    }
+
+    /// Whether an append of a producer is the next; if it was there before, the highest number.
+    fn of_producer(&self, producer: &StreamProducer) -> Result<Option<u64>, StreamRefusal> {
+        let given = producer.sequence;
+        let Some(&(epoch, last)) = self.standing().producers.get(&producer.id) else {
+            return match given {
+                0 => Ok(None),
+                _ => Err(StreamRefusal::ProducerGap { expected: 0, given }),
+            };
+        };
+        match producer.epoch.cmp(&epoch) {
+            std::cmp::Ordering::Less => Err(StreamRefusal::ProducerFenced { current: epoch }),
+            std::cmp::Ordering::Greater if given == 0 => Ok(None),
+            std::cmp::Ordering::Greater => Err(StreamRefusal::ProducerBegins),
+            std::cmp::Ordering::Equal if given <= last => Ok(Some(last)),
+            std::cmp::Ordering::Equal if given == last + 1 => Ok(None),
+            std::cmp::Ordering::Equal => {
+                Err(StreamRefusal::ProducerGap { expected: last + 1, given })
+            }
+        }
+    }
+}
