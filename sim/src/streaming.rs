@@ -276,7 +276,7 @@ fn appended(world: &mut World, id: PartitionId, by: Option<(u64, u64, usize)>, h
     let Some(held) = world.streams.find(id) else { return };
     let mut is_final = true;
     match &heard {
-        Heard::Answer(StreamAnswer::Appended { next, .. }) => held.end = next.0,
+        Heard::Answer(StreamAnswer::Appended(appended)) => held.end = appended.next.0,
         Heard::Answer(StreamAnswer::Refused(
             StreamRefusal::ProducerGap { .. } | StreamRefusal::ProducerBegins,
         ))

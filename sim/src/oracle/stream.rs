@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sennit_engine::{
-    ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamCommand, StreamProducer, StreamRefusal,
-    StreamSettings, StreamStatus,
+    ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamAppended, StreamCommand, StreamProducer,
+    StreamRefusal, StreamSettings, StreamStatus,
 };
-use sennit_model::{Batch, Offset, Timestamp, TopicId};
+use sennit_model::{Batch, Durability, Offset, Timestamp, TopicId};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The turn of a change that nobody was told of, and that may or may not have happened.
@@ -155,6 +155,7 @@ impl StreamModel {
             start: Offset(self.fork_at()),
             next: Offset(self.standing().end),
             is_closed: self.standing().is_closed,
+            durability: Durability::Durable,
         }
     }
 
@@ -310,7 +311,7 @@ impl StreamModel {
         let next = Offset(self.standing().end);
         let is_closed = self.standing().is_closed;
         let answer = |next, is_closed, is_duplicate, sequence| {
-            Ok(StreamAnswer::Appended { next, is_closed, is_duplicate, sequence })
+            Ok(StreamAnswer::Appended(StreamAppended { next, is_closed, is_duplicate, sequence }))
         };
         let fits = match note.producer.as_ref().map(|producer| self.of_producer(producer)) {
             Some(Ok(Some(sequence))) => {

@@ -343,9 +343,9 @@ fn tell(model: &mut StreamModel, answer: &StreamAnswer) {
             model.told_end = model.told_end.max(status.next.0);
             model.told_closed |= status.is_closed;
         }
-        StreamAnswer::Appended { next, is_closed, .. } => {
-            model.told_end = model.told_end.max(next.0);
-            model.told_closed |= is_closed;
+        StreamAnswer::Appended(appended) => {
+            model.told_end = model.told_end.max(appended.next.0);
+            model.told_closed |= appended.is_closed;
         }
         StreamAnswer::Refused(StreamRefusal::Unknown | StreamRefusal::Deleted)
         | StreamAnswer::Deleted { .. } => model.told_gone(),
