@@ -10,10 +10,10 @@ use sennit_model::{
 
 use crate::{
     command::{CatalogueCommand, DeadLetters, GroupSetting, Placed},
-    engine::Shared,
     group::Terms,
     record::{Record, TopicCreated},
     refusal::Refusal,
+    shared::Shared,
 };
 
 /// A group as the catalogue knows it.

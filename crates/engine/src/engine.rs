@@ -2,23 +2,20 @@
 //! decides is appended to the journal as records, and records are applied. Replay after a crash
 //! applies the same records and comes to the same state.
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, time::Duration};
 
 use bytes::Bytes;
 use hashbrown::HashMap;
 use sennit_model::{
     Batch, Durability, Generation, GroupId, Offset, OffsetRange, PartitionId, ReadFrom, Timestamp,
-    TopicConfig,
 };
 
 use crate::{
     catalogue::Catalogue,
-    codec::Writer,
-    command::{Command, GroupSetting, Origin, PartitionCommand, SessionId},
+    command::{Command, Origin, PartitionCommand, SessionId},
     cursors::Cursors,
     effect::Effect,
-    group::{Group, Holder, Terms, range},
-    interner::Interner,
+    group::{Group, Holder, range},
     latest::Latest,
     log::{KeptBatch, Place},
     lost::Lost,
@@ -29,7 +26,8 @@ use crate::{
     record::{Outcome, Record},
     refusal::Refusal,
     reserved::{Reserved, reserved_max},
-    stream::{StreamAnswer, StreamSettings},
+    shared::Shared,
+    stream::StreamAnswer,
     streams::Streams,
     timer::Timer,
     wheel::Wheel,
@@ -112,50 +110,6 @@ pub struct Engine {
     /// opened them before, and given the offsets below.
     pub(crate) first_offset: u64,
     pub(crate) shared: Shared,
-}
-
-/// Settings, each kept once.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    configs: Interner<TopicConfig>,
-    terms: Interner<Terms>,
-    settings: Interner<StreamSettings>,
-    /// Those of a topic that was not created as a stream.
-    pub(crate) of_topic: Arc<StreamSettings>,
-}
-
-impl Default for Shared {
-    fn default() -> Self {
-        Self {
-            configs: Interner::default(),
-            terms: Interner::default(),
-            settings: Interner::default(),
-            of_topic: Arc::new(StreamSettings::of_topic()),
-        }
-    }
-}
-
-impl Shared {
-    pub(crate) fn config(&mut self, config: &TopicConfig) -> Arc<TopicConfig> {
-        self.configs.get(*config, |config, out| {
-            Writer(out).topic_config(config);
-        })
-    }
-
-    pub(crate) fn settings(&mut self, settings: &StreamSettings) -> Arc<StreamSettings> {
-        self.settings.get(settings.clone(), |settings, out| {
-            Writer(out).stream_settings(settings);
-        })
-    }
-
-    pub(crate) fn terms(&mut self, setting: &GroupSetting) -> Arc<Terms> {
-        let terms = Terms { config: setting.config, start: setting.start };
-        // The number is each group's own.
-        let of_none = GroupSetting { id: GroupId(0), ..*setting };
-        self.terms.get(terms, |_, out| {
-            Writer(out).group_setting(&of_none);
-        })
-    }
 }
 
 impl Engine {

@@ -37,6 +37,7 @@ mod refusal;
 mod replay;
 mod reserved;
 mod runs;
+mod shared;
 mod sieve;
 mod slow_reader;
 mod snapshot;

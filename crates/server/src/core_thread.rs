@@ -26,7 +26,6 @@ use crate::{
     http::{
         door::Door,
         hall::Hall,
-        moving::Neighbours,
         port,
         status::Status,
         streams::{StorageRules, StreamsDoor, StreamsSettings},
@@ -35,6 +34,7 @@ use crate::{
     lane_thread,
     metrics::CoreMetrics,
     move_thread::{self, PackPin},
+    neighbours::Neighbours,
     read_thread::ReadThreads,
     slot_thread,
     streams::Streams,

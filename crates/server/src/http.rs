@@ -19,7 +19,7 @@ mod http1_head;
 mod http1_requests;
 mod http2;
 pub(crate) mod limits;
-pub(crate) mod moving;
+mod moving;
 pub(crate) mod port;
 mod refused;
 pub(crate) mod status;

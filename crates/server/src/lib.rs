@@ -33,6 +33,7 @@ mod listener;
 mod metrics;
 mod move_thread;
 mod move_turn;
+mod neighbours;
 mod outbox;
 mod outgoing;
 mod placement;

@@ -14,8 +14,8 @@ use tokio::sync::oneshot;
 use crate::{
     answers::Answer,
     core::CoreHandle,
-    http::moving::Neighbours,
     inbox::Message,
+    neighbours::Neighbours,
     placement::shard_of,
     stream_request::{CreateStream, Located, StreamFailure, StreamPlace},
 };

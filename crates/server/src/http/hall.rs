@@ -11,8 +11,8 @@ use std::{
 use bytes::BytesMut;
 use http::StatusCode;
 
-use super::{closing::Closing, limits::BODIES_BYTES_MAX, moving::Neighbours, refused::Refused};
-use crate::{metrics::CoreMetrics, outgoing::Outgoing};
+use super::{closing::Closing, limits::BODIES_BYTES_MAX, refused::Refused};
+use crate::{metrics::CoreMetrics, neighbours::Neighbours, outgoing::Outgoing};
 
 /// Bytes of a read.
 const READ_BYTES: usize = 64 << 10;

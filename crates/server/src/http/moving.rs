@@ -1,9 +1,7 @@
 //! At which core a connection would better be: that of the streams it asks for, which spares each
 //! request the way to another thread and back. It knows no sockets.
 
-use std::{cell::Cell, sync::Arc};
-
-use crate::{metrics::CoreMetrics, placement::has_http_place_at};
+use crate::{neighbours::Neighbours, placement::has_http_place_at};
 
 /// So many requests in a row for streams of one other core make a connection move there; after each
 /// move twice as many, so that one which alternates comes to rest.
@@ -11,32 +9,6 @@ const ASKS_BEFORE_MOVE: u32 = 8;
 
 /// How often that is doubled.
 const DOUBLINGS_MAX: u32 = 20;
-
-/// A core among the others, and what its connections ask for.
-#[derive(Debug)]
-pub(crate) struct Neighbours {
-    here: usize,
-    cores: Vec<Arc<CoreMetrics>>,
-    /// The core of the stream that was asked for last, until the connection has heard of it.
-    asked_of: Cell<Option<usize>>,
-}
-
-impl Neighbours {
-    /// Those of the core `here`.
-    pub(crate) fn of(here: usize, cores: Vec<Arc<CoreMetrics>>) -> Self {
-        Self { here, cores, asked_of: Cell::new(None) }
-    }
-
-    /// Somebody's request is worked on now: what others have asked for is nothing to it.
-    pub(super) fn attend(&self) {
-        self.asked_of.set(None);
-    }
-
-    /// What is done just now is for a stream of this core.
-    pub(crate) fn asked(&self, of: usize) {
-        self.asked_of.set(Some(of));
-    }
-}
 
 /// What a connection has asked for lately.
 #[derive(Debug, Default)]
@@ -56,7 +28,7 @@ impl Leaning {
 
     /// Takes account of the request that was worked on just now.
     pub(super) fn learn(&mut self, neighbours: &Neighbours) {
-        let Some(of) = neighbours.asked_of.take() else { return };
+        let Some(of) = neighbours.take_asked() else { return };
         self.asks = match of {
             of if of == neighbours.here => 0,
             of if of == self.to => self.asks.saturating_add(1),
@@ -85,6 +57,8 @@ pub(super) struct Departure {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn two_cores() -> Neighbours {

@@ -1,0 +1,53 @@
+//! What topics, groups and streams have in common: equal settings are one value, whoever has them.
+
+use std::sync::Arc;
+
+use sennit_model::{GroupId, TopicConfig};
+
+use crate::{
+    codec::Writer, command::GroupSetting, group::Terms, interner::Interner, stream::StreamSettings,
+};
+
+/// Settings, each kept once.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    configs: Interner<TopicConfig>,
+    terms: Interner<Terms>,
+    settings: Interner<StreamSettings>,
+    /// Those of a topic that was not created as a stream.
+    pub(crate) of_topic: Arc<StreamSettings>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            configs: Interner::default(),
+            terms: Interner::default(),
+            settings: Interner::default(),
+            of_topic: Arc::new(StreamSettings::of_topic()),
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn config(&mut self, config: &TopicConfig) -> Arc<TopicConfig> {
+        self.configs.get(*config, |config, out| {
+            Writer(out).topic_config(config);
+        })
+    }
+
+    pub(crate) fn settings(&mut self, settings: &StreamSettings) -> Arc<StreamSettings> {
+        self.settings.get(settings.clone(), |settings, out| {
+            Writer(out).stream_settings(settings);
+        })
+    }
+
+    pub(crate) fn terms(&mut self, setting: &GroupSetting) -> Arc<Terms> {
+        let terms = Terms { config: setting.config, start: setting.start };
+        // The number is each group's own.
+        let of_none = GroupSetting { id: GroupId(0), ..*setting };
+        self.terms.get(terms, |_, out| {
+            Writer(out).group_setting(&of_none);
+        })
+    }
+}
