@@ -250,7 +250,9 @@ mod tests {
     }
 
     fn problem(body: &str) -> (u16, String) {
-        let problem = asked(&Bytes::copy_from_slice(body.as_bytes())).err().expect("it is refused");
+        let Err(problem) = asked(&Bytes::copy_from_slice(body.as_bytes())) else {
+            panic!("it is taken")
+        };
         (problem.status().as_u16(), problem.code().to_owned())
     }
 
