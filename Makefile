@@ -6,7 +6,7 @@ SHELL := /bin/bash
 .NOTPARALLEL:
 .PHONY: help run test bench torture planted fuzz fmt audit \
         test-tools test-format test-lint test-docs test-licences test-workspace test-conformance \
-        test-summary
+        test-browser test-summary
 
 export CARGO_TARGET_DIR ?= $(CURDIR)/target
 TOOLS := $(CARGO_TARGET_DIR)/tools
@@ -28,7 +28,7 @@ run: ## Build the broker and serve from ./data (Ctrl-C stops it)
 	@cargo build --release -p sennit
 	@exec "$(CARGO_TARGET_DIR)/release/sennit" serve --data data
 
-test: test-tools test-format test-lint test-docs test-licences fuzz test-workspace test-conformance test-summary ## All that a change must pass (installs what it needs)
+test: test-tools test-format test-lint test-docs test-licences fuzz test-workspace test-conformance test-browser test-summary ## All that a change must pass (installs what it needs)
 
 bench: ## Measure the broker on this machine
 	@cargo build --release -p sennit
@@ -111,6 +111,15 @@ define run-conformance
 cargo test --workspace --locked --no-run --quiet; \
 conformance/durable-streams/run --jobs 1; \
 conformance/durable-streams/clients/run
+endef
+
+# The example for browsers in Chromium, which comes from Debian if there is none.
+test-browser:
+	$(call step,browser,$(run-browser))
+
+define run-browser
+cargo build -p sennit --locked --quiet; \
+examples/ai-answer/test/run
 endef
 
 # Closes with the sum over all test programs, in the words of each of them.

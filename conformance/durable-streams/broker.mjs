@@ -81,9 +81,10 @@ export class Broker {
     await answers(this)
   }
 
-  /** kill -9, and the same again: the same folder, the same ports. */
-  async killAndStartAgain() {
+  /** kill -9, and the same again: the same folder, the same ports. `between` is done while it is away. */
+  async killAndStartAgain(between = async () => {}) {
     await this.#end()
+    await between()
     await this.#begin({ port: this.port, listenPort: this.listenPort })
   }
 
