@@ -110,7 +110,8 @@ test-conformance:
 define run-conformance
 cargo test --workspace --locked --no-run --quiet; \
 conformance/durable-streams/run --jobs 1; \
-conformance/durable-streams/clients/run
+conformance/durable-streams/clients/run; \
+conformance/openapi/run
 endef
 
 # The example for browsers in Chromium, which comes from Debian if there is none.
