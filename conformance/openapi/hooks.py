@@ -10,7 +10,8 @@ from schemathesis import GenerationMode
 CLAIMED = json.loads(os.environ["CLAIMED"])
 PRODUCER = ("Producer-Id", "Producer-Epoch", "Producer-Seq")
 FORK = ("Stream-Forked-From", "Stream-Fork-Offset", "Stream-Fork-Sub-Offset")
-TYPES = {"notes": "text/plain", "over": "text/plain", "log/json": "application/json", "wakes": "application/json"}
+TYPES = {"notes": "text/plain", "over": "text/plain", "log/json": "application/json"}
+TYPES |= {"wakes": "application/json", "pair/one": "text/plain", "pair/two": "text/plain"}
 
 
 @schemathesis.hook
@@ -27,6 +28,8 @@ def before_call(context, case, kwargs):
             case.headers.pop("Stream-Expires-At", None)
         if operation == "appendToStream":
             append(case)
+        if operation == "appendTogether" and isinstance(case.body, dict):
+            append_together(case.body["appends"])
         if operation == "createSubscription" and isinstance(case.body, dict) and "wake_stream" in case.body:
             case.body["wake_stream"] = "wakes"
         if operation == "ackWork" and isinstance(case.body, dict):
@@ -62,6 +65,15 @@ def append(case):
         case.headers.pop("Stream-Closed", None)
         case.media_type = TYPES[path]
         case.body = case.body if TYPES[path] == "application/json" else json.dumps(str(case.body))
+
+
+def append_together(appends):
+    """To the two streams that can, each once, as whoever is new."""
+    del appends[2:]
+    for stream, one in zip(("pair/one", "pair/two"), appends):
+        one.update(stream=stream, content_type="text/plain", close=False)
+        one.pop("seq", None)
+        one.pop("producer", None)
 
 
 def ack(case):

@@ -23,12 +23,16 @@ const { values: options } = parseArgs({
 
 const JSON_TYPE = { "Content-Type": "application/json" }
 
+const TOGETHER = { "Stream-Storage": "acid", "Stream-Group": "pair" }
+
 /** What there is from the beginning: method, path below /v1/stream/, headers, body. */
 const THERE = [
   ["PUT", "notes", { "Content-Type": "text/plain" }, "first line\n"],
   ["PUT", "log/json", JSON_TYPE, '[{"n":1},{"n":2}]'],
   ["PUT", "over", { "Content-Type": "text/plain", "Stream-Closed": "true" }, "all of it"],
   ["PUT", "wakes", JSON_TYPE],
+  ["PUT", "pair/one", { ...TOGETHER, "Content-Type": "text/plain" }],
+  ["PUT", "pair/two", { ...TOGETHER, "Content-Type": "text/plain" }],
   ["PUT", "__ds/subscriptions/puller", JSON_TYPE, '{"type":"pull-wake","wake_stream":"wakes","streams":["log/json"]}'],
   ["PUT", "__ds/subscriptions/mailer", JSON_TYPE, '{"type":"webhook","pattern":"a/**","webhook":{"url":"https://localhost:9/"}}'],
   ["POST", "log/json", JSON_TYPE, '{"n":3}'],
