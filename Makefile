@@ -110,7 +110,17 @@ test-conformance:
 define run-conformance
 cargo test --workspace --locked --no-run --quiet; \
 conformance/durable-streams/run --jobs 1; \
-conformance/durable-streams/clients/run
+conformance/durable-streams/clients/run; \
+conformance/openapi/run
+endef
+
+# The example for browsers in Chromium, which comes from Debian if there is none.
+test-browser:
+	$(call step,browser,$(run-browser))
+
+define run-browser
+cargo build -p sennit --locked --quiet; \
+examples/ai-answer/test/run
 endef
 
 # The example for browsers in Chromium, which comes from Debian if there is none.

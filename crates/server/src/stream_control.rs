@@ -261,6 +261,10 @@ impl Control {
                 continue;
             };
             let _changes = self.changes.of(topic.created.name.as_str()).await;
+            // Who had the name before may have taken the stream away.
+            if ended.and_then(|ended| self.topic(ended)).is_none() {
+                continue;
+            }
             let place = (first_partition(topic.id()), topic.created.home);
             let asks = StreamCommand::Ask { touches: false };
             if let Err(StreamFailure::Stream(StreamRefusal::Unknown)) =

@@ -11,7 +11,7 @@ import { chromium } from "playwright-core"
 import { Broker, launch, sennit } from "./broker.mjs"
 
 /** How long what has to be seen may take to be seen. */
-const SEEN_MS = 20_000
+const SEEN_MS = 60_000
 
 /** Milliseconds from piece to piece: time enough to reload and kill in the middle. */
 const PACE_MS = "40"

@@ -1,0 +1,71 @@
+// Starts a broker, puts into it what there is to be found, and has Schemathesis ask it whatever the page of the
+// HTTP interface allows. `./run --help` tells the options.
+import { parseArgs } from "node:util"
+
+import { Broker, launch, sennit } from "./broker.mjs"
+
+const HELP = `run [options]: docs/reference/openapi.yaml against a broker, by Schemathesis
+
+  --sennit FILE     the broker (default: $SENNIT, else target/debug/sennit)
+  --examples N      requests made up for each operation (default: 40)
+  --report FILE     where every request and answer is written, as HAR
+  --seed N          what they are made up from (default: drawn, and printed)`
+
+const { values: options } = parseArgs({
+  options: {
+    sennit: { type: "string", default: process.env.SENNIT },
+    examples: { type: "string", default: "40" },
+    seed: { type: "string", default: String(Math.floor(Math.random() * 2 ** 32)) },
+    report: { type: "string" },
+    help: { type: "boolean", default: false },
+  },
+})
+
+const JSON_TYPE = { "Content-Type": "application/json" }
+
+const TOGETHER = { "Stream-Storage": "acid", "Stream-Group": "pair" }
+
+/** What there is from the beginning: method, path below /v1/stream/, headers, body. */
+const THERE = [
+  ["PUT", "notes", { "Content-Type": "text/plain" }, "first line\n"],
+  ["PUT", "log/json", JSON_TYPE, '[{"n":1},{"n":2}]'],
+  ["PUT", "over", { "Content-Type": "text/plain", "Stream-Closed": "true" }, "all of it"],
+  ["PUT", "wakes", JSON_TYPE],
+  ["PUT", "pair/one", { ...TOGETHER, "Content-Type": "text/plain" }],
+  ["PUT", "pair/two", { ...TOGETHER, "Content-Type": "text/plain" }],
+  ["PUT", "__ds/subscriptions/puller", JSON_TYPE, '{"type":"pull-wake","wake_stream":"wakes","streams":["log/json"]}'],
+  ["PUT", "__ds/subscriptions/mailer", JSON_TYPE, '{"type":"webhook","pattern":"a/**","webhook":{"url":"https://localhost:9/"}}'],
+  ["POST", "log/json", JSON_TYPE, '{"n":3}'],
+  ["POST", "__ds/subscriptions/puller/claim", JSON_TYPE, '{"worker":"schemathesis"}'],
+]
+
+if (options.help) {
+  console.log(HELP)
+  process.exit(0)
+}
+const broker = await Broker.start(sennit(options.sennit, "file-durable"))
+let last
+for (const [method, path, headers, body] of THERE) {
+  const reply = await fetch(`${broker.url}/v1/stream/${path}`, { method, headers, body })
+  last = await reply.text()
+  if (!reply.ok) throw new Error(`${method} ${path}: ${reply.status} ${last}`)
+}
+console.log(`seed ${options.seed}`)
+const { SCHEMATHESIS, OPENAPI, CONFIG } = process.env
+const flags = ["--config-file", CONFIG, "run", OPENAPI, "--url", broker.url, "--no-color"]
+flags.push("--max-examples", options.examples, "--seed", options.seed, "--generation-database", "none")
+if (options.report) flags.push("--report-har-path", options.report)
+const child = launch([SCHEMATHESIS, ...flags], { stdio: ["ignore", "inherit", "inherit"], env: { ...process.env, CLAIMED: last } })
+const code = await new Promise((resolve) => child.once("exit", resolve))
+const metrics = await fetch(`${broker.url}/metrics`).then((reply) => reply.text(), () => "")
+const answers = (kind) =>
+  [...metrics.matchAll(RegExp(`^sennit_http_answers_${kind}_total\\S* (\\d+)`, "gm"))].reduce((sum, [, count]) => sum + Number(count), 0)
+const [done, refused, failed] = ["2xx", "4xx", "5xx"].map(answers)
+console.log(`${done} requests done, ${refused} refused, ${failed} failed`)
+// Refusals alone would say little.
+const isWhole = done > refused / 6
+if (!isWhole) console.log("hardly anything that was asked was done")
+const isReady = await fetch(`${broker.url}/readyz`).then((reply) => reply.ok, () => false)
+if (!isReady) console.log("the broker is not ready any more")
+await broker.stop()
+process.exit(code === 0 && isReady && isWhole ? 0 : 1)
