@@ -237,7 +237,7 @@ impl Oracle {
                 }
             }
             StreamAnswer::Refused(StreamRefusal::Damaged { .. }) if *has_damage => Ok(()),
-            StreamAnswer::Refused(refusal) if model.gone().as_ref() == Some(refusal) => {
+            StreamAnswer::Refused(refusal) if model.may_say(refusal) => {
                 let since = model.since(|standing| !standing.is_there || standing.is_deleted);
                 let is_durable = since <= durable_turn || since == UNSURE;
                 model.told_gone();
@@ -354,6 +354,12 @@ fn tell(model: &mut StreamModel, answer: &StreamAnswer) {
 }
 
 impl StreamModel {
+    /// Whether this was the reason of its being gone when that was decided: its last fork may have gone
+    /// before it was said.
+    fn may_say(&self, refusal: &StreamRefusal) -> bool {
+        self.gone().is_some_and(|gone| gone == *refusal || *refusal == StreamRefusal::Deleted)
+    }
+
     /// A read is given what lies there.
     fn gives(
         &self,
