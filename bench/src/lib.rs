@@ -23,6 +23,7 @@ mod http;
 mod identity;
 mod latency;
 mod load;
+mod many_streams;
 mod many_topics;
 mod merge;
 mod options;

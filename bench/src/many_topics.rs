@@ -1,5 +1,5 @@
-//! A broker that is killed with many topics of one message each: how long until it is ready, and
-//! whether they are all there.
+//! A broker that is killed with many topics of one message each, or many streams over HTTP: how long
+//! until it is ready, and whether they are all there.
 
 use std::{
     cell::Cell,
@@ -21,6 +21,7 @@ use crate::{
     backlog::replayed,
     broker::{Broker, disk_bytes},
     load::Bench,
+    many_streams::ManyStreams,
     row::{Restarted, Row},
     stamp::{Payloads, Stamp},
     usage::number,
@@ -48,6 +49,8 @@ pub struct ManyTopics {
     pub size: usize,
     /// Topics whose message is read and compared, drawn at random.
     pub sample: u64,
+    /// They are made, filled and read as streams over HTTP.
+    pub over_http: bool,
 }
 
 /// The name of topic number `number`.
@@ -189,10 +192,13 @@ impl ManyTopics {
         let mut broker = Broker::start(bench.options, &[])?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let local = LocalSet::new();
-        let server = broker.server.clone();
+        let (server, http) = (broker.server.clone(), broker.http.clone());
         let before = local.block_on(&runtime, async {
             let clients = Connections::open(&server).await?;
-            let (created, published) = fill(&clients, self.topics, self.size, bench).await?;
+            let (created, published) = match self.over_http {
+                true => self.streams(&http).fill(bench.progress).await?,
+                false => fill(&clients, self.topics, self.size, bench).await?,
+            };
             let begun = Instant::now();
             let listed = clients.of(0).list_topics().await?.len() as u64;
             ensure!(listed == self.topics, "{listed} of {} topics are listed", self.topics);
@@ -210,7 +216,10 @@ impl ManyTopics {
             let clients = Connections::open(&server).await?;
             let listed = clients.of(0).list_topics().await?.len() as u64;
             let sampling = Instant::now();
-            let wrong = compare(&clients, self.topics, self.sample, self.size, bench).await?;
+            let wrong = match self.over_http {
+                true => self.streams(&http).compare(self.sample, bench.progress).await?,
+                false => compare(&clients, self.topics, self.sample, self.size, bench).await?,
+            };
             Ok::<_, anyhow::Error>((listed, wrong, sampling.elapsed().as_secs_f64()))
         });
         let (listed, wrong, sample_s) = after?;
@@ -238,5 +247,9 @@ impl ManyTopics {
         made.verdict.corrupt = wrong + listed.saturating_sub(self.topics);
         bench.name(&mut made, row);
         Ok(made)
+    }
+
+    fn streams<'a>(&self, address: &'a str) -> ManyStreams<'a> {
+        ManyStreams { address, streams: self.topics, size: self.size }
     }
 }

@@ -18,7 +18,7 @@ TYPES |= {"wakes": "application/json", "pair/one": "text/plain", "pair/two": "te
 def before_call(context, case, kwargs):
     operation = case.operation.definition.raw.get("operationId")
     call_nobody(case.body)
-    spare(operation, case.path_parameters)
+    spare(operation, case.path_parameters, case.headers)
     if case.meta is None or case.meta.generation.mode is GenerationMode.POSITIVE:
         agree(case.headers, PRODUCER, all(name in case.headers for name in PRODUCER))
         agree(case.headers, FORK, FORK[0] in case.headers)
@@ -48,8 +48,10 @@ def agree(headers, names, wanted):
         headers.pop(name, None)
 
 
-def spare(operation, path):
-    """What there is from the beginning stays, so that there is something to ask."""
+def spare(operation, path, headers):
+    """What there is from the beginning stays and goes on, so that there is something to ask."""
+    if operation == "appendToStream" and path.get("path") in TYPES:
+        headers.pop("Stream-Closed", None)
     if operation == "deleteStream" and path.get("path") in TYPES:
         path["path"] = "a/b/c"
     if operation == "deleteSubscription":
@@ -59,10 +61,9 @@ def spare(operation, path):
 
 
 def append(case):
-    """Of the stream's type, without closing it."""
+    """Of the stream's type."""
     path = case.path_parameters.get("path")
     if path in TYPES:
-        case.headers.pop("Stream-Closed", None)
         case.media_type = TYPES[path]
         case.body = case.body if TYPES[path] == "application/json" else json.dumps(str(case.body))
 

@@ -7,14 +7,14 @@ import { Broker, launch, sennit } from "./broker.mjs"
 const HELP = `run [options]: docs/reference/openapi.yaml against a broker, by Schemathesis
 
   --sennit FILE     the broker (default: $SENNIT, else target/debug/sennit)
-  --examples N      requests made up for each operation (default: 40)
+  --examples N      requests made up for each operation (default: 25)
   --report FILE     where every request and answer is written, as HAR
   --seed N          what they are made up from (default: drawn, and printed)`
 
 const { values: options } = parseArgs({
   options: {
     sennit: { type: "string", default: process.env.SENNIT },
-    examples: { type: "string", default: "40" },
+    examples: { type: "string", default: "25" },
     seed: { type: "string", default: String(Math.floor(Math.random() * 2 ** 32)) },
     report: { type: "string" },
     help: { type: "boolean", default: false },

@@ -13,6 +13,9 @@ pub struct Restart {
     /// Topics with a message each; may be a list; 0 for no such row
     #[arg(long, value_name = "N", default_value = "500000", value_delimiter = ',')]
     topics: Vec<u64>,
+    /// Streams with an append each, made and read over HTTP; may be a list; 0 for no such row
+    #[arg(long, value_name = "N", default_value = "0", value_delimiter = ',')]
+    streams: Vec<u64>,
     /// Bytes of a payload
     #[arg(long, value_name = "BYTES", default_value_t = 1024)]
     size: usize,
@@ -33,8 +36,14 @@ impl Restart {
         });
         let topics = self.topics.iter().filter(|&&topics| topics > 0).map(|&topics| {
             let row = format!("{} topics, {size} B", show_count(topics));
-            Measurement { row, how: How::ManyTopics(ManyTopics { topics, size, sample }) }
+            let topics = ManyTopics { topics, size, sample, over_http: false };
+            Measurement { row, how: How::ManyTopics(topics) }
         });
-        messages.chain(topics).collect()
+        let streams = self.streams.iter().filter(|&&streams| streams > 0).map(|&streams| {
+            let row = format!("{} streams over HTTP, {size} B", show_count(streams));
+            let topics = ManyTopics { topics: streams, size, sample, over_http: true };
+            Measurement { row, how: How::ManyTopics(topics) }
+        });
+        messages.chain(topics).chain(streams).collect()
     }
 }
