@@ -14,7 +14,7 @@ import { Broker, launch, sennit } from "./broker.mjs"
 const SEEN_MS = 60_000
 
 /** Milliseconds from piece to piece: time enough to reload and kill in the middle. */
-const PACE_MS = "40"
+const PACE_MS = "120"
 
 const { SENNIT, EXAMPLE, SCREENSHOTS } = process.env
 const whole = (await readFile(join(EXAMPLE, "answer.txt"), "utf8")).trim()
