@@ -33,12 +33,12 @@ pub(crate) const ATOMIC: &str = "/v1/atomic";
 /// What can be asked there.
 const METHODS: &str = "POST, OPTIONS";
 
-/// All that is to be appended.
+/// All that is to be appended, each as its text: how many there are is looked at before they are read.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Asked<'a> {
     #[serde(borrow)]
-    appends: Vec<AskedOne<'a>>,
+    appends: Vec<&'a RawValue>,
 }
 
 /// What is to be appended to one stream.
@@ -103,10 +103,11 @@ impl StreamsDoor {
 
 /// What a body asks for: the streams as it names them, and what is to be appended to each.
 fn asked(body: &Bytes) -> Result<(Vec<String>, Vec<AppendTo>), Problem> {
-    let asked: Asked<'_> = serde_json::from_slice(body).map_err(|error| {
+    let invalid = |error| {
         let detail = format!("the body is {{\"appends\":[{{\"stream\",\"body\",…}},…]}}: {error}");
         Problem::new(StatusCode::BAD_REQUEST, "invalid_json", detail)
-    })?;
+    };
+    let asked: Asked<'_> = serde_json::from_slice(body).map_err(invalid)?;
     if asked.appends.is_empty() {
         return Err(Problem::bad("appends is empty"));
     }
@@ -114,7 +115,8 @@ fn asked(body: &Bytes) -> Result<(Vec<String>, Vec<AppendTo>), Problem> {
         return Err(Problem::too_large("ATOMIC_APPENDS_MAX", ATOMIC_APPENDS_MAX));
     }
     let (mut paths, mut appends, mut bytes) = (Vec::new(), Vec::new(), 0);
-    for (which, one) in asked.appends.into_iter().enumerate() {
+    for (which, text) in asked.appends.into_iter().enumerate() {
+        let one: AskedOne<'_> = serde_json::from_str(text.get()).map_err(invalid)?;
         let path = path_of(&one.stream);
         let append = append_of(&path, one).map_err(|problem| about(problem, which, &path))?;
         bytes += append.append.content.as_ref().map_or(0, |batch| batch.bytes().len());
