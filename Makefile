@@ -123,15 +123,6 @@ cargo build -p sennit --locked --quiet; \
 examples/ai-answer/test/run
 endef
 
-# The example for browsers in Chromium, which comes from Debian if there is none.
-test-browser:
-	$(call step,browser,$(run-browser))
-
-define run-browser
-cargo build -p sennit --locked --quiet; \
-examples/ai-answer/test/run
-endef
-
 # Closes with the sum over all test programs, in the words of each of them.
 test-summary:
 	@printf '\nmake test took %s s\n' "$$(( $$(date +%s) - $(begun) ))"
