@@ -82,8 +82,13 @@ impl Control {
                     .topic(partition.topic)
                     .is_some_and(|topic| partition.index.0 < topic.config().partitions)
             });
-            if !is_known {
-                self.change_partition(shard, partition, PartitionCommand::Drop).await?;
+            if is_known {
+                continue;
+            }
+            match self.change_partition(shard, partition, PartitionCommand::Drop).await {
+                // A stream whose time is over went meanwhile; the others are still to be looked at.
+                Err(error) if error.error_code() == Some(ErrorCode::UnknownTopic) => {}
+                dropped => drop(dropped?),
             }
         }
         Ok(())
@@ -354,7 +359,11 @@ impl Control {
         self.change_catalogue(CatalogueCommand::DeleteTopic { topic: topic.id() }).await?;
         self.watches.borrow_mut().gone(&topic.created.name, &watched_topic(topic));
         self.subscriptions.gone(&topic.created.name, topic.id());
-        self.tell_partitions(topic, &PartitionCommand::Drop).await?;
+        match self.tell_partitions(topic, &PartitionCommand::Drop).await {
+            // A start, which has just found that the catalogue does not know it, was first.
+            Err(error) if error.error_code() == Some(ErrorCode::UnknownTopic) => {}
+            dropped => drop(dropped?),
+        }
         if topic.created.home != topic.id() {
             // Its source has nowhere to send its dead letters now.
             self.open_partitions(topic.created.home).await?;

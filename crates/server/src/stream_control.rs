@@ -333,6 +333,11 @@ impl Control {
     pub(crate) async fn release_streams(&self, held: &[(PartitionId, Option<TopicId>)]) {
         for &(source, fork) in held {
             let Some(topic) = self.topic(source.topic) else { continue };
+            let _changes = self.changes.of(topic.created.name.as_str()).await;
+            // Its time may have been over as well.
+            if self.topic(source.topic).is_none() {
+                continue;
+            }
             let done = match fork {
                 Some(fork) if self.topic(fork).is_some() => continue,
                 Some(fork) => self.remove_fork(Some((source, topic.created.home)), fork).await,

@@ -25,7 +25,7 @@ const AGAIN: Duration = Duration::from_millis(10);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends a request until it is answered; says how often it was sent.
-fn ask(
+pub fn ask(
     broker: &str,
     method: &str,
     path: &str,

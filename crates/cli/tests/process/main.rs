@@ -25,6 +25,7 @@ mod refusals;
 mod rotten;
 mod soak;
 mod storage;
+mod stream_ends;
 mod subscriptions;
 mod together;
 mod torture;
