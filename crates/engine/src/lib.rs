@@ -79,5 +79,5 @@ pub use replay::{Replay, Replayed};
 pub use stream::{
     ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamAppended, StreamChunk, StreamCommand,
     StreamNote, StreamProducer, StreamRead, StreamRefusal, StreamSettings, StreamStatus,
-    media_type,
+    is_same_media_type, media_type,
 };

@@ -12,7 +12,14 @@ use sennit_model::{
 /// The media type that a content type says, without its parameters.
 #[must_use]
 pub fn media_type(content_type: &str) -> &str {
-    content_type.split(';').next().unwrap_or_default().trim()
+    let end = content_type.bytes().position(|byte| byte == b';');
+    content_type[..end.unwrap_or(content_type.len())].trim()
+}
+
+/// Whether two content types say the same media type.
+#[must_use]
+pub fn is_same_media_type(one: &str, other: &str) -> bool {
+    one == other || media_type(one).eq_ignore_ascii_case(media_type(other))
 }
 
 /// What a stream is told when it is created; it stays so.

@@ -7,7 +7,9 @@ use crate::{
     engine::Engine,
     record::Record,
     refusal::Refusal,
-    stream::{StreamAppend, StreamAppended, StreamNote, StreamProducer, StreamRefusal, media_type},
+    stream::{
+        StreamAppend, StreamAppended, StreamNote, StreamProducer, StreamRefusal, is_same_media_type,
+    },
 };
 
 /// Why an append came to nothing: what the stream says, or what any publish would be refused for.
@@ -77,7 +79,7 @@ impl Engine {
             _ => {}
         }
         if let (Some(_), Some(given)) = (content, content_type)
-            && !media_type(&settings.content_type).eq_ignore_ascii_case(media_type(given))
+            && !is_same_media_type(&settings.content_type, given)
         {
             let content_type = settings.content_type.clone();
             return Err(StreamRefusal::ContentType { content_type }.into());

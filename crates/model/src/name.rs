@@ -41,34 +41,38 @@ pub enum NameError {
     },
 }
 
-/// Which characters a name may have.
-type Allowed = fn(char) -> bool;
-
-fn in_any_name(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
+/// Whether a byte may stand in any name: ASCII, and so a character.
+fn in_any_name(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.')
 }
 
 /// Those of a path too, so that every stream over HTTP has a topic's name.
-fn in_topic_name(c: char) -> bool {
-    in_any_name(c) || matches!(c, '/' | '~' | '%')
+fn in_topic_name(byte: u8) -> bool {
+    in_any_name(byte) || matches!(byte, b'/' | b'~' | b'%')
 }
 
-fn check(name: &str, allowed: Allowed) -> Result<(), NameError> {
+fn check(name: &str, allowed: impl Fn(u8) -> bool) -> Result<(), NameError> {
     if name.is_empty() {
         return Err(NameError::Empty);
     }
     if name.len() > NAME_BYTES_MAX {
         return Err(NameError::TooLong { length: name.len() });
     }
+    let bytes = name.as_bytes();
     let is_escape = |at: usize| {
-        let digits = name.as_bytes().get(at + 1..at + 3);
+        let digits = bytes.get(at + 1..at + 3);
         digits.is_some_and(|pair| pair.iter().all(|b| matches!(b, b'0'..=b'9' | b'A'..=b'F')))
     };
-    let is_wrong = |&(at, c): &(usize, char)| !allowed(c) || c == '%' && !is_escape(at);
-    if let Some((position, character)) = name.char_indices().find(is_wrong) {
-        return Err(NameError::Character { name: name.into(), character, position });
+    let (mut begins_part, mut has_empty_part) = (true, false);
+    for (position, &byte) in bytes.iter().enumerate() {
+        if !allowed(byte) || byte == b'%' && !is_escape(position) {
+            let character = name[position..].chars().next().unwrap_or_default();
+            return Err(NameError::Character { name: name.into(), character, position });
+        }
+        has_empty_part |= begins_part && byte == b'.';
+        begins_part = byte == b'.';
     }
-    if name.split('.').any(str::is_empty) {
+    if begins_part || has_empty_part {
         return Err(NameError::EmptyPart { name: name.into() });
     }
     Ok(())

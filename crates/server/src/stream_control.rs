@@ -3,7 +3,7 @@
 
 use sennit_engine::{
     CatalogueCommand, Command, ForkOf, OpenStream, Placed, StreamAnswer, StreamCommand, StreamRead,
-    StreamRefusal, StreamSettings, StreamStatus, Topic, media_type,
+    StreamRefusal, StreamSettings, StreamStatus, Topic, is_same_media_type, media_type,
 };
 use sennit_model::{
     Batch, BatchBuilder, Durability, Message, Messages, Offset, PartitionId, PartitionIndex,
@@ -181,10 +181,8 @@ impl Control {
         if at > status.next {
             return Err(StreamFailure::BeyondSource(status.next));
         }
-        let given = media_type(&settings.content_type);
-        if !given.is_empty()
-            && !given.eq_ignore_ascii_case(media_type(&status.settings.content_type))
-        {
+        let (given, held) = (&settings.content_type, &status.settings.content_type);
+        if !media_type(given).is_empty() && !is_same_media_type(given, held) {
             return Err(StreamFailure::SourceContentType(status.settings.content_type.clone()));
         }
         inherit(settings, &status.settings);

@@ -2,6 +2,8 @@
 //! one reader takes for the end of a line and another does not: a line feed or a carriage return by
 //! itself, and NUL. It knows nothing else of a head.
 
+use memchr::memchr3;
+
 use super::refused::Refused;
 
 /// How much of the empty line that ends a head has come.
@@ -41,11 +43,7 @@ impl HeadEnd {
         let mut at = 0;
         while at < bytes.len() {
             if self.seen == Seen::Text {
-                let Some(text) =
-                    bytes[at..].iter().position(|byte| matches!(byte, 0 | b'\r' | b'\n'))
-                else {
-                    return Ok(None);
-                };
+                let Some(text) = memchr3(0, b'\r', b'\n', &bytes[at..]) else { return Ok(None) };
                 at += text;
             }
             let byte = bytes[at];
