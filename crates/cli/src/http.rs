@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::{
     HeaderMap, Request, Response, StatusCode, body::Incoming, client::conn::http1::SendRequest,
@@ -38,6 +38,45 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// All of its body.
     pub body: Bytes,
+}
+
+/// An answer whose body is still on its way.
+pub struct Arriving {
+    /// Its headers, and nothing of its body.
+    pub answer: Answer,
+    address: String,
+    body: Incoming,
+}
+
+impl Arriving {
+    /// The next piece of the body; `None` behind the last.
+    ///
+    /// # Errors
+    /// It breaks off.
+    pub async fn piece(&mut self) -> Result<Option<Bytes>, Failure> {
+        loop {
+            let frame = in_time(&self.address, self.body.frame()).await?;
+            match frame {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(unreachable(&self.address, &error.to_string())),
+                // Trailers say nothing here.
+                Some(Ok(frame)) => {
+                    if let Ok(piece) = frame.into_data() {
+                        return Ok(Some(piece));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The answer with all of its body.
+    async fn whole(mut self) -> Result<Answer, Failure> {
+        let mut body = BytesMut::new();
+        while let Some(piece) = self.piece().await? {
+            body.extend_from_slice(&piece);
+        }
+        Ok(Answer { body: body.freeze(), ..self.answer })
+    }
 }
 
 impl Answer {
@@ -89,6 +128,20 @@ impl Http {
         headers: &[(&str, String)],
         body: Bytes,
     ) -> Result<Answer, Failure> {
+        self.begin(method, path, headers, body).await?.whole().await
+    }
+
+    /// Asks, and waits for the head of the answer.
+    ///
+    /// # Errors
+    /// As of [`Http::ask`].
+    pub async fn begin(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, String)],
+        body: Bytes,
+    ) -> Result<Arriving, Failure> {
         let mut request =
             Request::builder().method(method).uri(path).header(header::HOST, &self.address);
         for (name, value) in headers {
@@ -97,21 +150,21 @@ impl Http {
         let request = request
             .body(Full::new(body))
             .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-        let address = &self.address;
-        let answered = async {
-            let response: Response<Incoming> = self.sender.send_request(request).await?;
-            let (head, body) = response.into_parts();
-            Ok((head, body.collect().await?.to_bytes()))
-        };
-        let answered: Result<_, hyper::Error> = timeout(PATIENCE, answered)
-            .await
-            .map_err(|_| unreachable(address, "it has fallen silent"))?;
-        let (head, body) = answered.map_err(|error| unreachable(address, &error.to_string()))?;
+        let answered = in_time(&self.address, self.sender.send_request(request)).await?;
+        let response: Response<Incoming> =
+            answered.map_err(|error| unreachable(&self.address, &error.to_string()))?;
+        let (head, body) = response.into_parts();
+        let answer = Answer { status: head.status, headers: head.headers, body: Bytes::new() };
+        let arriving = Arriving { answer, address: self.address.clone(), body };
         if !head.status.is_success() {
-            return Err(refusal(head.status, &body));
+            return Err(refusal(head.status, &arriving.whole().await?.body));
         }
-        Ok(Answer { status: head.status, headers: head.headers, body })
+        Ok(arriving)
     }
+}
+
+async fn in_time<T>(address: &str, awaited: impl Future<Output = T>) -> Result<T, Failure> {
+    timeout(PATIENCE, awaited).await.map_err(|_| unreachable(address, "it has fallen silent"))
 }
 
 fn unreachable(address: &str, why: &str) -> Failure {

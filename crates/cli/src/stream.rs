@@ -300,14 +300,15 @@ async fn read(
         if let Some(cursor) = &cursor {
             address += &format!("&cursor={cursor}");
         }
-        let answer = http.ask("GET", &address, &[], Bytes::new()).await?;
-        if !answer.body.is_empty() {
+        let mut arriving = http.begin("GET", &address, &[], Bytes::new()).await?;
+        while let Some(piece) = arriving.piece().await? {
             let mut out = io::stdout().lock();
-            match out.write_all(&answer.body).and_then(|()| out.flush()) {
+            match out.write_all(&piece).and_then(|()| out.flush()) {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
                 written => unless_reader_left(written)?,
             }
         }
+        let answer = arriving.answer;
         let next = answer.header("stream-next-offset");
         let next = next.ok_or_else(|| {
             Failure::new(Exit::Failed, "the answer says no offset: is this a broker's HTTP port?")

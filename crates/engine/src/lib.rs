@@ -78,6 +78,6 @@ pub use refusal::Refusal;
 pub use replay::{Replay, Replayed};
 pub use stream::{
     ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamAppended, StreamChunk, StreamCommand,
-    StreamNote, StreamProducer, StreamRead, StreamRefusal, StreamSettings, StreamStatus,
-    is_same_media_type, media_type,
+    StreamNote, StreamProducer, StreamRead, StreamRefusal, StreamRest, StreamSettings,
+    StreamStatus, is_same_media_type, media_type,
 };

@@ -16,6 +16,17 @@ pub fn media_type(content_type: &str) -> &str {
     content_type[..end.unwrap_or(content_type.len())].trim()
 }
 
+/// What follows a chunk, where that is not all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamRest {
+    /// How far it can be read: the end, or what was lost.
+    pub until: Offset,
+    /// Whether nothing lies behind that yet.
+    pub is_up_to_date: bool,
+    /// Whether nothing will ever lie behind that.
+    pub is_closed: bool,
+}
+
 /// Whether two content types say the same media type.
 #[must_use]
 pub fn is_same_media_type(one: &str, other: &str) -> bool {
@@ -258,6 +269,8 @@ pub struct StreamChunk {
     pub is_up_to_date: bool,
     /// Whether nothing will ever lie behind it.
     pub is_closed: bool,
+    /// What follows, where this is not all of what the read asked for; of what a fork has inherited not told.
+    pub rest: Option<StreamRest>,
     /// The messages, encoded, in parts that each hold whole ones.
     pub messages: Vec<Bytes>,
     /// The stream's settings.

@@ -10,7 +10,7 @@ use crate::{
     engine::{Engine, Journal, Outbox, Payloads},
     log::Entry,
     partition::Partition,
-    stream::{StreamAnswer, StreamChunk, StreamRead, StreamRefusal},
+    stream::{StreamAnswer, StreamChunk, StreamRead, StreamRefusal, StreamRest},
 };
 
 /// Most parts of a chunk: a read that would have more gets the rest when it asks again.
@@ -133,7 +133,13 @@ impl Engine {
         let is_up_to_date = next >= visible;
         // A stream that is closed ends where its log does, and that may be committed later.
         let stream = self.streams.get(id).filter(|stream| stream.is_closed);
-        let is_closed = stream.is_some() && next == partition.log.end();
+        let is_end = |at| stream.is_some() && at == partition.log.end();
+        let is_closed = is_end(next);
+        let rest = (next < before).then(|| StreamRest {
+            until: Offset(before),
+            is_up_to_date: before >= visible,
+            is_closed: is_end(before),
+        });
         if messages.is_empty() && read.waits && !is_closed {
             return Ok(None);
         }
@@ -144,11 +150,13 @@ impl Engine {
             next,
             is_up_to_date,
             is_closed,
+            rest,
             messages,
             settings,
         });
+        let tells_end = is_closed || rest.is_some_and(|rest| rest.is_closed);
         let awaits_nothing = matches!(durability, Durability::Ephemeral | Durability::Memory);
-        Ok(Some(Answered { answer, is_early: !is_closed || awaits_nothing }))
+        Ok(Some(Answered { answer, is_early: !tells_end || awaits_nothing }))
     }
 
     /// Where a stream begins, for one who reads all of it: of what was lost at its beginning he is told.

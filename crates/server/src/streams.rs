@@ -264,7 +264,7 @@ pub(crate) async fn read_through(
     let inherited = StreamRead { before: Some(before), waits: false, for_fork: true, ..read };
     let mut chunk = Box::pin(read_through(core, source, inherited)).await?;
     (chunk.topic, chunk.settings) = (place.0.topic, status.settings);
-    (chunk.is_up_to_date, chunk.is_closed) = (false, false);
+    (chunk.is_up_to_date, chunk.is_closed, chunk.rest) = (false, false, None);
     let bytes: u64 = chunk.messages.iter().map(|part| part.len() as u64).sum();
     let is_full = bytes >= read.bytes_max || read.one_append && bytes > 0;
     if chunk.next < before || is_full && chunk.next < status.next {
@@ -278,8 +278,8 @@ pub(crate) async fn read_through(
     };
     let mut rest = Box::pin(read_through(core, place, own)).await?;
     chunk.messages.append(&mut rest.messages);
-    let StreamChunk { next, is_up_to_date, is_closed, settings, .. } = rest;
-    Ok(StreamChunk { next, is_up_to_date, is_closed, settings, ..chunk })
+    let StreamChunk { next, is_up_to_date, is_closed, settings, rest, .. } = rest;
+    Ok(StreamChunk { next, is_up_to_date, is_closed, settings, rest, ..chunk })
 }
 
 pub(crate) fn stopping() -> StreamFailure {

@@ -2,7 +2,7 @@
 //! no sockets and no version of HTTP.
 
 use std::{
-    fmt,
+    fmt, io,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -25,6 +25,8 @@ pub(crate) enum Body {
     Archive(Archive),
     /// What comes as long as it comes, each piece sent at once.
     Events(EventSource),
+    /// Pieces that follow one another, each made when the one before is sent.
+    Pages(PageSource),
 }
 
 impl Body {
@@ -35,24 +37,31 @@ impl Body {
             Self::Full(bytes) => Some(bytes.len() as u64),
             Self::Parts(parts) => Some(parts.iter().map(|part| part.len() as u64).sum()),
             Self::Archive(archive) => Some(archive.bytes()),
-            Self::Events(_) => None,
+            Self::Events(_) | Self::Pages(_) => None,
         }
     }
 }
 
-/// Gives the pieces of an answer that has no end yet.
-pub(crate) trait Events {
+/// Gives the pieces of an answer, one after the other.
+pub(crate) trait Pieces<P> {
     /// The next piece, not empty; `None` at the end. Asked for only when the client's socket has taken the
     /// one before, and dropped when the client goes.
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>>;
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<P>>;
 }
 
 /// Whoever gives the pieces of an answer.
-pub(crate) struct EventSource(Box<dyn Events>);
+pub(crate) struct PieceSource<P>(Box<dyn Pieces<P>>);
 
-impl EventSource {
-    pub(crate) fn new(events: impl Events + 'static) -> Self {
-        Self(Box::new(events))
+/// Gives the pieces of an answer that has no end yet.
+pub(crate) type EventSource = PieceSource<Bytes>;
+
+/// Gives the pieces of an answer that is too long to be had at once. Behind an error nothing comes: the
+/// answer breaks off.
+pub(crate) type PageSource = PieceSource<io::Result<Bytes>>;
+
+impl<P: 'static> PieceSource<P> {
+    pub(crate) fn new(pieces: impl Pieces<P> + 'static) -> Self {
+        Self(Box::new(pieces))
     }
 
     /// Pieces made one after the other: `next` gives the next one and what it needs for the one
@@ -60,19 +69,19 @@ impl EventSource {
     pub(crate) fn unfold<T, F>(first: T, next: impl FnMut(T) -> F + 'static) -> Self
     where
         T: 'static,
-        F: Future<Output = Option<(Bytes, T)>> + 'static,
+        F: Future<Output = Option<(P, T)>> + 'static,
     {
         Self::new(Unfold { between: Some(first), next, under_way: None })
     }
 
-    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    pub(crate) fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<P>> {
         self.0.poll_next(context)
     }
 }
 
-impl fmt::Debug for EventSource {
+impl<P> fmt::Debug for PieceSource<P> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("EventSource")
+        formatter.write_str("PieceSource")
     }
 }
 
@@ -82,12 +91,12 @@ struct Unfold<T, N, F> {
     under_way: Option<Pin<Box<F>>>,
 }
 
-impl<T, N, F> Events for Unfold<T, N, F>
+impl<P, T, N, F> Pieces<P> for Unfold<T, N, F>
 where
     N: FnMut(T) -> F,
-    F: Future<Output = Option<(Bytes, T)>>,
+    F: Future<Output = Option<(P, T)>>,
 {
-    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<P>> {
         let Self { between, next, under_way } = self;
         if let Some(from) = between.take() {
             let future = next(from);

@@ -12,7 +12,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
 use hyper::body::Body as _;
 
 use super::{
-    answer::{Body, EventSource},
+    answer::{Body, EventSource, PageSource},
     hall::DATE_BYTES,
 };
 use crate::{backup::Archive, outgoing::Outgoing};
@@ -45,6 +45,10 @@ pub(super) enum Streaming {
     Archive(Archive),
     Events {
         source: EventSource,
+        is_chunked: bool,
+    },
+    Pages {
+        source: PageSource,
         is_chunked: bool,
     },
 }
@@ -99,6 +103,7 @@ pub(super) fn encode(
         }
         Body::Archive(archive) => Some(Streaming::Archive(archive)),
         Body::Events(source) => Some(Streaming::Events { source, is_chunked }),
+        Body::Pages(source) => Some(Streaming::Pages { source, is_chunked }),
     }
 }
 
@@ -154,6 +159,24 @@ fn decimal(mut number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
+/// Encodes a piece of a body of which nobody knows the length.
+pub(super) fn put_piece(piece: &Bytes, is_chunked: bool, out: &mut Outgoing) {
+    if !is_chunked {
+        out.push(piece);
+    } else if !piece.is_empty() {
+        let _ = write!(out.own(), "{:x}\r\n", piece.len());
+        out.push(piece);
+        out.own().extend_from_slice(b"\r\n");
+    }
+}
+
+/// Encodes the end of one.
+pub(super) fn put_end(is_chunked: bool, out: &mut Outgoing) {
+    if is_chunked {
+        out.own().extend_from_slice(b"0\r\n\r\n");
+    }
+}
+
 impl Streaming {
     /// Encodes the next piece; false once the body is whole.
     pub(super) fn poll_piece(
@@ -177,13 +200,15 @@ impl Streaming {
                     self.end(out);
                     return Poll::Ready(Ok(false));
                 };
-                if !*is_chunked {
-                    out.push(&piece);
-                } else if !piece.is_empty() {
-                    let _ = write!(out.own(), "{:x}\r\n", piece.len());
-                    out.push(&piece);
-                    out.own().extend_from_slice(b"\r\n");
-                }
+                put_piece(&piece, *is_chunked, out);
+                Poll::Ready(Ok(true))
+            }
+            Self::Pages { source, is_chunked } => {
+                let Some(piece) = ready!(source.poll_next(context)) else {
+                    put_end(*is_chunked, out);
+                    return Poll::Ready(Ok(false));
+                };
+                put_piece(&piece?, *is_chunked, out);
                 Poll::Ready(Ok(true))
             }
         }
@@ -191,8 +216,8 @@ impl Streaming {
 
     /// Ends a body that could go on for ever.
     pub(super) fn end(&self, out: &mut Outgoing) {
-        if matches!(self, Self::Events { is_chunked: true, .. }) {
-            out.own().extend_from_slice(b"0\r\n\r\n");
+        if let Self::Events { is_chunked, .. } = self {
+            put_end(*is_chunked, out);
         }
     }
 

@@ -263,6 +263,7 @@ impl OnItsWay {
                 }
                 ready!(source.poll_next(context)).map(Ok)
             }
+            Body::Pages(source) => ready!(source.poll_next(context)),
         })
     }
 }
@@ -293,7 +294,7 @@ impl HttpBody for OnItsWay {
             Body::Empty => true,
             Body::Full(bytes) => bytes.is_empty(),
             Body::Parts(parts) => self.at >= parts.len(),
-            Body::Archive(_) | Body::Events(_) => false,
+            Body::Archive(_) | Body::Events(_) | Body::Pages(_) => false,
         }
     }
 

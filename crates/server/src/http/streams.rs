@@ -2,13 +2,14 @@
 //! It knows no sockets, and of streams what `crate::streams` says.
 //!
 //! In reading order: `name` and `query` say what is asked of which stream; `settings` and `create` make
-//! one; `content` makes messages of bodies and bodies of messages; `append`, `atomic`, `read`, `long_poll`
-//! and `sse` with `event` are the traffic; `refusals` says no. What is reserved for `subscriptions` is asked
+//! one; `content` makes messages of bodies and bodies of messages; `append`, `atomic`, `read` with `catch_up`,
+//! `long_poll` and `sse` with `event` are the traffic; `refusals` says no. What is reserved for `subscriptions` is asked
 //! of them, with their `subscription_bodies`.
 
 mod answers;
 mod append;
 mod atomic;
+mod catch_up;
 mod content;
 mod cors;
 mod create;

@@ -44,6 +44,10 @@ impl Browser {
     pub fn hear(&mut self, has_body: bool) -> Answer {
         let head = self.until("\r\n\r\n");
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+        if has_body && head.contains("transfer-encoding: chunked") {
+            let body = self.chunks().expect("the body breaks off");
+            return Answer { status, head, body };
+        }
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
         let length = if has_body { length.map_or(0, |digits| digits.parse().unwrap()) } else { 0 };
         while self.input.len() < length {
@@ -51,6 +55,29 @@ impl Browser {
         }
         let body = self.input.drain(..length).collect();
         Answer { status, head, body: String::from_utf8(body).unwrap() }
+    }
+
+    /// A body that comes in chunks; `None` if it breaks off.
+    pub fn chunks(&mut self) -> Option<String> {
+        let (mut body, mut taken) = (Vec::new(), 0);
+        loop {
+            let line = self.input[taken..].windows(2).position(|end| end == b"\r\n");
+            let size = line.map(|end| str::from_utf8(&self.input[taken..taken + end]).unwrap());
+            let size = size.map(|digits| usize::from_str_radix(digits, 16).unwrap());
+            if let (Some(line), Some(size)) = (line, size)
+                && self.input.len() >= taken + line + 2 + size + 2
+            {
+                let data = taken + line + 2..taken + line + 2 + size;
+                taken = data.end + 2;
+                if size == 0 {
+                    self.input.drain(..taken);
+                    return Some(String::from_utf8(body).unwrap());
+                }
+                body.extend_from_slice(&self.input[data]);
+            } else if self.read() == 0 {
+                return None;
+            }
+        }
     }
 
     /// Everything up to these characters.
@@ -71,7 +98,7 @@ impl Browser {
     }
 
     fn read(&mut self) -> usize {
-        let mut bytes = [0; 16 << 10];
+        let mut bytes = [0; 64 << 10];
         match self.stream.read(&mut bytes) {
             Ok(count) => {
                 self.input.extend_from_slice(&bytes[..count]);

@@ -9,6 +9,7 @@ mod control;
 mod filtering;
 mod http;
 mod http_atomic;
+mod http_catch_up;
 mod http_connections;
 mod http_decoding;
 mod http_streams;

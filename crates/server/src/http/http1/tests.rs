@@ -12,7 +12,7 @@ use tokio::{
 use super::*;
 use crate::{
     http::{
-        answer::{EventSource, Events},
+        answer::{EventSource, Pieces},
         limits::{BODY_TIMEOUT, HALF_CLOSED, HEAD_TIMEOUT, IDLE_TIMEOUT, WRITE_TIMEOUT},
     },
     metrics::CoreMetrics,
@@ -232,7 +232,7 @@ struct Sent {
     given: Rc<RefCell<usize>>,
 }
 
-impl Events for Sent {
+impl Pieces<Bytes> for Sent {
     fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let piece = ready!(self.pieces.poll_recv(context));
         *self.given.borrow_mut() += usize::from(piece.is_some());

@@ -163,25 +163,43 @@ fn depth_exceeds(text: &[u8], most: usize) -> bool {
 /// The payloads of `messages`, as one body in pieces: joined, or as a JSON array. `messages` are
 /// parts that hold whole messages each.
 pub(super) fn pieces_of(form: Form, messages: &[Bytes]) -> Vec<Bytes> {
-    let bytes: usize = messages.iter().map(Bytes::len).sum();
-    let mut pieces = Pieces { done: Vec::new(), open: BytesMut::new(), left: bytes + 2 };
-    let mut opening = &b"["[..];
-    for part in messages {
-        for message in Messages::of_checked(part) {
-            if form == Form::Json {
-                pieces.copy(opening);
-                opening = b",";
-            }
-            match message.payload() {
-                long if long.len() > COPIED_BYTES_MAX => pieces.share(part.slice_ref(long)),
-                short => pieces.copy(short),
+    Joining::new(form).join(messages, true)
+}
+
+/// A body of payloads that come a few at a time.
+#[derive(Debug)]
+pub(super) struct Joining {
+    form: Form,
+    /// What stands before the next element of an array.
+    opening: &'static [u8],
+}
+
+impl Joining {
+    pub(super) fn new(form: Form) -> Self {
+        Self { form, opening: b"[" }
+    }
+
+    /// The pieces that `messages`, which come next, are in the body; with its end, if they are the last.
+    pub(super) fn join(&mut self, messages: &[Bytes], are_last: bool) -> Vec<Bytes> {
+        let bytes: usize = messages.iter().map(Bytes::len).sum();
+        let mut pieces = Pieces { done: Vec::new(), open: BytesMut::new(), left: bytes + 2 };
+        for part in messages {
+            for message in Messages::of_checked(part) {
+                if self.form == Form::Json {
+                    pieces.copy(self.opening);
+                    self.opening = b",";
+                }
+                match message.payload() {
+                    long if long.len() > COPIED_BYTES_MAX => pieces.share(part.slice_ref(long)),
+                    short => pieces.copy(short),
+                }
             }
         }
+        if are_last && self.form == Form::Json {
+            pieces.copy(if self.opening == b"[" { b"[]" } else { b"]" });
+        }
+        pieces.take()
     }
-    if form == Form::Json {
-        pieces.copy(if opening == b"[" { b"[]" } else { b"]" });
-    }
-    pieces.take()
 }
 
 /// A body that grows.

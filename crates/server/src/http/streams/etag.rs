@@ -40,6 +40,7 @@ mod tests {
             next: Offset(next),
             is_up_to_date: true,
             is_closed,
+            rest: None,
             messages: Vec::new(),
             settings: Arc::new(StreamSettings::of_topic()),
         }

@@ -74,6 +74,7 @@ mod tests {
             next: Offset(5),
             is_up_to_date: true,
             is_closed: false,
+            rest: None,
             messages: Vec::new(),
             settings: Arc::new(StreamSettings::of_topic()),
         };

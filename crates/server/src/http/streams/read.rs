@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
-use sennit_engine::{StreamChunk, StreamRead};
-use sennit_model::{Messages, ReadFrom, TopicName};
+use sennit_engine::{StreamChunk, StreamRead, StreamRest};
+use sennit_model::{Messages, Offset, ReadFrom, TopicName};
 
 use super::{
     StreamsDoor,
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{http::answer::Body, streams::Streams};
 
-/// Bytes that one read gives, encoded; more only where one message is longer. Who reads goes on at
+/// Bytes that are read at once, encoded; more only where one message is longer. Who waits goes on at
 /// `Stream-Next-Offset`.
 pub(super) const READ_BYTES_MAX: u64 = 4 << 20;
 
@@ -44,8 +44,28 @@ impl Source {
         waits: bool,
         bytes_max: u64,
     ) -> Result<StreamChunk, Problem> {
+        self.read(at, None, waits, bytes_max).await
+    }
+
+    /// What lies at `at` and before `before`, `bytes_max` of it.
+    pub(super) async fn page(
+        &self,
+        at: ReadFrom,
+        before: Offset,
+        bytes_max: u64,
+    ) -> Result<StreamChunk, Problem> {
+        self.read(at, Some(before), false, bytes_max).await
+    }
+
+    async fn read(
+        &self,
+        at: ReadFrom,
+        before: Option<Offset>,
+        waits: bool,
+        bytes_max: u64,
+    ) -> Result<StreamChunk, Problem> {
         let (one_append, for_fork) = (false, false);
-        let read = StreamRead { at, before: None, bytes_max, waits, one_append, for_fork };
+        let read = StreamRead { at, before, bytes_max, waits, one_append, for_fork };
         let chunk = self.streams.read(&self.name, read).await?;
         let is_intact = |part: &Bytes| Messages::of_checked(part).are_intact();
         if chunk.settings.is_verified && !chunk.messages.iter().all(is_intact) {
@@ -71,11 +91,16 @@ impl StreamsDoor {
                 if asked.at == ReadFrom::Latest {
                     return of_end(&chunk);
                 }
-                let etag = etag::of(&chunk);
-                if etag::is_known(request.headers(), &etag) {
-                    return unchanged(&chunk, &etag);
-                }
-                of_chunk(&chunk)
+                let Some(rest) = source.rest_of(&chunk).await? else {
+                    return known_or(request, &chunk, of_chunk);
+                };
+                let StreamRest { until, is_up_to_date, is_closed } = rest;
+                let whole = StreamChunk { next: until, is_up_to_date, is_closed, ..chunk.clone() };
+                known_or(request, &whole, |whole| {
+                    let mut response = typed(whole)?;
+                    *response.body_mut() = source.body(chunk, until);
+                    Ok(response)
+                })
             }
             Some(Live::LongPoll) => self.long_poll(&source, asked).await,
             Some(Live::Events) => {
@@ -93,10 +118,29 @@ impl StreamsDoor {
 /// The answer that gives what was read.
 pub(super) fn of_chunk(chunk: &StreamChunk) -> Result<Response<Body>, Problem> {
     let form = Form::of(&chunk.settings.content_type);
-    let mut response = head(StatusCode::OK, chunk, &etag::of(chunk))?;
-    answers::say_type(response.headers_mut(), &chunk.settings)?;
+    let mut response = typed(chunk)?;
     *response.body_mut() = answers::body(content::pieces_of(form, &chunk.messages));
     Ok(response)
+}
+
+/// The same without what was read.
+fn typed(chunk: &StreamChunk) -> Result<Response<Body>, Problem> {
+    let mut response = head(StatusCode::OK, chunk, &etag::of(chunk))?;
+    answers::say_type(response.headers_mut(), &chunk.settings)?;
+    Ok(response)
+}
+
+/// The answer with `chunk`, unless who asks has it already.
+fn known_or(
+    request: &Request<Bytes>,
+    chunk: &StreamChunk,
+    answer: impl FnOnce(&StreamChunk) -> Result<Response<Body>, Problem>,
+) -> Result<Response<Body>, Problem> {
+    let etag = etag::of(chunk);
+    if etag::is_known(request.headers(), &etag) {
+        return unchanged(chunk, &etag);
+    }
+    answer(chunk)
 }
 
 /// The answer to who has what was read already.
@@ -147,6 +191,7 @@ mod tests {
             next: Offset(5 + count),
             is_up_to_date: true,
             is_closed: false,
+            rest: None,
             messages: batch.map(|batch| batch.bytes().clone()).into_iter().collect(),
             settings: Arc::new(settings),
         }

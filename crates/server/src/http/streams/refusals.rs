@@ -69,7 +69,6 @@ impl Problem {
     }
 
     /// The machine-readable code.
-    #[cfg(test)]
     pub(super) fn code(&self) -> &'static str {
         self.code
     }
