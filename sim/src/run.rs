@@ -28,6 +28,9 @@ use crate::{
 /// Operations between two looks at the engine's own invariants.
 const CHECK_EVERY: u64 = 16;
 
+/// Makes another source of a seed, for what changes nothing.
+const FOLDING: u64 = 0xF01D_ED00;
+
 /// What a run came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
@@ -74,6 +77,9 @@ pub(crate) struct Run {
     pub(crate) topics: Topics,
     lives: u32,
     delivered: u64,
+    /// How often partitions are folded after an operation, in parts of a thousand. It changes
+    /// nothing, so it draws from a source of its own.
+    folding: (u32, Random),
 }
 
 /// Runs a seed for so many operations.
@@ -152,7 +158,9 @@ impl Run {
         let topics = Topics::default();
         world.readers = Readers::new(seed);
         world.streams = Streams::new(seed);
-        let mut run = Self { random, swarm, world, topics, lives: 1, delivered: 0 };
+        let mut of_folding = Random::new(seed ^ FOLDING);
+        let folding = ([0, 50, 300, 1000][of_folding.below(4) as usize], of_folding);
+        let mut run = Self { random, swarm, world, topics, lives: 1, delivered: 0, folding };
         run.plan(true);
         Ok(run)
     }
@@ -287,6 +295,11 @@ impl Run {
             for _ in 0..self.random.between(1, 4) {
                 self.world.move_step()?;
             }
+        }
+        let (eagerness, of_folding) = &mut self.folding;
+        if of_folding.chance(*eagerness) {
+            let parts = of_folding.between(1, 4) as u32;
+            self.world.parts.shard.fold_untouched(parts);
         }
         let may_crash = self.lives < self.swarm.generations_max;
         if may_crash && self.random.chance(self.swarm.crash_chance) {

@@ -1,7 +1,7 @@
 //! Which topics and groups there are. One shard leads the catalogue; it knows names and settings,
 //! never messages.
 
-use std::{collections::BTreeMap, ops::Bound, sync::Arc};
+use std::sync::Arc;
 
 use sennit_model::{
     Durability, GroupConfig, GroupId, GroupName, Incarnation, Retention, StartAt, TopicConfig,
@@ -11,6 +11,8 @@ use sennit_model::{
 use crate::{
     command::{CatalogueCommand, DeadLetters, GroupSetting, Placed},
     group::Terms,
+    ordered::Ordered,
+    pages::Pages,
     record::{Record, TopicCreated},
     refusal::Refusal,
     shared::Shared,
@@ -21,23 +23,33 @@ use crate::{
 pub struct CatalogueGroup {
     /// Its number.
     pub id: GroupId,
-    /// Its name.
-    pub name: GroupName,
-    /// What many groups share.
+    pub(crate) named: Arc<NamedTerms>,
+}
+
+/// What many groups have in common: queues, their default group.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NamedTerms {
+    pub(crate) name: GroupName,
     pub(crate) terms: Arc<Terms>,
 }
 
 impl CatalogueGroup {
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &GroupName {
+        &self.named.name
+    }
+
     /// Its settings.
     #[must_use]
     pub fn config(&self) -> &GroupConfig {
-        &self.terms.config
+        &self.named.terms.config
     }
 
     /// What its partitions must know.
     #[must_use]
     pub fn setting(&self) -> GroupSetting {
-        let Terms { config, start } = *self.terms;
+        let Terms { config, start } = *self.named.terms;
         GroupSetting { id: self.id, config, start }
     }
 }
@@ -50,7 +62,7 @@ pub struct Topic {
     /// The topic that takes its dead letters, once there is one.
     pub dead_letter: Option<TopicId>,
     /// Its groups, by number.
-    pub groups: Vec<CatalogueGroup>,
+    pub groups: Box<[CatalogueGroup]>,
 }
 
 impl Topic {
@@ -69,7 +81,7 @@ impl Topic {
     /// The group of this name.
     #[must_use]
     pub fn group(&self, name: &GroupName) -> Option<&CatalogueGroup> {
-        self.groups.iter().find(|group| group.name == *name)
+        self.groups.iter().find(|group| group.name() == name)
     }
 
     /// Where the dead letters of its partitions go.
@@ -101,9 +113,10 @@ pub(crate) struct Decision {
 /// Which topics and groups there are.
 #[derive(Debug, Default)]
 pub struct Catalogue {
-    /// Each in memory of its own: the nodes of a tree that grows at its end stay half empty.
-    topics: BTreeMap<TopicId, Box<Topic>>,
-    by_name: BTreeMap<TopicName, TopicId>,
+    topics: Pages<Option<Topic>>,
+    /// Their places, by number and by name, which only they hold.
+    by_number: Ordered<u32>,
+    by_name: Ordered<u32>,
     next_topic: u32,
     next_group: u32,
     /// Numbers, half-open, of topics that the journal has lost, if there were any.
@@ -111,28 +124,73 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// The topic of this number.
-    #[must_use]
-    pub fn topic(&self, id: TopicId) -> Option<&Topic> {
-        self.topics.get(&id).map(|topic| &**topic)
+    fn at(&self, place: u32) -> &Topic {
+        self.topics[place].as_ref().expect("places are those of topics")
     }
 
-    /// The topic of this name.
+    fn place(&self, id: TopicId) -> Option<u32> {
+        self.by_number.get(|place| self.at(place).id().cmp(&id))
+    }
+
+    fn topic_mut(&mut self, id: TopicId) -> Option<&mut Topic> {
+        let place = self.place(id)?;
+        self.topics[place].as_mut()
+    }
+
+    /// The topic of this number. O(log n).
+    #[must_use]
+    pub fn topic(&self, id: TopicId) -> Option<&Topic> {
+        self.place(id).map(|place| self.at(place))
+    }
+
+    /// The topic of this name. O(log n).
     #[must_use]
     pub fn topic_named(&self, name: &TopicName) -> Option<&Topic> {
-        self.topic(*self.by_name.get(name)?)
+        let place = self.by_name.get(|place| self.at(place).created.name.cmp(name));
+        place.map(|place| self.at(place))
+    }
+
+    /// How many topics there are.
+    #[must_use]
+    pub fn topic_count(&self) -> usize {
+        self.topics.len()
     }
 
     /// All topics, by number: in the order in which they were created.
-    pub fn topics(&self) -> impl ExactSizeIterator<Item = &Topic> {
-        self.topics.values().map(|topic| &**topic)
+    pub fn topics(&self) -> impl Iterator<Item = &Topic> {
+        self.by_number.iter().map(|place| self.at(place))
     }
 
     /// All topics whose name comes after `name`, by name. The next costs little, however many there
     /// are.
     pub fn topics_after_name(&self, name: &str) -> impl Iterator<Item = &Topic> {
-        let range = (Bound::Excluded(name), Bound::Unbounded);
-        self.by_name.range::<str, _>(range).filter_map(|(_, &id)| self.topic(id))
+        let after = self.by_name.after(|place| self.at(place).created.name.as_str().cmp(name));
+        after.map(|place| self.at(place))
+    }
+
+    /// Has this topic from now on, whatever its number meant before.
+    fn add(&mut self, topic: Topic) {
+        self.take(topic.id());
+        let (id, name) = (topic.id(), topic.created.name.clone());
+        let place = self.topics.insert(Some(topic));
+        let Self { topics, by_number, by_name, .. } = self;
+        let created = |place: u32| topics[place].as_ref().map(|topic| &topic.created);
+        by_number.insert(place, |other| created(other).map(|other| other.topic).cmp(&Some(id)));
+        by_name.insert(place, |other| created(other).map(|other| &other.name).cmp(&Some(&name)));
+    }
+
+    fn take(&mut self, id: TopicId) -> Option<Topic> {
+        let place = self.place(id)?;
+        let Self { topics, by_number, by_name, .. } = self;
+        let created = |place: u32| topics[place].as_ref().map(|topic| &topic.created);
+        let name = created(place).map(|topic| &topic.name);
+        let by_its_name = |other| created(other).map(|other| &other.name).cmp(&name);
+        // The name may be another's by now, where the journal has lost that it came free.
+        if by_name.get(by_its_name) == Some(place) {
+            by_name.remove(by_its_name);
+        }
+        by_number.remove(|other| created(other).map(|other| other.topic).cmp(&Some(id)));
+        topics.remove(place)
     }
 
     /// Which numbers the next topic and group get.
@@ -162,8 +220,8 @@ impl Catalogue {
     /// Whether the journal may have lost this topic: its name and settings, not its messages.
     #[must_use]
     pub fn may_have_lost(&self, topic: TopicId) -> bool {
-        let known = self.topics.contains_key(&topic);
-        !known && self.lost.iter().any(|&(start, end)| start <= topic.0 && topic.0 < end)
+        self.topic(topic).is_none()
+            && self.lost.iter().any(|&(start, end)| start <= topic.0 && topic.0 < end)
     }
 
     pub(crate) fn lost(&self) -> &[(u32, u32)] {
@@ -176,18 +234,18 @@ impl Catalogue {
 
     /// The topic after this one, or the first.
     pub(crate) fn topic_after(&self, after: Option<TopicId>) -> Option<&Topic> {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        self.topics.range((from, Bound::Unbounded)).next().map(|(_, topic)| &**topic)
+        let Some(after) = after else { return self.topics().next() };
+        let mut behind = self.by_number.after(|place| self.at(place).id().cmp(&after));
+        behind.next().map(|place| self.at(place))
     }
 
     /// Has a topic as a checkpoint says it is.
     pub(crate) fn put_back(&mut self, mut topic: Topic, shared: &mut Shared) {
         topic.created.config = shared.config(&topic.created.config);
         for group in &mut topic.groups {
-            group.terms = shared.terms(&group.setting());
+            group.named = shared.named(group.name(), &group.setting());
         }
-        self.by_name.insert(topic.created.name.clone(), topic.id());
-        self.topics.insert(topic.id(), Box::new(topic));
+        self.add(topic);
     }
 
     fn existing(&self, id: TopicId) -> Result<&Topic, Refusal> {
@@ -264,7 +322,7 @@ impl Catalogue {
         home: TopicId,
         incarnation: Incarnation,
     ) -> Result<Decision, Refusal> {
-        if self.topics.contains_key(&topic) {
+        if self.topic(topic).is_some() {
             return Ok(Decision { records: Vec::new(), topic, group: None });
         }
         let config = TopicConfig { partitions, ..TopicConfig::of_kind(TopicKind::Queue) };
@@ -306,7 +364,7 @@ impl Catalogue {
 
     /// A new topic; a queue has its default group from the start.
     fn new_topic(&self, created: TopicCreated) -> Result<Decision, Refusal> {
-        if self.topics.len() >= limits::TOPICS_MAX {
+        if self.topic_count() >= limits::TOPICS_MAX {
             return Err(Refusal::topics_max());
         }
         let (topic, kind) = (created.topic, created.config.kind());
@@ -368,36 +426,35 @@ impl Catalogue {
             Record::TopicCreated(created) => {
                 let topic = created.topic;
                 self.next_topic = self.next_topic.max(topic.0 + 1);
-                self.by_name.insert(created.name.clone(), topic);
                 if created.home != topic
-                    && let Some(source) = self.topics.get_mut(&created.home)
+                    && let Some(source) = self.topic_mut(created.home)
                 {
                     source.dead_letter = Some(topic);
                 }
-                let groups = Vec::new();
+                let groups = Box::default();
                 let config = shared.config(&created.config);
                 let created = TopicCreated { config, ..created.clone() };
-                let entry = Topic { created, dead_letter: None, groups };
-                self.topics.insert(topic, Box::new(entry));
+                self.add(Topic { created, dead_letter: None, groups });
             }
             Record::TopicAltered { topic, config } => {
-                if let Some(topic) = self.topics.get_mut(topic) {
+                if let Some(topic) = self.topic_mut(*topic) {
                     topic.created.config = shared.config(config);
                 }
             }
             Record::TopicDeleted { topic } => self.delete(*topic),
             Record::GroupCreated { topic, name, setting } => {
                 self.next_group = self.next_group.max(setting.id.0 + 1);
-                if let Some(topic) = self.topics.get_mut(topic) {
-                    // As a rule it is the only one.
-                    topic.groups.reserve_exact(1);
-                    let (name, terms) = (name.clone(), shared.terms(setting));
-                    topic.groups.push(CatalogueGroup { id: setting.id, name, terms });
+                if let Some(topic) = self.topic_mut(*topic) {
+                    let group =
+                        CatalogueGroup { id: setting.id, named: shared.named(name, setting) };
+                    let groups = std::mem::take(&mut topic.groups);
+                    topic.groups = groups.into_iter().chain([group]).collect();
                 }
             }
             Record::GroupDeleted { topic, group } => {
-                if let Some(topic) = self.topics.get_mut(topic) {
-                    topic.groups.retain(|held| held.id != *group);
+                if let Some(topic) = self.topic_mut(*topic) {
+                    let groups = std::mem::take(&mut topic.groups);
+                    topic.groups = groups.into_iter().filter(|held| held.id != *group).collect();
                 }
             }
             _ => {}
@@ -405,9 +462,8 @@ impl Catalogue {
     }
 
     fn delete(&mut self, topic: TopicId) {
-        let Some(gone) = self.topics.remove(&topic) else { return };
-        self.by_name.remove(&gone.created.name);
-        if let Some(source) = self.topics.get_mut(&gone.created.home) {
+        let Some(gone) = self.take(topic) else { return };
+        if let Some(source) = self.topic_mut(gone.created.home) {
             source.dead_letter = None;
         }
     }

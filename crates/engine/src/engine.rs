@@ -158,7 +158,7 @@ impl Engine {
     /// The offset that the next message of a partition gets; `None` if it does not live here.
     #[must_use]
     pub fn end_of(&self, partition: PartitionId) -> Option<Offset> {
-        Some(Offset(self.partitions.get(&partition)?.log.end()))
+        Some(Offset(self.partitions.look(&partition)?.log.end()))
     }
 
     /// The offset of the first message of a partition that is opened from now on: 0, unless the
@@ -170,14 +170,15 @@ impl Engine {
 
     /// The places of all batches that are kept.
     pub fn places(&self) -> impl Iterator<Item = Place> {
-        self.partitions.values().flat_map(|p| p.log.entries().map(|entry| entry.place))
+        self.batches().map(|batch| batch.place)
     }
 
     /// All batches that are kept.
     pub fn batches(&self) -> impl Iterator<Item = KeptBatch> {
-        self.partitions
-            .values()
-            .flat_map(|partition| partition.log.entries().map(|entry| entry.kept(partition.id)))
+        self.partitions.values().flat_map(|partition| {
+            let kept = partition.log.entries().map(|entry| entry.kept(partition.id));
+            kept.collect::<Vec<_>>()
+        })
     }
 
     /// Takes the places of the batches that were freed since the last call.
@@ -188,15 +189,16 @@ impl Engine {
     /// Whether the batch that begins at `first` is kept, and at this place. O(log n).
     #[must_use]
     pub fn is_live(&self, partition: PartitionId, first: Offset, place: Place) -> bool {
-        let partition = self.partitions.get(&partition);
-        let entry = partition.and_then(|partition| partition.log.find(first.0));
-        entry.is_some_and(|entry| entry.first == first.0 && entry.place == place)
+        self.partitions.look(&partition).is_some_and(|partition| {
+            let entry = partition.log.find(first.0);
+            entry.is_some_and(|entry| entry.first == first.0 && entry.place == place)
+        })
     }
 
     /// How long a message of a partition is kept at most; `None` if that is open.
     #[must_use]
     pub fn kept_for(&self, partition: PartitionId) -> Option<Duration> {
-        let config = &self.partitions.get(&partition)?.config;
+        let config = self.partitions.look(&partition)?.config.clone();
         config.time_to_live.into_iter().chain(config.retention.age).min()
     }
 
@@ -225,6 +227,13 @@ impl Engine {
         let Some(range) = held.map(|entry| range(entry.first, entry.end())) else { return 0 };
         self.commit(&Record::Lost { partition, range }, journal);
         range.end.0 - range.start.0
+    }
+
+    /// Goes on through the partitions, by one of so many `parts` of them, and folds each that nobody has
+    /// changed since the last time round: it takes a few bytes until somebody asks for it. Whoever
+    /// calls it or not, the engine does the same. Costs a step for each that is looked at.
+    pub fn fold_untouched(&mut self, parts: u32) {
+        self.partitions.fold_untouched(parts);
     }
 
     /// When [`Engine::advance`] has something to do next, if nothing else happens.
@@ -360,7 +369,7 @@ impl Engine {
                 };
             }
             PartitionCommand::Describe => {
-                match self.partitions.get(&id) {
+                match self.partitions.look(&id) {
                     Some(partition) => {
                         let lost = self.lost.of(id).map(|(start, end)| end - start).sum();
                         let description = partition.describe(lost);

@@ -183,6 +183,15 @@ impl Group {
         self.terms = terms;
     }
 
+    pub(crate) fn terms(&self) -> &Arc<Terms> {
+        &self.terms
+    }
+
+    /// Whether it is idle: what it has is what is settled and what is ready.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.busy.as_ref().is_none_or(|busy| busy.is_idle())
+    }
+
     /// Gives back what only a busy group needs, if it needs it no more.
     pub(crate) fn rest(&mut self) {
         if self.busy.as_ref().is_some_and(|busy| busy.is_idle()) {

@@ -13,7 +13,7 @@ use sennit_model::{
 };
 
 use crate::{
-    catalogue::{CatalogueGroup, Topic},
+    catalogue::{CatalogueGroup, NamedTerms, Topic},
     codec::{Reader, Writer},
     command::{DeadLetters, GroupSetting},
     group::{Damaged, Dying, Group, Terms, Waiting, range},
@@ -112,7 +112,7 @@ pub(crate) fn encode_topic(out: &mut Vec<u8>, topic: &Topic) {
     w.u8(u8::from(topic.dead_letter.is_some())).u32(topic.dead_letter.map_or(0, |id| id.0));
     w.count(topic.groups.len());
     for group in &topic.groups {
-        w.text(group.name.as_str()).group_setting(&group.setting());
+        w.text(group.name().as_str()).group_setting(&group.setting());
     }
 }
 
@@ -326,10 +326,11 @@ fn decode_topic(r: &mut Reader) -> Result<Topic, RecordError> {
     let groups = r.list(|r| {
         let name: GroupName = r.group_name()?;
         let GroupSetting { id, config, start } = r.group_setting()?;
-        Ok(CatalogueGroup { id, name, terms: Arc::new(Terms { config, start }) })
+        let terms = Arc::new(Terms { config, start });
+        Ok(CatalogueGroup { id, named: Arc::new(NamedTerms { name, terms }) })
     })?;
     let created = TopicCreated { topic, name, incarnation, config, home };
-    Ok(Topic { created, dead_letter, groups })
+    Ok(Topic { created, dead_letter, groups: groups.into() })
 }
 
 fn decode_head(r: &mut Reader) -> Result<Head, RecordError> {

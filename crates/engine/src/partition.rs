@@ -71,6 +71,8 @@ pub(crate) struct Partition {
     pub(crate) is_loading: bool,
     /// Whether it is in the engine's list of partitions that may have something to deliver.
     pub(crate) stirred: bool,
+    /// Whether it may have changed since it was last looked at whether it is at rest.
+    pub(crate) is_touched: bool,
 }
 
 impl Partition {
@@ -88,6 +90,7 @@ impl Partition {
             dead_letter_topic_asked: false,
             is_loading: false,
             stirred: false,
+            is_touched: false,
         }
     }
 

@@ -1,48 +1,147 @@
-//! The partitions of a shard: found by number in one step, and walked in order a few at a time.
+//! The partitions of a shard: found by number in one step, walked in order a few at a time, and those
+//! at rest folded into the bytes that say all of them. Who asks for one gets it unfolded.
 
-use std::{collections::BTreeSet, hash::BuildHasher};
+use std::{cell::OnceCell, hash::BuildHasher, ops::Deref};
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashTable, hash_table::Entry};
 use sennit_model::PartitionId;
 
-use crate::partition::Partition;
+use crate::{
+    folded::{Folded, Form},
+    interner::Interner,
+    ordered::Ordered,
+    pages::Pages,
+    partition::Partition,
+};
+
+/// A partition, folded or not; neither, and the place is free.
+#[derive(Debug, Default)]
+struct Held {
+    id: PartitionId,
+    /// As it was when it was last at rest: nothing has changed it since.
+    folded: Option<Folded>,
+    /// As it is used. Where it is folded too, it was only looked at.
+    open: OnceCell<Box<Partition>>,
+}
+
+impl Held {
+    fn new(partition: Partition) -> Self {
+        Self { id: partition.id, folded: None, open: OnceCell::from(Box::new(partition)) }
+    }
+
+    fn is_free(&self) -> bool {
+        self.folded.is_none() && self.open.get().is_none()
+    }
+
+    fn unfolded(&self) -> Partition {
+        self.folded.as_ref().expect("it is folded unless it is open").unfolded(self.id)
+    }
+
+    fn get(&self) -> &Partition {
+        self.open.get_or_init(|| Box::new(self.unfolded()))
+    }
+
+    fn look(&self) -> Seen<'_> {
+        match self.open.get() {
+            Some(partition) => Seen::Open(partition),
+            None => Seen::Folded(Box::new(self.unfolded())),
+        }
+    }
+
+    fn get_mut(&mut self) -> &mut Partition {
+        self.get();
+        self.folded = None;
+        let partition = self.open.get_mut().expect("it was opened just now");
+        partition.is_touched = true;
+        partition
+    }
+
+    fn fold(&mut self, forms: &mut Interner<Form>) {
+        let Some(partition) = self.open.get() else { return };
+        if self.folded.is_none() {
+            self.folded =
+                Folded::of(partition, |partition| forms.get(Form::of(partition), Form::key));
+        }
+        if self.folded.is_some() {
+            self.open.take();
+        }
+    }
+}
+
+/// A partition that is looked at once: one that is folded stays so.
+#[derive(Debug)]
+pub(crate) enum Seen<'a> {
+    Open(&'a Partition),
+    Folded(Box<Partition>),
+}
+
+impl Deref for Seen<'_> {
+    type Target = Partition;
+
+    fn deref(&self) -> &Partition {
+        match self {
+            Self::Open(partition) => partition,
+            Self::Folded(partition) => partition,
+        }
+    }
+}
 
 /// All partitions of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Partitions {
-    /// By their numbers, which only they hold: the table is half empty as a rule.
-    by_id: HashTable<Box<Partition>>,
+    held: Pages<Held>,
+    /// Their places by their numbers, which only they hold: the table is half empty as a rule.
+    by_id: HashTable<u32>,
     hasher: FixedState,
-    /// In order, because a walk over all of them is made in steps, between which they change.
-    ids: BTreeSet<PartitionId>,
+    /// Their places in the order of their numbers, because a walk over all of them is made in steps,
+    /// between which they change.
+    in_order: Ordered<u32>,
+    forms: Interner<Form>,
+    /// Where it is looked next for one that may be folded.
+    hand: u32,
 }
 
 impl Partitions {
-    pub(crate) fn get(&self, id: &PartitionId) -> Option<&Partition> {
-        let found = self.by_id.find(self.hasher.hash_one(id), |held| held.id == *id);
-        found.map(|partition| &**partition)
+    fn place(&self, id: &PartitionId) -> Option<u32> {
+        self.by_id.find(self.hasher.hash_one(id), |&place| self.held[place].id == *id).copied()
     }
 
-    pub(crate) fn get_mut(&mut self, id: &PartitionId) -> Option<&mut Partition> {
-        let found = self.by_id.find_mut(self.hasher.hash_one(id), |held| held.id == *id);
-        found.map(|partition| &mut **partition)
-    }
-
-    fn entry(&mut self, id: PartitionId) -> Entry<'_, Box<Partition>> {
-        let hasher = &self.hasher;
+    fn entry(&mut self, id: PartitionId) -> Entry<'_, u32> {
+        let Self { held, by_id, hasher, .. } = self;
         let hash = hasher.hash_one(id);
-        self.by_id.entry(hash, |held| held.id == id, |held| hasher.hash_one(held.id))
+        by_id.entry(hash, |&place| held[place].id == id, |&place| hasher.hash_one(held[place].id))
+    }
+
+    /// The partition of this number.
+    pub(crate) fn get(&self, id: &PartitionId) -> Option<&Partition> {
+        Some(self.held[self.place(id)?].get())
+    }
+
+    /// The same for who looks at very many: those that are folded stay so.
+    pub(crate) fn look(&self, id: &PartitionId) -> Option<Seen<'_>> {
+        Some(self.held[self.place(id)?].look())
+    }
+
+    /// The partition of this number, to be changed.
+    pub(crate) fn get_mut(&mut self, id: &PartitionId) -> Option<&mut Partition> {
+        let place = self.place(id)?;
+        Some(self.held[place].get_mut())
     }
 
     /// Adds a partition, or replaces the one of the same number.
     pub(crate) fn insert(&mut self, partition: Partition) {
         let id = partition.id;
-        self.ids.insert(id);
-        match self.entry(id) {
-            Entry::Occupied(mut held) => **held.get_mut() = partition,
-            Entry::Vacant(place) => drop(place.insert(Box::new(partition))),
+        if let Some(place) = self.place(&id) {
+            self.held[place] = Held::new(partition);
+            return;
         }
+        let place = self.held.insert(Held::new(partition));
+        if let Entry::Vacant(vacant) = self.entry(id) {
+            vacant.insert(place);
+        }
+        let Self { held, in_order, .. } = self;
+        in_order.insert(place, |other| held[other].id.cmp(&id));
     }
 
     /// The partition of this number, made if it is not there.
@@ -51,38 +150,167 @@ impl Partitions {
         id: PartitionId,
         made: impl FnOnce() -> Partition,
     ) -> &mut Partition {
-        if self.get(&id).is_none() {
+        if self.place(&id).is_none() {
             self.insert(made());
         }
         self.get_mut(&id).expect("inserted just now")
     }
 
-    pub(crate) fn remove(&mut self, id: &PartitionId) -> Option<Box<Partition>> {
-        self.ids.remove(id);
-        match self.entry(*id) {
-            Entry::Occupied(held) => Some(held.remove().0),
-            Entry::Vacant(_) => None,
-        }
+    pub(crate) fn remove(&mut self, id: &PartitionId) -> Option<Partition> {
+        let Self { held, in_order, .. } = self;
+        in_order.remove(|other| held[other].id.cmp(id));
+        let Entry::Occupied(found) = self.entry(*id) else { return None };
+        let place = found.remove().0;
+        let held = self.held.remove(place);
+        held.get();
+        held.open.into_inner().map(|partition| *partition)
     }
 
     /// The numbers of all partitions, in order.
     pub(crate) fn ids(&self) -> impl Iterator<Item = PartitionId> {
-        self.ids.iter().copied()
+        self.in_order.iter().map(|place| self.held[place].id)
     }
 
     /// The lowest number above `id`, or of all. O(log n).
     pub(crate) fn next_after(&self, id: Option<PartitionId>) -> Option<PartitionId> {
-        match id {
-            Some(id) => {
-                let above = (std::ops::Bound::Excluded(id), std::ops::Bound::Unbounded);
-                self.ids.range(above).next().copied()
-            }
-            None => self.ids.first().copied(),
-        }
+        let Some(id) = id else { return self.ids().next() };
+        let mut above = self.in_order.after(|place| self.held[place].id.cmp(&id));
+        above.next().map(|place| self.held[place].id)
     }
 
     /// All partitions, in no order.
-    pub(crate) fn values(&self) -> impl Iterator<Item = &Partition> {
-        self.by_id.iter().map(|partition| &**partition)
+    pub(crate) fn values(&self) -> impl Iterator<Item = Seen<'_>> {
+        self.held.iter().filter(|held| !held.is_free()).map(Held::look)
+    }
+
+    /// Folds a partition now if nothing is under way in it.
+    pub(crate) fn fold(&mut self, id: &PartitionId) {
+        if let Some(place) = self.place(id) {
+            self.held[place].fold(&mut self.forms);
+        }
+    }
+
+    /// Goes on through all places, round and round, by one of so many parts of them, and folds each
+    /// partition that nobody has changed since it was last come by.
+    pub(crate) fn fold_untouched(&mut self, parts: u32) {
+        for _ in 0..self.held.places().div_ceil(parts) {
+            self.hand = if self.hand + 1 < self.held.places() { self.hand + 1 } else { 0 };
+            let held = &mut self.held[self.hand];
+            match held.open.get_mut() {
+                Some(partition) if partition.is_touched => partition.is_touched = false,
+                Some(_) => held.fold(&mut self.forms),
+                None => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sennit_model::{
+        GroupConfig, GroupId, PartitionIndex, StartAt, Timestamp, TopicConfig, TopicId, TopicKind,
+    };
+
+    use super::*;
+    use crate::{
+        command::{Credit, GroupSetting, SessionId},
+        group::{Holder, Terms},
+        log::{Entry as Batch, Place},
+        wheel::Wheel,
+    };
+
+    fn id(topic: u32) -> PartitionId {
+        PartitionId { topic: TopicId(topic), index: PartitionIndex(0) }
+    }
+
+    /// A queue's partition with a message.
+    fn partition(topic: u32) -> Partition {
+        let config = Arc::new(TopicConfig::of_kind(TopicKind::Queue));
+        let mut partition = Partition::new(id(topic), config);
+        let place = Place { position: 1 << 40, bytes: 100 };
+        partition.log.push(Batch { first: 0, count: 1, place, appended_at: Timestamp(7) });
+        let (config, start) = (GroupConfig::default(), StartAt::Earliest);
+        let terms = Arc::new(Terms { config, start });
+        let setting = GroupSetting { id: GroupId(topic), config, start };
+        partition.set_groups(&[setting], |_| terms.clone(), &mut Wheel::new(Timestamp(7)));
+        partition.show(1);
+        partition
+    }
+
+    fn are_open(partitions: &Partitions, topics: impl Iterator<Item = u32>) -> Vec<u32> {
+        let is_open = |topic: &u32| {
+            partitions.look(&id(*topic)).is_some_and(|seen| matches!(seen, Seen::Open(_)))
+        };
+        topics.filter(is_open).collect()
+    }
+
+    #[test]
+    fn what_was_left_alone_for_a_round_is_folded_and_unfolded_to_be_changed() {
+        let mut partitions = Partitions::default();
+        (0..300).for_each(|topic| partitions.insert(partition(topic)));
+        partitions.get_mut(&id(7)).expect("it is there").stirred = false;
+        partitions.fold_untouched(1);
+        assert_eq!(are_open(&partitions, 0..300), [7]);
+        (0..10).for_each(|_| partitions.fold_untouched(10));
+        assert_eq!(are_open(&partitions, 0..300), [0; 0]);
+        partitions.get_mut(&id(9)).expect("it is there").visible = 0;
+        assert_eq!(are_open(&partitions, 0..300), [9]);
+        (0..2).for_each(|_| partitions.fold_untouched(1));
+        assert_eq!(are_open(&partitions, 0..300), [0; 0]);
+        assert_eq!(partitions.look(&id(9)).map(|seen| seen.visible), Some(0));
+        assert_eq!(partitions.look(&id(8)).map(|seen| seen.visible), Some(1));
+    }
+
+    #[test]
+    fn what_was_only_looked_at_is_folded_the_next_time_round() {
+        let mut partitions = Partitions::default();
+        partitions.insert(partition(7));
+        partitions.fold(&id(7));
+        assert_eq!(partitions.values().map(|held| held.log.bytes()).sum::<u64>(), 100);
+        assert_eq!(are_open(&partitions, 0..9), [0; 0]);
+        assert_eq!(partitions.get(&id(7)).map(|held| held.groups.len()), Some(1));
+        assert_eq!(are_open(&partitions, 0..9), [7]);
+        partitions.fold_untouched(1);
+        assert_eq!(are_open(&partitions, 0..9), [0; 0]);
+    }
+
+    #[test]
+    fn where_something_is_under_way_nothing_is_folded() {
+        let mut partitions = Partitions::default();
+        let holder = Holder { session: SessionId(1), subscription: 1 };
+        let acts: [fn(&mut Partition, Holder); 4] = [
+            |held, holder| held.groups[0].join(holder, Credit { messages: 1, bytes: 1 }),
+            |held, _| held.stirred = true,
+            |held, _| held.is_loading = true,
+            |held, _| drop(held.groups[0].damage(0, 1)),
+        ];
+        for (topic, act) in (0..).zip(acts) {
+            let mut partition = partition(topic);
+            act(&mut partition, holder);
+            partitions.insert(partition);
+        }
+        (0..9).for_each(|_| partitions.fold_untouched(1));
+        assert_eq!(are_open(&partitions, 0..9), [0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn places_that_come_free_are_given_again_and_the_walk_stays_in_order() {
+        let mut partitions = Partitions::default();
+        (0..300).for_each(|topic| partitions.insert(partition(topic)));
+        (0..2).for_each(|_| partitions.fold_untouched(1));
+        for topic in (0..300).filter(|topic| topic % 3 == 0) {
+            assert_eq!(partitions.remove(&id(topic)).map(|gone| gone.id), Some(id(topic)));
+        }
+        assert!(partitions.remove(&id(0)).is_none() && partitions.get(&id(3)).is_none());
+        (300..400).rev().for_each(|topic| partitions.insert(partition(topic)));
+        assert_eq!(partitions.held.places(), 300);
+        let there: Vec<_> = (0..400).filter(|n| n % 3 != 0 || *n >= 300).map(id).collect();
+        assert_eq!(partitions.ids().collect::<Vec<_>>(), there);
+        assert_eq!(partitions.next_after(None), Some(id(1)));
+        assert_eq!(partitions.next_after(Some(id(2))), Some(id(4)));
+        assert_eq!(partitions.next_after(Some(id(399))), None);
+        assert_eq!(partitions.values().count(), 300);
     }
 }

@@ -371,14 +371,17 @@ impl Replay {
         if partition.is_loading {
             self.loading.insert(id, Loading { cursor: start, end });
         }
-        stir(&mut self.engine.stirred, &mut partition);
+        let is_whole = !partition.is_loading;
         self.engine.partitions.insert(partition);
+        if is_whole {
+            self.engine.partitions.fold(&id);
+        }
         self.engine.note_keeping(id);
     }
 
     fn put_slice(&mut self, slice: Slice, r: &Reader) -> Result<(), RecordError> {
         let Slice { id, range: whole, start, entries, delays, expiries, groups } = slice;
-        let Engine { partitions, wheel, freed, .. } = &mut self.engine;
+        let Engine { partitions, wheel, freed, stirred, .. } = &mut self.engine;
         let Some(partition) = partitions.get_mut(&id).filter(|held| held.is_loading) else {
             return Ok(());
         };
@@ -420,6 +423,10 @@ impl Replay {
             partition.is_loading = false;
             partition.raise_start(start);
             partition.watch_age(wheel);
+            if partition.groups.iter().any(|group| !group.dying.is_empty()) {
+                stir(stirred, partition);
+            }
+            partitions.fold(&id);
         }
         Ok(())
     }

@@ -264,7 +264,6 @@ impl SettledSet {
     }
 
     /// The runs above the floor.
-    #[cfg(any(test, debug_assertions))]
     pub(crate) fn above(&self) -> impl Iterator<Item = (u64, u64)> {
         self.above.iter().map(|(start, end, ())| (start, end))
     }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use sennit_model::{GroupId, TopicConfig};
+use sennit_model::{GroupId, GroupName, TopicConfig};
 
 use crate::{
-    codec::Writer, command::GroupSetting, group::Terms, interner::Interner, stream::StreamSettings,
+    catalogue::NamedTerms, codec::Writer, command::GroupSetting, group::Terms, interner::Interner,
+    stream::StreamSettings,
 };
 
 /// Settings, each kept once.
@@ -13,6 +14,7 @@ use crate::{
 pub(crate) struct Shared {
     configs: Interner<TopicConfig>,
     terms: Interner<Terms>,
+    defaults: Interner<NamedTerms>,
     settings: Interner<StreamSettings>,
     /// Those of a topic that was not created as a stream.
     pub(crate) of_topic: Arc<StreamSettings>,
@@ -23,6 +25,7 @@ impl Default for Shared {
         Self {
             configs: Interner::default(),
             terms: Interner::default(),
+            defaults: Interner::default(),
             settings: Interner::default(),
             of_topic: Arc::new(StreamSettings::of_topic()),
         }
@@ -48,6 +51,18 @@ impl Shared {
         let of_none = GroupSetting { id: GroupId(0), ..*setting };
         self.terms.get(terms, |_, out| {
             Writer(out).group_setting(&of_none);
+        })
+    }
+
+    /// Those of a group in the catalogue. As many groups as there are queues are called as the default
+    /// one is; other names are each a group's own.
+    pub(crate) fn named(&mut self, name: &GroupName, setting: &GroupSetting) -> Arc<NamedTerms> {
+        let named = NamedTerms { name: name.clone(), terms: self.terms(setting) };
+        if *name != GroupName::default_group() {
+            return Arc::new(named);
+        }
+        self.defaults.get(named, |named, out| {
+            out.extend((Arc::as_ptr(&named.terms) as usize).to_le_bytes());
         })
     }
 }

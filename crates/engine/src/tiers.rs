@@ -201,7 +201,7 @@ impl Engine {
         most: u64,
         is_sure: bool,
     ) -> Option<OffsetRange> {
-        let partition = self.partitions.get(&id)?;
+        let partition = self.partitions.look(&id)?;
         let (end, durability) = (partition.log.end(), partition.config.durability);
         let mut to = self.reserved.get(id).map_or(end, |held| held.end.max(end));
         if !is_sure {

@@ -479,9 +479,9 @@ impl Control {
     fn list_groups(&self, body: &control::ListGroups) -> Result<ControlReply, Failure> {
         let topic = self.topic_named(&body.topic)?;
         let mut groups: Vec<_> = topic.groups.iter().collect();
-        groups.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        groups.sort_unstable_by(|a, b| a.name().cmp(b.name()));
         let groups = groups.into_iter().map(|group| control::GroupEntry {
-            name: group.name.to_string(),
+            name: group.name().to_string(),
             id: group.id.0,
             config: Some(group.config().into()),
         });

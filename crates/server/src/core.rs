@@ -2,6 +2,7 @@
 //! and the other cores. Everything here runs on one thread and never waits while it holds the core.
 
 mod emptying;
+mod folding;
 
 use std::{
     cell::RefCell,

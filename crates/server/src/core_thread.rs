@@ -135,6 +135,7 @@ impl CoreThread {
         let local = LocalSet::new();
         local.block_on(&runtime, async move {
             spawn_local(core.clone().run());
+            spawn_local(core.clone().fold_untouched());
             let metrics = &core.cores.metrics;
             let neighbours = Rc::new(Neighbours::of(index, metrics.clone()));
             let hall = Rc::new(Hall::new(metrics[index].clone(), Some(neighbours.clone())));

@@ -29,7 +29,7 @@ pub(crate) fn group_description(
     partitions: &[PartitionDescription],
 ) -> control::GroupDescription {
     let mut description = control::GroupDescription {
-        name: group.name.to_string(),
+        name: group.name().to_string(),
         id: group.id.0,
         topic: topic.created.name.to_string(),
         config: Some(group.config().into()),

@@ -1,0 +1,309 @@
+//! A partition at rest in a few bytes: all that is so of it, as numbers of seven bits a byte. Nothing is
+//! decided here, and nothing outlives the process: what a checkpoint says is `kept`.
+
+use std::sync::Arc;
+
+use sennit_model::{GroupId, Offset, PartitionId, ProducerId, Timestamp, TopicConfig, TopicId};
+
+use crate::{
+    command::DeadLetters,
+    group::{Group, Terms},
+    log::{Entry, Log, Place},
+    partition::{Partition, Times},
+    producer::{AppendedBatch, Producer, Producers},
+    runs::Runs,
+};
+
+/// A partition of which there is more to say stays as it is.
+const BYTES_MAX: usize = 512;
+
+/// The settings of a partition and of its groups. Many partitions have the same.
+#[derive(Debug)]
+pub(crate) struct Form {
+    pub(crate) config: Arc<TopicConfig>,
+    /// Those of its groups, in their order.
+    pub(crate) terms: Vec<Arc<Terms>>,
+}
+
+impl Form {
+    pub(crate) fn of(partition: &Partition) -> Self {
+        let terms = partition.groups.iter().map(|group| group.terms().clone()).collect();
+        Self { config: partition.config.clone(), terms }
+    }
+
+    /// What makes it another form than others.
+    pub(crate) fn key(&self, out: &mut Vec<u8>) {
+        out.extend((Arc::as_ptr(&self.config) as usize).to_le_bytes());
+        for terms in &self.terms {
+            out.extend((Arc::as_ptr(terms) as usize).to_le_bytes());
+        }
+    }
+}
+
+/// A partition in which nothing is under way.
+#[derive(Debug)]
+pub(crate) struct Folded {
+    form: Arc<Form>,
+    bytes: Box<[u8]>,
+}
+
+impl Folded {
+    /// `None` if something is under way in the partition, or if there is too much to say of it.
+    pub(crate) fn of(
+        partition: &Partition,
+        form: impl FnOnce(&Partition) -> Arc<Form>,
+    ) -> Option<Self> {
+        let is_busy = partition.is_loading || partition.stirred;
+        if is_busy || !partition.groups.iter().all(Group::is_at_rest) {
+            return None;
+        }
+        let mut w = Packer(Vec::new());
+        w.partition(partition)?;
+        let folded = Self { form: form(partition), bytes: w.0.as_slice().into() };
+        #[cfg(any(test, debug_assertions))]
+        folded.check(partition);
+        Some(folded)
+    }
+
+    /// Asserts that this is all there is to say of a partition: a checkpoint says the same of what it
+    /// is unfolded to, and what a checkpoint does not say is the same too.
+    #[cfg(any(test, debug_assertions))]
+    fn check(&self, partition: &Partition) {
+        use crate::kept;
+        let kept = |partition: &Partition| {
+            let (mut out, ids) = (Vec::new(), partition.producers.ids());
+            let limit = kept::SliceLimit { batches: usize::MAX, messages: u64::MAX };
+            let all = (partition.log.start(), partition.log.end());
+            kept::encode_head(&mut out, partition);
+            kept::encode_producers(&mut out, partition, &ids, true);
+            kept::encode_slice(&mut out, partition, all, limit);
+            let ready = partition.groups.iter().map(|group| group.ready.within(0, u64::MAX));
+            let asked = partition.dead_letter_topic_asked;
+            (out, partition.visible, partition.log.bytes(), asked, ready.collect::<Vec<_>>())
+        };
+        let unfolded = self.unfolded(partition.id);
+        assert_eq!(kept(&unfolded), kept(partition), "{partition:?}");
+    }
+
+    /// The partition of which it was made.
+    pub(crate) fn unfolded(&self, id: PartitionId) -> Partition {
+        Unpacker(&self.bytes).partition(id, &self.form)
+    }
+}
+
+/// Writes numbers; `None` once there are too many.
+struct Packer(Vec<u8>);
+
+impl Packer {
+    fn put(&mut self, mut value: u64) -> Option<&mut Self> {
+        while value >= 0x80 {
+            self.0.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.0.push(value as u8);
+        (self.0.len() <= BYTES_MAX).then_some(self)
+    }
+
+    /// A number that is near another.
+    fn near(&mut self, value: u64, to: u64) -> Option<&mut Self> {
+        let apart = value.wrapping_sub(to).cast_signed();
+        self.put(((apart << 1) ^ (apart >> 63)).cast_unsigned())
+    }
+
+    fn partition(&mut self, partition: &Partition) -> Option<()> {
+        // Each by its name, so that none that comes later is forgotten here.
+        let Partition {
+            id: _,
+            config: _,
+            dead_letters,
+            log,
+            visible,
+            producers,
+            groups,
+            delays,
+            expiries,
+            dead_letter_topic_asked,
+            is_loading: _,
+            stirred: _,
+            is_touched: _,
+        } = partition;
+        let dead_letters = match dead_letters {
+            DeadLetters::NotYet => 0,
+            DeadLetters::Stay => 1,
+            DeadLetters::To(topic) => 2 + u64::from(topic.0),
+        };
+        self.put(dead_letters << 1 | u64::from(*dead_letter_topic_asked))?;
+        self.put(log.start())?.near(log.end(), log.start())?;
+        self.near(*visible, log.end())?;
+        self.entries(log)?;
+        self.times(delays, log.start())?.times(expiries, log.start())?;
+        self.producers(producers, log.end())?;
+        for group in groups {
+            self.put(group.id().0.into())?.near(group.settled.floor(), log.end())?;
+            let (settled, ready) = (group.settled.above(), group.ready.iter());
+            self.runs(settled.map(|(start, end)| (start, end, 0)), log.start())?;
+            self.runs(ready.map(|(start, end, tries)| (start, end, (*tries).into())), log.start())?;
+        }
+        Some(())
+    }
+
+    fn entries(&mut self, log: &Log) -> Option<&mut Self> {
+        let mut at = (log.start(), 0, 0);
+        for Entry { first, count, place, appended_at } in log.entries() {
+            self.put(u64::from(*count))?.near(*first, at.0)?;
+            self.near(place.position, at.1)?.put(place.bytes.into())?.near(appended_at.0, at.2)?;
+            at = (first + u64::from(*count), place.position, appended_at.0);
+        }
+        // No batch is empty.
+        self.put(0)
+    }
+
+    fn times(&mut self, times: &Times, start: u64) -> Option<&mut Self> {
+        self.runs(times.iter().map(|(start, end, time)| (start, end, time.0)), start)
+    }
+
+    /// Runs of offsets with what is said of them.
+    fn runs(
+        &mut self,
+        runs: impl Iterator<Item = (u64, u64, u64)>,
+        start: u64,
+    ) -> Option<&mut Self> {
+        let (mut at, mut last) = (start, 0);
+        for (start, end, value) in runs {
+            self.put(end - start)?.near(start, at)?.near(value, last)?;
+            (at, last) = (end, value);
+        }
+        // No run is empty.
+        self.put(0)
+    }
+
+    fn producers(&mut self, producers: &Producers, log_end: u64) -> Option<&mut Self> {
+        let ids = producers.ids();
+        self.put(ids.len() as u64)?;
+        for (id, producer) in ids.iter().filter_map(|&id| Some((id, producers.get(id)?))) {
+            let Producer { epoch, next_sequence, last_end, recent } = producer;
+            self.put(id.0)?.put((*epoch).into())?.put(*next_sequence)?.near(*last_end, log_end)?;
+            let mut at = (*next_sequence, *last_end);
+            for AppendedBatch { first_sequence, count, first } in recent {
+                self.put((*count).into())?.near(*first_sequence, at.0)?.near(first.0, at.1)?;
+                at = (*first_sequence, first.0);
+            }
+            self.put(0)?;
+        }
+        Some(self)
+    }
+}
+
+/// Reads what a [`Packer`] wrote in this process: what is missing is a bug.
+struct Unpacker<'a>(&'a [u8]);
+
+impl Unpacker<'_> {
+    fn take(&mut self) -> u64 {
+        let (mut value, mut shift) = (0, 0);
+        loop {
+            let (&byte, rest) = self.0.split_first().expect("all was written");
+            self.0 = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return value;
+            }
+            shift += 7;
+        }
+    }
+
+    fn near(&mut self, to: u64) -> u64 {
+        let coded = self.take();
+        let apart = (coded >> 1).cast_signed() ^ -(coded & 1).cast_signed();
+        to.wrapping_add(apart.cast_unsigned())
+    }
+
+    fn small(&mut self) -> u32 {
+        u32::try_from(self.take()).expect("it was 32 bits long")
+    }
+
+    fn partition(mut self, id: PartitionId, form: &Form) -> Partition {
+        let mut partition = Partition::new(id, form.config.clone());
+        let head = self.take();
+        partition.dead_letter_topic_asked = head & 1 == 1;
+        partition.dead_letters = match head >> 1 {
+            0 => DeadLetters::NotYet,
+            1 => DeadLetters::Stay,
+            topic => DeadLetters::To(TopicId((topic - 2) as u32)),
+        };
+        let start = self.take();
+        let end = self.near(start);
+        partition.visible = self.near(end);
+        partition.log = Log::empty(start, end);
+        self.entries(&mut partition.log);
+        for (start, end, time) in self.runs(start) {
+            partition.delays.insert(start, end, Timestamp(time));
+        }
+        for (start, end, time) in self.runs(start) {
+            partition.expiries.insert(start, end, Timestamp(time));
+        }
+        self.producers(&mut partition.producers, end);
+        partition.groups.reserve_exact(form.terms.len());
+        for terms in &form.terms {
+            let id_of_group = GroupId(self.small());
+            let mut group = Group::new(id, (id_of_group, terms.clone()), self.near(end));
+            for (start, end, _) in self.runs(start) {
+                group.settled.insert(start, end);
+            }
+            group.ready = Runs::default();
+            for (start, end, tries) in self.runs(start) {
+                group.ready.insert(start, end, tries as u32);
+            }
+            partition.groups.push(group);
+        }
+        partition
+    }
+
+    fn entries(&mut self, log: &mut Log) {
+        let mut at = (log.start(), 0, 0);
+        loop {
+            let count = self.small();
+            if count == 0 {
+                return;
+            }
+            let first = self.near(at.0);
+            let place = Place { position: self.near(at.1), bytes: self.small() };
+            let appended_at = Timestamp(self.near(at.2));
+            log.put_back(Entry { first, count, place, appended_at });
+            at = (first + u64::from(count), place.position, appended_at.0);
+        }
+    }
+
+    fn runs(&mut self, start: u64) -> Vec<(u64, u64, u64)> {
+        let (mut at, mut last) = (start, 0);
+        let mut runs = Vec::new();
+        loop {
+            let length = self.take();
+            if length == 0 {
+                return runs;
+            }
+            let start = self.near(at);
+            (at, last) = (start + length, self.near(last));
+            runs.push((start, at, last));
+        }
+    }
+
+    fn producers(&mut self, producers: &mut Producers, log_end: u64) {
+        for _ in 0..self.take() {
+            let (id, epoch, next_sequence) = (ProducerId(self.take()), self.small(), self.take());
+            let last_end = self.near(log_end);
+            let mut recent = std::collections::VecDeque::new();
+            let mut at = (next_sequence, last_end);
+            loop {
+                let count = self.small();
+                if count == 0 {
+                    break;
+                }
+                let first_sequence = self.near(at.0);
+                let first = Offset(self.near(at.1));
+                recent.push_back(AppendedBatch { first_sequence, count, first });
+                at = (first_sequence, first.0);
+            }
+            producers.put_back(id, Producer { epoch, next_sequence, last_end, recent });
+        }
+    }
+}
