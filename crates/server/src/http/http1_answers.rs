@@ -18,12 +18,14 @@ use super::{
 use crate::{backup::Archive, outgoing::Outgoing};
 
 /// What of a request its answer depends on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Manner {
     /// Whether only the head is wanted.
     is_head: bool,
     /// Whether the client speaks HTTP/1.0.
     is_old: bool,
+    /// Whether its head is out already, and a part of its body.
+    pub(super) is_begun: bool,
     /// Whether this is the last answer of its connection.
     pub(super) closes: bool,
 }
@@ -31,11 +33,23 @@ pub(super) struct Manner {
 impl Manner {
     pub(super) fn of(request: &Request<Bytes>, closes: bool) -> Self {
         let is_old = request.version() == Version::HTTP_10;
-        Self { is_head: request.method() == Method::HEAD, is_old, closes }
+        let is_head = request.method() == Method::HEAD;
+        Self { is_head, is_old, is_begun: false, closes }
+    }
+
+    /// Of an answer whose events have begun.
+    pub(super) fn of_events(is_chunked: bool, closes: bool) -> Self {
+        Self { is_head: false, is_old: !is_chunked, is_begun: true, closes }
+    }
+
+    /// Whether a body of which nobody knows the length comes in chunks.
+    pub(super) fn is_chunked(self) -> bool {
+        !self.is_old
     }
 
     /// Of the answer to what is no request.
-    pub(super) const LAST: Self = Self { is_head: false, is_old: false, closes: true };
+    pub(super) const LAST: Self =
+        Self { is_head: false, is_old: false, is_begun: false, closes: true };
 }
 
 /// A body that comes bit by bit.
@@ -102,6 +116,14 @@ pub(super) fn encode(
     }
 }
 
+/// What is still to come of an answer whose events have begun.
+pub(super) fn go_on_with(answer: Response<Body>, manner: Manner) -> Option<Streaming> {
+    match answer.into_body() {
+        Body::Events(source) => Some(Streaming::Events { source, is_chunked: manner.is_chunked() }),
+        _ => None,
+    }
+}
+
 /// Whether an answer can only end with its connection.
 pub(super) fn ends_with_connection(answer: &Response<Body>, manner: Manner) -> bool {
     manner.is_old && !manner.is_head && answer.body().bytes().is_none()
@@ -154,6 +176,24 @@ fn decimal(mut number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
+/// Encodes a piece of a body of which nobody knows the length.
+pub(super) fn put_piece(piece: &Bytes, is_chunked: bool, out: &mut Outgoing) {
+    if !is_chunked {
+        out.push(piece);
+    } else if !piece.is_empty() {
+        let _ = write!(out.own(), "{:x}\r\n", piece.len());
+        out.push(piece);
+        out.own().extend_from_slice(b"\r\n");
+    }
+}
+
+/// Encodes the end of one.
+pub(super) fn put_end(is_chunked: bool, out: &mut Outgoing) {
+    if is_chunked {
+        out.own().extend_from_slice(b"0\r\n\r\n");
+    }
+}
+
 impl Streaming {
     /// Encodes the next piece; false once the body is whole.
     pub(super) fn poll_piece(
@@ -177,13 +217,7 @@ impl Streaming {
                     self.end(out);
                     return Poll::Ready(Ok(false));
                 };
-                if !*is_chunked {
-                    out.push(&piece);
-                } else if !piece.is_empty() {
-                    let _ = write!(out.own(), "{:x}\r\n", piece.len());
-                    out.push(&piece);
-                    out.own().extend_from_slice(b"\r\n");
-                }
+                put_piece(&piece, *is_chunked, out);
                 Poll::Ready(Ok(true))
             }
         }
@@ -191,8 +225,8 @@ impl Streaming {
 
     /// Ends a body that could go on for ever.
     pub(super) fn end(&self, out: &mut Outgoing) {
-        if matches!(self, Self::Events { is_chunked: true, .. }) {
-            out.own().extend_from_slice(b"0\r\n\r\n");
+        if let Self::Events { is_chunked, .. } = self {
+            put_end(*is_chunked, out);
         }
     }
 

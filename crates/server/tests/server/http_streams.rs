@@ -11,11 +11,11 @@ use crate::{
     world::{Broker, config, publish},
 };
 
-const TEXT: &str = "Content-Type: text/plain\r\n";
-const JSON: &str = "Content-Type: application/json\r\n";
+pub const TEXT: &str = "Content-Type: text/plain\r\n";
+pub const JSON: &str = "Content-Type: application/json\r\n";
 
 /// Asks, and hears the whole answer.
-fn ask(browser: &mut Browser, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+pub fn ask(browser: &mut Browser, method: &str, path: &str, headers: &str, body: &str) -> Answer {
     let length = body.len();
     browser.say(format!(
         "{method} /v1/stream/{path} HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
@@ -23,11 +23,11 @@ fn ask(browser: &mut Browser, method: &str, path: &str, headers: &str, body: &st
     browser.hear(method != "HEAD")
 }
 
-fn header<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
+pub fn header<'a>(answer: &'a Answer, name: &str) -> Option<&'a str> {
     answer.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-fn next(answer: &Answer) -> String {
+pub fn next(answer: &Answer) -> String {
     header(answer, "stream-next-offset").unwrap().to_owned()
 }
 

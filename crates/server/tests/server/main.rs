@@ -11,6 +11,7 @@ mod http;
 mod http_atomic;
 mod http_connections;
 mod http_decoding;
+mod http_parked;
 mod http_streams;
 mod http_strictness;
 mod moving;
