@@ -94,10 +94,83 @@ impl Stream {
     }
 }
 
+/// More of them are kept in a tree.
+const WAITING_FEW: usize = 8;
+
+/// Reads that wait, by who has asked: most streams have one for each core, and many streams have some.
+#[derive(Debug)]
+pub(crate) enum Waiting {
+    Few(Vec<(Origin, StreamRead)>),
+    Many(BTreeMap<Origin, StreamRead>),
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
+}
+
+impl Waiting {
+    fn len(&self) -> usize {
+        match self {
+            Self::Few(few) => few.len(),
+            Self::Many(many) => many.len(),
+        }
+    }
+
+    /// Says whether it was not there before.
+    fn insert(&mut self, origin: Origin, read: StreamRead) -> bool {
+        if let Some(held) = self.get_mut(&origin) {
+            *held = read;
+            return false;
+        }
+        match self {
+            Self::Few(few) if few.len() < WAITING_FEW => {
+                few.reserve_exact(1);
+                few.push((origin, read));
+            }
+            Self::Few(few) => {
+                let many = few.drain(..).chain([(origin, read)]).collect();
+                *self = Self::Many(many);
+            }
+            Self::Many(many) => drop(many.insert(origin, read)),
+        }
+        true
+    }
+
+    pub(crate) fn get_mut(&mut self, origin: &Origin) -> Option<&mut StreamRead> {
+        match self {
+            Self::Few(few) => few.iter_mut().find(|(of, _)| of == origin).map(|(_, read)| read),
+            Self::Many(many) => many.get_mut(origin),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, origin: &Origin) {
+        match self {
+            Self::Few(few) => few.retain(|(of, _)| of != origin),
+            Self::Many(many) => drop(many.remove(origin)),
+        }
+    }
+
+    pub(crate) fn retain(&mut self, mut stays: impl FnMut(&Origin, &mut StreamRead) -> bool) {
+        match self {
+            Self::Few(few) => few.retain_mut(|(origin, read)| stays(origin, read)),
+            Self::Many(many) => many.retain(stays),
+        }
+    }
+
+    fn into_origins(self) -> Vec<Origin> {
+        match self {
+            Self::Few(few) => few.into_iter().map(|(origin, _)| origin).collect(),
+            Self::Many(many) => many.into_keys().collect(),
+        }
+    }
+}
+
 /// The reads of one stream that wait.
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
-    pub(crate) waiting: BTreeMap<Origin, StreamRead>,
+    pub(crate) waiting: Waiting,
     /// Where the visible end was when all of them were looked at last; none, and all are to be.
     pub(crate) served_to: Option<u64>,
     /// Those that may be answered though the end is where it was. Some may wait no more.
@@ -149,7 +222,7 @@ impl Streams {
 
     pub(crate) fn await_something(&mut self, id: PartitionId, origin: Origin, read: StreamRead) {
         let reads = self.reads.entry(id).or_default();
-        if reads.waiting.insert(origin, read).is_none() {
+        if reads.waiting.insert(origin, read) {
             self.waiting += 1;
         }
         reads.awake.push(origin);
@@ -194,7 +267,7 @@ impl Streams {
     }
 
     pub(crate) fn put_back_reads(&mut self, id: PartitionId, reads: Reads) {
-        if !reads.waiting.is_empty() {
+        if reads.waiting.len() > 0 {
             self.waiting += reads.waiting.len();
             self.reads.insert(id, reads);
         }
@@ -202,6 +275,6 @@ impl Streams {
 
     /// Ends all reads of a partition that is gone, and says whose they were.
     pub(crate) fn end_reads(&mut self, id: PartitionId) -> impl Iterator<Item = Origin> {
-        self.take_all_reads(id).into_iter().flat_map(|reads| reads.waiting.into_keys())
+        self.take_all_reads(id).into_iter().flat_map(|reads| reads.waiting.into_origins())
     }
 }

@@ -1,11 +1,14 @@
 //! What shards answer to a core that asks in nobody's name: each question waits here for its answer.
 
-use std::collections::HashMap;
+use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
 use foldhash::fast::FixedState;
 use sennit_engine::{Effect, Origin, PartitionDescription, Refusal, SessionId, StreamAnswer};
 use sennit_model::{CursorName, GroupId, Offset, TopicId};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
+
+/// Questions of the lot have this bit in their numbers, and the lot's own numbers behind it.
+const OF_LOT: u64 = 1 << 63;
 
 /// An answer of a shard.
 #[derive(Debug)]
@@ -29,6 +32,10 @@ pub(crate) struct Answers {
     session: SessionId,
     pending: HashMap<u64, oneshot::Sender<Result<Answer, Refusal>>, FixedState>,
     asked: u64,
+    /// What the lot was answered, with the numbers of its questions.
+    pub(crate) for_lot: RefCell<Vec<(u64, Result<Answer, Refusal>)>>,
+    /// Rung when there is something of that.
+    pub(crate) lot_bell: Rc<Notify>,
     /// Topics whose dead letters have nowhere to go yet.
     pub(crate) dead_letter_topics_needed: Vec<TopicId>,
     /// Topics of streams whose time is over.
@@ -42,6 +49,8 @@ impl Answers {
             session: base,
             pending: HashMap::default(),
             asked: 0,
+            for_lot: RefCell::default(),
+            lot_bell: Rc::default(),
             dead_letter_topics_needed: Vec::new(),
             streams_ended: Vec::new(),
         }
@@ -70,6 +79,11 @@ impl Answers {
         (Origin { session: self.session, request: self.asked }, receiver)
     }
 
+    /// The origin of the lot's question of this number.
+    pub(crate) fn of_lot(&self, number: u64) -> Origin {
+        Origin { session: self.session, request: OF_LOT | number }
+    }
+
     /// Takes an effect that is meant for this session.
     pub(crate) fn take(&mut self, effect: Effect) {
         let (request, answer) = match effect {
@@ -95,6 +109,11 @@ impl Answers {
             }
             _ => return,
         };
+        if request & OF_LOT != 0 {
+            self.for_lot.get_mut().push((request & !OF_LOT, answer));
+            self.lot_bell.notify_one();
+            return;
+        }
         if let Some(waiting) = self.pending.remove(&request) {
             let _ = waiting.send(answer);
         }

@@ -46,6 +46,11 @@ pub struct Config {
     pub streams_storage_rules: Vec<StreamStorageRule>,
     /// How long a read of an HTTP stream waits for something to give.
     pub streams_long_poll_timeout: Duration,
+    /// How long events of an HTTP stream are silent before a comment says that the connection still stands.
+    pub streams_events_silence: Duration,
+    /// How long a connection lasts on which they come: those between it and the reader may let several
+    /// share one.
+    pub streams_events_span: Duration,
     /// Allows subscriptions to call webhooks of this machine, and without TLS: for development.
     pub streams_allow_private_webhooks: bool,
     /// How segments are written.
@@ -76,6 +81,8 @@ impl Default for Config {
             streams_public_url: None,
             streams_storage_rules: Vec::new(),
             streams_long_poll_timeout: Duration::from_secs(30),
+            streams_events_silence: Duration::from_secs(15),
+            streams_events_span: Duration::from_secs(60),
             streams_allow_private_webhooks: false,
             access: Access::Auto,
             scrub_every: Some(Duration::from_secs(7 * 86_400)),

@@ -26,6 +26,7 @@ use crate::{
     http::{
         door::Door,
         hall::Hall,
+        lot::Lot,
         port,
         status::Status,
         streams::{StorageRules, StreamsDoor, StreamsSettings},
@@ -88,6 +89,8 @@ impl CoreThread {
             storage: StorageRules::new(config.streams_storage, &config.streams_storage_rules),
             public_url: config.streams_public_url,
             long_poll_timeout: config.streams_long_poll_timeout,
+            events_silence: config.streams_events_silence,
+            events_span: config.streams_events_span,
         };
         let settings = Settings {
             cache_bytes: config.cache_bytes,
@@ -143,6 +146,10 @@ impl CoreThread {
             let cores = core.cores.clone();
             let streams = StreamsDoor::new(asked, cores, streams, hall.clone());
             let door = Rc::new(Door::new(hall, status, Some(streams)));
+            match Lot::open(core.clone(), door.clone(), config.streams_events_silence) {
+                Ok(lot) => drop(spawn_local(lot.run())),
+                Err(error) => tracing::warn!(%error, "connections that wait keep their tasks"),
+            }
             let (data, allows) = (config.data, config.streams_allow_private_webhooks);
             let subscriptions = Subscriptions::new(core.clone(), data, allows);
             let control = Control::new(core.clone(), subscriptions);

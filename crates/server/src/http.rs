@@ -3,7 +3,7 @@
 //! `http1_body`, `http1_requests`) to answers (`http1_answers`), within `limits` and by its
 //! `http1_clock`; `http2` is hyper's. Both give whole requests to the `door` of their thread, which knows
 //! whose they are, and get an `answer`; `streams` is the largest of the rooms behind it. Who connects over what is the `hall`'s to know. A connection of `http1` may go
-//! to the core of its streams: `moving`.
+//! to the core of its streams: `moving`; one that waits for a stream leaves its task for the `lot`: `parking`.
 
 pub(crate) mod answer;
 pub(crate) mod closing;
@@ -19,7 +19,9 @@ mod http1_head;
 mod http1_requests;
 mod http2;
 pub(crate) mod limits;
+pub(crate) mod lot;
 mod moving;
+pub(crate) mod parking;
 pub(crate) mod port;
 mod refused;
 pub(crate) mod status;

@@ -89,6 +89,7 @@ core_metrics! {
     counter broken_frames none "Frames that could not be decoded";
     gauge connections none "Connections open now";
     gauge http_connections none "Connections of the HTTP port open now";
+    gauge http_parked none "Connections of the HTTP port that wait without a task";
     counter http_connections_opened none "Connections of the HTTP port accepted";
     counter http_connections_moved none "Connections of the HTTP port that came from another core, to be where their streams are";
     counter http_answers_2xx none "HTTP requests answered with success";

@@ -1,7 +1,10 @@
 //! What one write takes to a socket: bytes made ready here, and between them long batches, which go
 //! out from where they lie. It knows no frames.
 
-use std::{io, io::IoSlice};
+use std::{
+    io::{self, IoSlice, Write as _},
+    net,
+};
 
 use bytes::Bytes;
 use tokio::net::TcpStream;
@@ -11,6 +14,35 @@ const SHARED_BYTES_MIN: usize = 8 << 10;
 
 /// Most slices of one system call.
 pub(crate) const SLICES_MAX: usize = 64;
+
+/// A socket that takes what it can without waiting.
+pub(crate) trait TakesNow {
+    fn take(&self, bytes: &[u8]) -> io::Result<usize>;
+    fn take_slices(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+}
+
+impl TakesNow for TcpStream {
+    fn take(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.try_write(bytes)
+    }
+
+    fn take_slices(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.try_write_vectored(slices)
+    }
+}
+
+/// One that was told not to block.
+impl TakesNow for net::TcpStream {
+    fn take(&self, bytes: &[u8]) -> io::Result<usize> {
+        let mut stream = self;
+        stream.write(bytes)
+    }
+
+    fn take_slices(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut stream = self;
+        stream.write_vectored(slices)
+    }
+}
 
 /// Bytes in the order in which they go out.
 #[derive(Debug, Default)]
@@ -65,14 +97,14 @@ impl Outgoing {
 
     /// Writes what the socket takes without waiting, behind the first `taken` bytes; returns how
     /// many are taken then.
-    pub(crate) fn write_now(&self, stream: &TcpStream, mut taken: usize) -> io::Result<usize> {
+    pub(crate) fn write_now(&self, stream: &impl TakesNow, mut taken: usize) -> io::Result<usize> {
         while taken < self.len() {
             let written = match self.plain(taken) {
-                Some(bytes) => stream.try_write(bytes),
+                Some(bytes) => stream.take(bytes),
                 None => {
                     let mut slices = [IoSlice::new(&[]); SLICES_MAX];
                     let count = self.slices(taken, &mut slices);
-                    stream.try_write_vectored(&slices[..count])
+                    stream.take_slices(&slices[..count])
                 }
             };
             match written {

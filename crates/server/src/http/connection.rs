@@ -8,17 +8,22 @@ use tokio::{
     time::timeout,
 };
 
-use super::{door::Door, http1, http2, limits::IDLE_TIMEOUT, moving::Departure};
+use super::{
+    door::Door,
+    http1, http2,
+    limits::IDLE_TIMEOUT,
+    parking::{Back, Left},
+};
 
 /// How an HTTP/2 connection begins (RFC 9113, 3.4).
 pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Serves a connection that has moved so often until it ends, or leaves for another core.
+/// Serves a connection that has moved so often until it ends, or leaves its task.
 pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + 'static>(
     mut stream: S,
     moves: u32,
     door: Rc<Door>,
-) -> Option<(S, Departure)> {
+) -> Option<(S, Left)> {
     let mut first = [0; PREFACE.len()];
     let mut count = 0;
     while moves == 0 && count < first.len() && first[..count] == PREFACE[..count] {
@@ -38,9 +43,22 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + 'static>(
         http2::serve(stream, hall, door).await;
         return None;
     }
-    let service = |request| {
+    let service = |asked| {
         let door = door.clone();
-        async move { door.answer(request).await }
+        async move { door.answer_asked(asked).await }
     };
     http1::serve(stream, &first[..count], moves, hall, service).await
+}
+
+/// Serves a connection that comes back from the lot.
+pub(super) async fn go_on<S: AsyncRead + AsyncWrite + Unpin + 'static>(
+    stream: S,
+    back: Back,
+    door: Rc<Door>,
+) -> Option<(S, Left)> {
+    let service = |asked| {
+        let door = door.clone();
+        async move { door.answer_asked(asked).await }
+    };
+    http1::go_on(stream, back, door.hall().clone(), service).await
 }

@@ -10,8 +10,17 @@ use super::{
     answer::{Body, come_again, problem},
     hall::Hall,
     status::Status,
-    streams::{self, StreamsDoor},
+    streams::{self, StreamsDoor, Wait},
 };
+
+/// What is asked of the door.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// What a client says.
+    Request(Request<Bytes>),
+    /// What was waited for without a task, to be waited for with one.
+    Wait(Wait),
+}
 
 /// The HTTP door of a thread.
 #[derive(Debug)]
@@ -32,13 +41,22 @@ impl Door {
         &self.hall
     }
 
+    /// Answers what is asked. Dropped when the client goes before it is answered.
+    pub(crate) async fn answer_asked(self: &Rc<Self>, asked: Asked) -> Response<Body> {
+        match (asked, &self.streams) {
+            (Asked::Request(request), _) => self.answer(request).await,
+            (Asked::Wait(wait), Some(streams)) => streams.go_on(wait).await,
+            (Asked::Wait(_), None) => not_ready(),
+        }
+    }
+
     /// Answers a request. Dropped when the client goes before it is answered.
     pub(crate) async fn answer(self: &Rc<Self>, request: Request<Bytes>) -> Response<Body> {
         let path = request.uri().path();
         if path.starts_with(streams::ROOT) || path == streams::ATOMIC {
             return match &self.streams {
                 Some(streams) => streams.answer(&request).await,
-                None => come_again("not_ready", "the broker recovers, or is about to stop"),
+                None => not_ready(),
             };
         }
         match self.status.answer(request.method(), request.uri().path()).await {
@@ -46,6 +64,10 @@ impl Door {
             None => nothing_here(),
         }
     }
+}
+
+fn not_ready() -> Response<Body> {
+    come_again("not_ready", "the broker recovers, or is about to stop")
 }
 
 fn nothing_here() -> Response<Body> {

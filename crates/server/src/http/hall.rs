@@ -11,7 +11,7 @@ use std::{
 use bytes::BytesMut;
 use http::StatusCode;
 
-use super::{closing::Closing, limits::BODIES_BYTES_MAX, refused::Refused};
+use super::{closing::Closing, limits::BODIES_BYTES_MAX, parking::LotDoor, refused::Refused};
 use crate::{metrics::CoreMetrics, neighbours::Neighbours, outgoing::Outgoing};
 
 /// Bytes of a read.
@@ -24,6 +24,8 @@ pub(super) const DATE_BYTES: usize = 29;
 #[derive(Debug)]
 pub(crate) struct Hall {
     pub(crate) closing: Closing,
+    /// Where those go who wait for streams.
+    pub(super) lot: LotDoor,
     pub(super) metrics: Arc<CoreMetrics>,
     /// The other cores; none where connections do not move.
     pub(super) neighbours: Option<Rc<Neighbours>>,
@@ -44,6 +46,7 @@ impl Hall {
         Self {
             neighbours,
             closing: Closing::default(),
+            lot: LotDoor::default(),
             metrics,
             read: RefCell::new(BytesMut::with_capacity(READ_BYTES)),
             write: RefCell::default(),
@@ -79,7 +82,7 @@ impl Hall {
 
     /// Whether every connection has done what it was asked.
     pub(crate) fn is_empty(&self) -> bool {
-        self.open.get() == 0
+        self.open.get() == 0 && self.lot.count() == 0
     }
 
     pub(super) fn enter(self: &Rc<Self>) -> Guest {

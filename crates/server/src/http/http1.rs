@@ -10,19 +10,22 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
-use http::{Request, Response, StatusCode};
+use bytes::{Buf as _, BufMut as _, BytesMut};
+use http::{Response, StatusCode};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 
 use super::{
     answer::Body,
+    door::Asked,
     hall::{BodyAccount, Guest, Hall},
-    http1_answers::{Manner, Streaming, encode, ends_with_connection},
+    http1_answers::{Manner, Streaming, encode, ends_with_connection, go_on_with},
     http1_clock::{Clock, Late, Waits},
     http1_requests::{Received, RequestDecoder, UnderWay},
     limits::{HEAD_BYTES_MAX, PIPELINED_MAX},
     moving::{Departure, Leaning},
+    parking::{Back, Left, Parking},
     refused::Refused,
+    streams::Live,
 };
 use crate::outgoing::{Outgoing, SLICES_MAX};
 
@@ -91,69 +94,113 @@ struct Http1<S, A, F> {
     inlet: Inlet,
     /// Whether the last answer is out, and the client is waited for.
     lingers: bool,
+    /// Whether its socket has something that was not read yet, as the lot knows.
+    is_heard: bool,
     clock: Clock,
     leaning: Leaning,
 }
 
-/// Serves a connection until it ends, or leaves for another core; `first` has been read from it, and it
-/// has moved so often.
+/// Serves a connection until it ends, or leaves its task; `first` has been read from it, and it has
+/// moved so often.
 pub(super) async fn serve<S, A, F>(
     stream: S,
     first: &[u8],
     moves: u32,
     hall: Rc<Hall>,
     service: A,
-) -> Option<(S, Departure)>
+) -> Option<(S, Left)>
 where
     S: AsyncRead + AsyncWrite + Unpin,
-    A: Fn(Request<Bytes>) -> F,
+    A: Fn(Asked) -> F,
     F: Future<Output = Response<Body>>,
 {
-    let mut connection = Http1 {
-        stream,
-        service,
-        guest: Some(hall.enter()),
-        body: hall.account(),
-        hall: hall.clone(),
-        input: BytesMut::from(first),
-        requests: RequestDecoder::default(),
-        begun: VecDeque::new(),
-        streaming: None,
-        rest: Outgoing::default(),
-        taken: 0,
-        inlet: Inlet::Open,
-        lingers: false,
-        clock: Clock::new(),
-        leaning: Leaning::after(moves),
-    };
-    let mut closing = pin!(hall.closing.begun());
-    let mut is_told = false;
-    let left = poll_fn(|context| {
-        if !is_told {
-            // Once is enough: the bell wakes the task, and a flag is looked at then.
-            is_told = true;
-            let _ = closing.as_mut().poll(context);
-        }
-        connection.poll(context)
-    })
-    .await;
-    left.map(|departure| (connection.stream, departure))
+    let guest = hall.enter();
+    let mut connection = Http1::new(stream, guest, moves, hall, service);
+    connection.input = BytesMut::from(first);
+    connection.run().await
+}
+
+/// The same with one that comes back from the lot.
+pub(super) async fn go_on<S, A, F>(
+    stream: S,
+    back: Back,
+    hall: Rc<Hall>,
+    service: A,
+) -> Option<(S, Left)>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    A: Fn(Asked) -> F,
+    F: Future<Output = Response<Body>>,
+{
+    let Back { guest, is_heard, rest, wait, mut manner, moves } = back;
+    let mut connection = Http1::new(stream, guest, moves, hall, service);
+    connection.rest = rest;
+    connection.is_heard = is_heard;
+    if manner.closes {
+        connection.inlet = Inlet::Shut;
+    }
+    if let Some(wait) = wait {
+        manner.is_begun = wait.spot.live == Live::Events;
+        let answer = Answer::UnderWay(Box::pin((connection.service)(Asked::Wait(wait))));
+        connection.begun.push_back(Begun { answer, manner, _body: None });
+    }
+    connection.run().await
 }
 
 impl<S, A, F> Http1<S, A, F>
 where
     S: AsyncRead + AsyncWrite + Unpin,
-    A: Fn(Request<Bytes>) -> F,
+    A: Fn(Asked) -> F,
     F: Future<Output = Response<Body>>,
 {
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Departure>> {
+    fn new(stream: S, guest: Guest, moves: u32, hall: Rc<Hall>, service: A) -> Self {
+        Self {
+            stream,
+            service,
+            guest: Some(guest),
+            body: hall.account(),
+            hall,
+            input: BytesMut::new(),
+            requests: RequestDecoder::default(),
+            begun: VecDeque::new(),
+            streaming: None,
+            rest: Outgoing::default(),
+            taken: 0,
+            inlet: Inlet::Open,
+            lingers: false,
+            is_heard: false,
+            clock: Clock::new(),
+            leaning: Leaning::after(moves),
+        }
+    }
+
+    async fn run(mut self) -> Option<(S, Left)> {
+        let hall = self.hall.clone();
+        let mut closing = pin!(hall.closing.begun());
+        let mut is_told = false;
+        let left = poll_fn(|context| {
+            if !is_told {
+                // Once is enough: the bell wakes the task, and a flag is looked at then.
+                is_told = true;
+                let _ = closing.as_mut().poll(context);
+            }
+            self.poll(context)
+        })
+        .await;
+        left.map(|left| (self.stream, left))
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Left>> {
         self.clock.now = tokio::time::Instant::now();
         loop {
             if !self.lingers && self.work(context).is_err() {
                 return Poll::Ready(None);
             }
             if let Some(departure) = self.departure() {
-                return Poll::Ready(Some(departure));
+                return Poll::Ready(Some(Left::Moves(departure)));
+            }
+            if let Some(parking) = self.parking() {
+                return Poll::Ready(Some(Left::Parks(parking)));
             }
             if !self.lingers && self.is_done() {
                 if self.inlet == Inlet::Ended {
@@ -201,12 +248,32 @@ where
     /// Where to go, if another core is the better place and nothing has to be taken along.
     fn departure(&self) -> Option<Departure> {
         let departure = self.leaning.place(self.hall.neighbours.as_deref()?)?;
-        let is_free = self.inlet == Inlet::Open
-            && self.is_at_rest()
-            && self.input.is_empty()
-            && self.requests.under_way() == UnderWay::Nothing
-            && !self.hall.closing.has_begun();
+        let is_free = self.inlet == Inlet::Open && self.is_at_rest() && self.leaves_nothing();
         is_free.then_some(departure)
+    }
+
+    /// What to go to the lot with, if what the one request under way waits for is all there is to do.
+    fn parking(&self) -> Option<Parking> {
+        let wait = self.hall.lot.take_offer()?;
+        let manner = match (&self.streaming, self.begun.front()) {
+            (None, Some(begun)) if self.begun.len() == 1 => begun.manner,
+            (Some(Streaming::Events { is_chunked, .. }), None) => {
+                Manner::of_events(*is_chunked, self.inlet != Inlet::Open)
+            }
+            _ => return None,
+        };
+        let is_free = self.inlet != Inlet::Ended
+            && !self.is_heard
+            && self.rest.len() == 0
+            && self.leaves_nothing();
+        is_free.then(|| Parking { wait, manner, moves: self.leaning.moves() })
+    }
+
+    /// Whether nothing has come that would have to be taken along, nor is the end near.
+    fn leaves_nothing(&self) -> bool {
+        self.input.is_empty()
+            && self.requests.under_way() == UnderWay::Nothing
+            && !self.hall.closing.has_begun()
     }
 
     fn is_done(&self) -> bool {
@@ -254,7 +321,9 @@ where
                 context.waker().wake_by_ref();
                 break;
             }
-            match self.poll_read(context) {
+            let read = self.poll_read(context);
+            self.is_heard &= read.is_pending();
+            match read {
                 Poll::Pending => break,
                 Poll::Ready(Ok(0)) => {
                     self.inlet = Inlet::Ended;
@@ -330,7 +399,7 @@ where
             }
             body = Some(account);
         }
-        let answer = Answer::UnderWay(Box::pin((self.service)(request)));
+        let answer = Answer::UnderWay(Box::pin((self.service)(Asked::Request(request))));
         self.begun.push_back(Begun { answer, manner, _body: body });
     }
 
@@ -346,6 +415,7 @@ where
 
     /// Asks for answers, and writes those that are next.
     fn answer(&mut self, context: &mut Context<'_>) -> Result<(), Gone> {
+        self.hall.lot.attend();
         for begun in &mut self.begun {
             if let Answer::UnderWay(answer) = &mut begun.answer {
                 let neighbours = self.hall.neighbours.as_deref();
@@ -398,6 +468,15 @@ where
     }
 
     fn encode(&mut self, answer: Response<Body>, mut manner: Manner, out: &mut Outgoing) {
+        if manner.is_begun {
+            self.streaming = go_on_with(answer, manner);
+            if self.streaming.is_none() {
+                // There is no other way to say that this was not all.
+                self.inlet = Inlet::Shut;
+                self.begun.clear();
+            }
+            return;
+        }
         let is_last = self.begun.is_empty() && self.hall.closing.has_begun();
         manner.closes |= is_last || ends_with_connection(&answer, manner);
         if manner.closes {

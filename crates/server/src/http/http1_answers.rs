@@ -18,12 +18,14 @@ use super::{
 use crate::{backup::Archive, outgoing::Outgoing};
 
 /// What of a request its answer depends on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Manner {
     /// Whether only the head is wanted.
     is_head: bool,
     /// Whether the client speaks HTTP/1.0.
     is_old: bool,
+    /// Whether its head is out already, and a part of its body.
+    pub(super) is_begun: bool,
     /// Whether this is the last answer of its connection.
     pub(super) closes: bool,
 }
@@ -31,11 +33,23 @@ pub(super) struct Manner {
 impl Manner {
     pub(super) fn of(request: &Request<Bytes>, closes: bool) -> Self {
         let is_old = request.version() == Version::HTTP_10;
-        Self { is_head: request.method() == Method::HEAD, is_old, closes }
+        let is_head = request.method() == Method::HEAD;
+        Self { is_head, is_old, is_begun: false, closes }
+    }
+
+    /// Of an answer whose events have begun.
+    pub(super) fn of_events(is_chunked: bool, closes: bool) -> Self {
+        Self { is_head: false, is_old: !is_chunked, is_begun: true, closes }
+    }
+
+    /// Whether a body of which nobody knows the length comes in chunks.
+    pub(super) fn is_chunked(self) -> bool {
+        !self.is_old
     }
 
     /// Of the answer to what is no request.
-    pub(super) const LAST: Self = Self { is_head: false, is_old: false, closes: true };
+    pub(super) const LAST: Self =
+        Self { is_head: false, is_old: false, is_begun: false, closes: true };
 }
 
 /// A body that comes bit by bit.
@@ -104,6 +118,14 @@ pub(super) fn encode(
         Body::Archive(archive) => Some(Streaming::Archive(archive)),
         Body::Events(source) => Some(Streaming::Events { source, is_chunked }),
         Body::Pages(source) => Some(Streaming::Pages { source, is_chunked }),
+    }
+}
+
+/// What is still to come of an answer whose events have begun.
+pub(super) fn go_on_with(answer: Response<Body>, manner: Manner) -> Option<Streaming> {
+    match answer.into_body() {
+        Body::Events(source) => Some(Streaming::Events { source, is_chunked: manner.is_chunked() }),
+        _ => None,
     }
 }
 

@@ -26,6 +26,11 @@ impl Leaning {
         Self { moves, ..Self::default() }
     }
 
+    /// How often it has moved.
+    pub(super) fn moves(&self) -> u32 {
+        self.moves
+    }
+
     /// Takes account of the request that was worked on just now.
     pub(super) fn learn(&mut self, neighbours: &Neighbours) {
         let Some(of) = neighbours.take_asked() else { return };

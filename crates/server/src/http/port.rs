@@ -2,7 +2,7 @@
 //! Who finds no place waits a moment, and is told to come again then.
 //! While there are no cores to serve them, at the start and at the end, its own thread does.
 
-use std::{cell::Cell, io, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::Cell, io, net, rc::Rc, sync::Arc, time::Duration};
 
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -15,6 +15,7 @@ use super::{
     hall::Hall,
     limits::{CONNECTIONS_WAITING_MAX, PLACE_TIMEOUT},
     moving::Departure,
+    parking::{Arriving, Back, Left},
     status::Status,
     turned_away::turn_away,
 };
@@ -112,8 +113,9 @@ impl Port {
         let door = if is_early { &self.early } else { &self.late };
         let door = door.clone();
         tokio::task::spawn_local(async move {
-            // Connections stay here: this thread has no neighbours.
-            let _ = welcome(stream, 0, door).await;
+            // Connections stay here: this thread has no neighbours and no lot.
+            let _ = welcome(stream, 0, door.clone()).await;
+            door.hall().metrics.http_connections.less(1);
             drop(place);
         });
     }
@@ -126,26 +128,56 @@ impl Port {
     }
 }
 
-/// Serves a connection on the thread of `door` until it ends, or leaves for another core.
+/// Serves a connection on the thread of `door` until it ends, or leaves its task.
 pub(crate) async fn arrive(arrival: HttpArrival, door: Rc<Door>, cores: Arc<Cores>) {
     let HttpArrival { stream, place, moves } = arrival;
+    match TcpStream::from_std(stream) {
+        Ok(stream) => {
+            let left = welcome(stream, moves, door.clone()).await;
+            see_off(left, place, &door, &cores);
+        }
+        Err(error) => tracing::warn!(%error, "an HTTP connection could not be taken over"),
+    }
+}
+
+/// Serves a connection that comes back from the lot. It was counted all the while.
+pub(super) async fn come_back(
+    stream: net::TcpStream,
+    place: OwnedSemaphorePermit,
+    back: Back,
+    door: Rc<Door>,
+    cores: Arc<Cores>,
+) {
     let left = match TcpStream::from_std(stream) {
-        Ok(stream) => welcome(stream, moves, door).await,
+        Ok(stream) => connection::go_on(stream, back, door.clone()).await,
         Err(error) => {
             tracing::warn!(%error, "an HTTP connection could not be taken over");
             None
         }
     };
-    if let Some((stream, Departure { to, moves })) = left
-        && let Ok(stream) = stream.into_std()
-    {
+    see_off(left, place, &door, &cores);
+}
+
+/// Has a connection go where it wants to, if it goes on.
+fn see_off(
+    left: Option<(TcpStream, Left)>,
+    place: OwnedSemaphorePermit,
+    door: &Door,
+    cores: &Cores,
+) {
+    let left = left.and_then(|(stream, left)| stream.into_std().ok().zip(Some(left)));
+    if let Some((stream, Left::Parks(parking))) = left {
+        return door.hall().lot.enter(Arriving { stream, place, parking });
+    }
+    door.hall().metrics.http_connections.less(1);
+    if let Some((stream, Left::Moves(Departure { to, moves }))) = left {
         let arrival = HttpArrival { stream, place, moves };
         let _ = cores.inboxes[to].send(Message::HttpConnection(arrival));
     }
 }
 
-async fn welcome(stream: TcpStream, moves: u32, door: Rc<Door>) -> Option<(TcpStream, Departure)> {
-    let metrics = door.hall().metrics.clone();
+async fn welcome(stream: TcpStream, moves: u32, door: Rc<Door>) -> Option<(TcpStream, Left)> {
+    let metrics = &door.hall().metrics;
     if moves == 0 {
         let _ = stream.set_nodelay(true);
         metrics.http_connections_opened.add(1);
@@ -153,7 +185,5 @@ async fn welcome(stream: TcpStream, moves: u32, door: Rc<Door>) -> Option<(TcpSt
         metrics.http_connections_moved.add(1);
     }
     metrics.http_connections.add(1);
-    let left = connection::serve(stream, moves, door).await;
-    metrics.http_connections.less(1);
-    left
+    connection::serve(stream, moves, door.clone()).await
 }

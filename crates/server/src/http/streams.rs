@@ -3,7 +3,8 @@
 //!
 //! In reading order: `name` and `query` say what is asked of which stream; `settings` and `create` make
 //! one; `content` makes messages of bodies and bodies of messages; `append`, `atomic`, `read` with `catch_up`,
-//! `long_poll` and `sse` with `event` are the traffic; `refusals` says no. What is reserved for `subscriptions` is asked
+//! `long_poll` and `sse` with `event` are the traffic; `parked` are those of them that wait without a task; `refusals` says no.
+//! What is reserved for `subscriptions` is asked
 //! of them, with their `subscription_bodies`.
 
 mod answers;
@@ -21,6 +22,7 @@ mod long_poll;
 mod name;
 mod names;
 mod offset_token;
+mod parked;
 mod public_url;
 mod query;
 mod read;
@@ -38,10 +40,16 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 
 pub(crate) use atomic::ATOMIC;
+pub(crate) use cursor::next as next_cursor;
+pub(crate) use event::KEEP_ALIVE;
 pub(crate) use name::ROOT;
 pub(crate) use offset_token::Token;
+pub(crate) use parked::{Spot, Wait, answer, nothing};
 pub use public_url::{PublicUrl, PublicUrlError};
+pub(crate) use query::Live;
+pub(crate) use read::is_sound;
 use refusals::Problem;
+pub(crate) use sse::events;
 pub use storage_mode::{StreamStorage, StreamStorageError};
 pub(crate) use storage_rules::StorageRules;
 pub use storage_rules::{StreamStorageRule, StreamStorageRuleError};
@@ -58,6 +66,10 @@ pub(crate) struct StreamsSettings {
     pub(crate) public_url: Option<PublicUrl>,
     /// How long a read waits for something to give.
     pub(crate) long_poll_timeout: Duration,
+    /// How long events are silent before a comment breaks the silence.
+    pub(crate) events_silence: Duration,
+    /// How long a connection lasts on which they come.
+    pub(crate) events_span: Duration,
 }
 
 /// The door, as one core has it.

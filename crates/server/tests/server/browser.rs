@@ -2,7 +2,7 @@
 
 use std::{
     io::{ErrorKind, Read, Write},
-    net::TcpStream,
+    net::{Shutdown, TcpStream},
 };
 
 use crate::world::{Broker, SOON};
@@ -82,14 +82,27 @@ impl Browser {
 
     /// Everything up to these characters.
     pub fn until(&mut self, end: &str) -> String {
+        let mut from = 0;
         loop {
-            let text = String::from_utf8_lossy(&self.input).into_owned();
-            if let Some(at) = text.find(end) {
-                self.input.drain(..at + end.len());
-                return text[..at + end.len()].to_owned();
+            let mut places = self.input[from..].windows(end.len());
+            if let Some(at) = places.position(|place| place == end.as_bytes()) {
+                let text = self.input.drain(..from + at + end.len()).collect();
+                return String::from_utf8(text).unwrap();
             }
-            assert!(self.read() > 0, "no answer comes: {text:?}");
+            from = self.input.len().saturating_sub(end.len());
+            assert!(self.read() > 0, "no answer comes: {:?}", String::from_utf8_lossy(&self.input));
         }
+    }
+
+    /// Everything up to the end of the connection.
+    pub fn until_closed(&mut self) -> String {
+        while self.read() > 0 {}
+        String::from_utf8(std::mem::take(&mut self.input)).unwrap()
+    }
+
+    /// Says that nothing more is said.
+    pub fn send_no_more(&mut self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
     }
 
     /// Whether the broker has said all it will say.

@@ -2,6 +2,7 @@
 
 use std::{cell::RefCell, time::Duration};
 
+use bytes::Bytes;
 use tokio::{
     io::{AsyncWriteExt as _, DuplexStream, duplex},
     sync::{mpsc, oneshot},
@@ -23,11 +24,11 @@ struct World {
     client: DuplexStream,
     hall: Rc<Hall>,
     /// The paths that were begun, each with the way to answer it.
-    begun: Rc<RefCell<Vec<Asked>>>,
+    begun: Rc<RefCell<Vec<Unanswered>>>,
 }
 
 /// A path, and the way to answer.
-type Asked = (String, oneshot::Sender<Response<Body>>);
+type Unanswered = (String, oneshot::Sender<Response<Body>>);
 
 /// Runs a test with a clock that jumps to what is next.
 fn in_a_world<F: Future<Output = ()>>(pipe_bytes: usize, test: impl FnOnce(World) -> F) {
@@ -39,9 +40,12 @@ fn in_a_world<F: Future<Output = ()>>(pipe_bytes: usize, test: impl FnOnce(World
         let begun: Rc<RefCell<Vec<_>>> = Rc::default();
         let service = {
             let begun = begun.clone();
-            move |request: Request<Bytes>| {
+            move |asked: Asked| {
                 let (answer, answered) = oneshot::channel();
-                let path = request.uri().path().to_owned();
+                let path = match asked {
+                    Asked::Request(request) => request.uri().path().to_owned(),
+                    Asked::Wait(_) => unreachable!("there is no lot"),
+                };
                 begun.borrow_mut().push((path, answer));
                 async move { answered.await.unwrap_or_else(|_| Response::new(Body::Empty)) }
             }

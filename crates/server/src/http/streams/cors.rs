@@ -44,6 +44,13 @@ pub(super) fn say_always<T>(headers: &mut HeaderMap, asked: &Request<T>) {
     }
 }
 
+/// Says what an answer to a GET says.
+pub(super) fn say_to_reader(headers: &mut HeaderMap) {
+    for (name, value) in ALWAYS.iter().chain(&TO_OTHERS) {
+        headers.insert(name, value.clone());
+    }
+}
+
 /// The answer to a browser that asks before it asks.
 pub(super) fn preflight() -> Response<Body> {
     let mut response = Response::new(Body::Empty);

@@ -16,7 +16,7 @@ const JITTER_SECONDS_MAX: u64 = 3600;
 
 /// The cursor of an answer given at `now` to one who came with the cursor `given`: the interval's
 /// number, or if that is no progress, one beyond `given`, by as much as `random` says.
-pub(super) fn next(now: Timestamp, given: Option<u64>, random: u64) -> u64 {
+pub(crate) fn next(now: Timestamp, given: Option<u64>, random: u64) -> u64 {
     let interval = now.since(FIRST).as_secs() / INTERVAL.as_secs();
     match given {
         Some(given) if given >= interval => {

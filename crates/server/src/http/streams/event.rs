@@ -29,7 +29,7 @@ impl Encoding {
 }
 
 /// A comment, which says that the connection still stands.
-pub(super) const KEEP_ALIVE: &[u8] = b":\n\n";
+pub(crate) const KEEP_ALIVE: &[u8] = b":\n\n";
 
 /// Where a reader stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

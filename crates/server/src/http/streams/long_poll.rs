@@ -1,19 +1,25 @@
 //! A read that waits for something to give, for a while. It knows no events.
 
+use std::{pin::pin, time::Duration};
+
 use http::{Response, StatusCode, header};
 use sennit_engine::StreamChunk;
-use sennit_model::ReadFrom;
-use tokio::time::timeout;
+use sennit_model::{Offset, ReadFrom};
+use tokio::time::{Instant, timeout_at};
 
 use super::{
     StreamsDoor,
     answers::{self, NO_STORE, TRUE},
     cursor, names,
-    query::Asked,
+    parked::Wait,
+    query::{Asked, Live},
     read::{self, READ_BYTES_MAX, Source},
     refusals::Problem,
 };
 use crate::{core::now, http::answer::Body};
+
+/// How long it waits with its task: who is answered sooner need not leave it and come back.
+const STAY: Duration = Duration::from_millis(50);
 
 impl StreamsDoor {
     pub(super) async fn long_poll(
@@ -27,9 +33,22 @@ impl StreamsDoor {
             let end = source.chunk(at, false, READ_BYTES_MAX).await?;
             at = ReadFrom::Offset(end.next);
         }
-        let waiting = source.chunk(at, true, READ_BYTES_MAX);
+        let until = Instant::now() + self.settings.long_poll_timeout;
+        self.awaited(source, at, asked.cursor.unwrap_or_default(), until, true).await
+    }
+
+    /// The answer with what comes at `at`, or with nothing at the end. If it `may_leave`, it may wait
+    /// without its task.
+    pub(super) async fn awaited(
+        &self,
+        source: &Source,
+        at: ReadFrom,
+        cursor: u64,
+        until: Instant,
+        may_leave: bool,
+    ) -> Result<Response<Body>, Problem> {
         let waited = tokio::select! {
-            chunk = timeout(self.settings.long_poll_timeout, waiting) => chunk.ok(),
+            chunk = self.something(source, at, cursor, until, may_leave) => chunk,
             // The broker stops: there is nothing to wait for.
             () = self.hall.closing.begun() => None,
         };
@@ -38,23 +57,60 @@ impl StreamsDoor {
             None => source.chunk(at, false, READ_BYTES_MAX).await?,
         };
         let random = getrandom::u64().unwrap_or_default();
-        answer(&chunk, cursor::next(now(), asked.cursor, random))
+        answer(&chunk, cursor::next(now(), Some(cursor), random))
+    }
+
+    /// What comes at `at`; none if nothing does in time.
+    async fn something(
+        &self,
+        source: &Source,
+        at: ReadFrom,
+        cursor: u64,
+        until: Instant,
+        may_leave: bool,
+    ) -> Option<Result<StreamChunk, Problem>> {
+        let mut waiting = pin!(source.chunk(at, true, READ_BYTES_MAX));
+        if may_leave {
+            let now = Instant::now();
+            if let Ok(chunk) = timeout_at(until.min(now + STAY), waiting.as_mut()).await {
+                return Some(chunk);
+            }
+            // Where exactly it waits: an offset beyond the end is the end that there was.
+            let here = match source.chunk(at, false, READ_BYTES_MAX).await {
+                Ok(here)
+                    if here.messages.is_empty() && !here.is_closed && Instant::now() < until =>
+                {
+                    here
+                }
+                come => return Some(come),
+            };
+            let spot = source.spot(here.topic, here.next, Live::LongPoll).await;
+            let wait = spot.map(|spot| Wait { spot, cursor, until, said_at: now, stays: false });
+            let waiting = self.hall.lot.offer(wait, waiting);
+            return timeout_at(until, waiting).await.ok();
+        }
+        timeout_at(until, waiting).await.ok()
     }
 }
 
 /// The answer with what has come, or with nothing.
-fn answer(chunk: &StreamChunk, cursor: u64) -> Result<Response<Body>, Problem> {
-    let mut response = if chunk.messages.is_empty() {
-        let mut response = answers::at(StatusCode::NO_CONTENT, chunk.next, chunk.is_closed);
-        let headers = response.headers_mut();
-        headers.insert(names::UP_TO_DATE, TRUE);
-        headers.insert(header::CACHE_CONTROL, NO_STORE);
-        response
-    } else {
-        read::of_chunk(chunk)?
-    };
+pub(super) fn answer(chunk: &StreamChunk, cursor: u64) -> Result<Response<Body>, Problem> {
+    if chunk.messages.is_empty() {
+        return Ok(nothing(chunk.next, chunk.is_closed, cursor));
+    }
+    let mut response = read::of_chunk(chunk)?;
     response.headers_mut().insert(names::CURSOR, cursor.into());
     Ok(response)
+}
+
+/// The answer without anything.
+pub(super) fn nothing(next: Offset, is_closed: bool, cursor: u64) -> Response<Body> {
+    let mut response = answers::at(StatusCode::NO_CONTENT, next, is_closed);
+    let headers = response.headers_mut();
+    headers.insert(names::UP_TO_DATE, TRUE);
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    headers.insert(names::CURSOR, cursor.into());
+    response
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use sennit_model::ReadFrom;
 use super::{cursor, name, offset_token, refusals::Problem};
 
 /// How a reader stays for what comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Live {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Live {
     /// One answer, once there is something.
     LongPoll,
     /// Server-sent events.

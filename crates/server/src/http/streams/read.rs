@@ -5,13 +5,14 @@ use std::rc::Rc;
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use sennit_engine::{StreamChunk, StreamRead, StreamRest};
-use sennit_model::{Messages, Offset, ReadFrom, TopicName};
+use sennit_model::{Messages, Offset, ReadFrom, TopicId, TopicName};
 
 use super::{
     StreamsDoor,
     answers::{self, NO_STORE, TRUE},
     content::{self, Form},
     etag, names, offset_token,
+    parked::Spot,
     query::{self, Live},
     refusals::Problem,
 };
@@ -67,14 +68,26 @@ impl Source {
         let (one_append, for_fork) = (false, false);
         let read = StreamRead { at, before, bytes_max, waits, one_append, for_fork };
         let chunk = self.streams.read(&self.name, read).await?;
-        let is_intact = |part: &Bytes| Messages::of_checked(part).are_intact();
-        if chunk.settings.is_verified && !chunk.messages.iter().all(is_intact) {
+        if !is_sound(&chunk) {
             tracing::error!(stream = %self.name, offset = chunk.first.0, "what was read is damaged");
             let detail = "what lies at the offset does not match its checksum";
             return Err(Problem::damaged(detail));
         }
         Ok(chunk)
     }
+
+    /// Where a read of the stream `topic` waits; none where the name is another stream's by now.
+    pub(super) async fn spot(&self, topic: TopicId, at: Offset, live: Live) -> Option<Spot> {
+        let located = self.streams.located(&self.name).await.ok()?;
+        let is_that = located.topic == topic;
+        is_that.then(|| Spot { name: self.name.clone(), stream: located.place(), at, live })
+    }
+}
+
+/// Whether what was read may be given away, as its stream has it.
+pub(crate) fn is_sound(chunk: &StreamChunk) -> bool {
+    let is_intact = |part: &Bytes| Messages::of_checked(part).are_intact();
+    !chunk.settings.is_verified || chunk.messages.iter().all(is_intact)
 }
 
 impl StreamsDoor {
@@ -174,10 +187,8 @@ fn head(status: StatusCode, chunk: &StreamChunk, etag: &str) -> Result<Response<
 mod tests {
     use std::sync::Arc;
 
-    use sennit_engine::StreamSettings;
-    use sennit_model::{Offset, TopicId};
-
     use super::*;
+    use sennit_engine::StreamSettings;
 
     fn chunk(content_type: &str, body: &'static str) -> StreamChunk {
         let body = Bytes::from_static(body.as_bytes());

@@ -1,7 +1,7 @@
 //! A read that stays: server-sent events, one behind the other, as the socket takes them. It knows
 //! when, not how an event looks.
 
-use std::time::Duration;
+use std::{rc::Rc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, Response, header};
@@ -15,24 +15,21 @@ use super::{
     cursor,
     event::{self, Encoding, KEEP_ALIVE, Place},
     names,
-    query::Asked,
+    parked::{Spot, Wait},
+    query::{Asked, Live},
     read::Source,
     refusals::Problem,
 };
 use crate::{
     core::now,
-    http::answer::{Body, EventSource},
+    http::{
+        answer::{Body, EventSource},
+        hall::Hall,
+    },
 };
 
-/// How long a reader's connection lasts. It comes again, and those between it and the broker may let
-/// several share one.
-const CONNECTION_SPAN: Duration = Duration::from_secs(60);
-
-/// How long nothing is said before the reader is told that the connection still stands.
-const SILENCE_MAX: Duration = Duration::from_secs(15);
-
 /// Bytes that one event carries, encoded as in the journal; more only where one message is longer.
-const EVENT_BYTES_MAX: u64 = 1 << 20;
+pub(super) const EVENT_BYTES_MAX: u64 = 1 << 20;
 
 impl StreamsDoor {
     pub(super) async fn events(
@@ -43,18 +40,21 @@ impl StreamsDoor {
         let first = source.chunk(asked.at, false, EVENT_BYTES_MAX).await?;
         let encoding = Encoding::of(&first.settings.content_type);
         let random = getrandom::u64().unwrap_or_default();
+        let said_at = Instant::now();
         let events = Events {
+            hall: self.hall.clone(),
+            spot: source.spot(first.topic, first.next, Live::Events).await,
             source,
             cursor: cursor::next(now(), asked.cursor, random),
             next: first.next,
+            is_up_to_date: first.is_up_to_date,
             first: Some(first),
             is_over: false,
-            ends_at: Instant::now() + CONNECTION_SPAN,
+            said_at,
+            silence: self.settings.events_silence,
+            ends_at: said_at + self.settings.events_span,
         };
-        let events = EventSource::unfold(events, |mut events| async move {
-            events.next().await.map(|piece| (piece, events))
-        });
-        let mut response = Response::new(Body::Events(events));
+        let mut response = Response::new(Body::Events(events.one_by_one()));
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
@@ -63,58 +63,107 @@ impl StreamsDoor {
         }
         Ok(response)
     }
+
+    /// The events of a reader who has waited without a task, from where it waited on.
+    pub(super) fn events_from(&self, source: Source, wait: Wait) -> EventSource {
+        let Wait { spot, cursor, until, said_at, stays } = wait;
+        let events = Events {
+            hall: self.hall.clone(),
+            next: spot.at,
+            spot: (!stays).then_some(spot),
+            source,
+            cursor,
+            is_up_to_date: true,
+            first: None,
+            is_over: false,
+            said_at,
+            silence: self.settings.events_silence,
+            ends_at: until,
+        };
+        events.one_by_one()
+    }
 }
 
 /// The events of one reader.
 #[derive(Debug)]
 struct Events {
+    hall: Rc<Hall>,
     source: Source,
+    /// Where it may wait without a task, as far as the stream goes.
+    spot: Option<Spot>,
     /// The cursor that the reader was given; it never goes back.
     cursor: u64,
     /// Where it goes on.
     next: Offset,
+    /// Whether nothing lay behind what was read last.
+    is_up_to_date: bool,
     /// What was read before there was anybody to send it to.
     first: Option<StreamChunk>,
     /// Whether nothing follows.
     is_over: bool,
+    /// When something was said last.
+    said_at: Instant,
+    /// How long nothing is said before the reader is told that the connection still stands.
+    silence: Duration,
     ends_at: Instant,
 }
 
 impl Events {
+    fn one_by_one(self) -> EventSource {
+        EventSource::unfold(self, |mut events| async move {
+            events.next().await.map(|piece| (piece, events))
+        })
+    }
+
     /// The next piece of the body; `None` behind the last. Dropped before it is done, it has taken
     /// nothing.
     async fn next(&mut self) -> Option<Bytes> {
         if let Some(first) = self.first.take() {
             return Some(self.told(&first));
         }
-        let begun = Instant::now();
-        if self.is_over || begun >= self.ends_at {
+        if self.is_over || Instant::now() >= self.ends_at {
             return None;
         }
-        let until = self.ends_at.min(begun + SILENCE_MAX);
+        let until = self.ends_at.min(self.said_at + self.silence);
         let read = self.source.chunk(ReadFrom::Offset(self.next), true, EVENT_BYTES_MAX);
-        match timeout_at(until, read).await {
+        match timeout_at(until, self.hall.lot.offer(self.wait(), read)).await {
             Ok(Ok(chunk)) => Some(self.told(&chunk)),
-            Err(_) if until < self.ends_at => Some(Bytes::from_static(KEEP_ALIVE)),
+            Err(_) if until < self.ends_at => {
+                self.said_at = Instant::now();
+                Some(Bytes::from_static(KEEP_ALIVE))
+            }
             // Whoever comes again is told what is wrong.
             Ok(Err(_)) | Err(_) => None,
         }
     }
 
-    /// The events that tell of `chunk`: what it holds, and where to go on.
+    /// What it waits for, if it need not be awaited here. One who is behind is given the next at once.
+    fn wait(&self) -> Option<Wait> {
+        let spot = self.spot.clone().filter(|_| self.is_up_to_date)?;
+        let Self { next, cursor, ends_at, said_at, .. } = *self;
+        let spot = Spot { at: next, ..spot };
+        Some(Wait { spot, cursor, until: ends_at, said_at, stays: false })
+    }
+
     fn told(&mut self, chunk: &StreamChunk) -> Bytes {
-        let mut out = BytesMut::new();
-        if !chunk.messages.is_empty() {
-            let content_type = &chunk.settings.content_type;
-            let pieces = content::pieces_of(Form::of(content_type), &chunk.messages);
-            event::put_data(&mut out, Encoding::of(content_type), &pieces);
-        }
         self.cursor = self.cursor.max(cursor::next(now(), None, 0));
         self.next = chunk.next;
+        self.is_up_to_date = chunk.is_up_to_date;
         self.is_over = chunk.is_closed;
-        let StreamChunk { next, is_up_to_date, is_closed, .. } = *chunk;
-        let place = Place { next, is_up_to_date, is_closed, cursor: self.cursor };
-        event::put_control(&mut out, place);
-        out.freeze()
+        self.said_at = Instant::now();
+        events(chunk, self.cursor)
     }
+}
+
+/// The events that tell of `chunk`: what it holds, and where to go on.
+pub(crate) fn events(chunk: &StreamChunk, cursor: u64) -> Bytes {
+    let mut out = BytesMut::new();
+    if !chunk.messages.is_empty() {
+        let content_type = &chunk.settings.content_type;
+        let pieces = content::pieces_of(Form::of(content_type), &chunk.messages);
+        event::put_data(&mut out, Encoding::of(content_type), &pieces);
+    }
+    let StreamChunk { next, is_up_to_date, is_closed, .. } = *chunk;
+    event::put_control(&mut out, Place { next, is_up_to_date, is_closed, cursor });
+    out.freeze()
 }

@@ -1,0 +1,76 @@
+//! The sockets of the lot: which of them has something to read, or has ended. One registration with the
+//! runtime for all of them. It knows nobody who waits.
+
+use std::{
+    io,
+    mem::MaybeUninit,
+    net::TcpStream,
+    os::fd::{AsFd, OwnedFd},
+};
+
+use rustix::event::{
+    Timespec,
+    epoll::{self, CreateFlags, Event, EventData, EventFlags},
+};
+use tokio::io::{Interest, unix::AsyncFd};
+
+/// Sockets told of at once.
+const EVENTS_MAX: usize = 256;
+
+/// The sockets of the lot.
+#[derive(Debug)]
+pub(super) struct Sockets(AsyncFd<OwnedFd>);
+
+/// What is told of a socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Heard {
+    /// Its number.
+    pub(super) reader: u32,
+    /// Whether nothing can be said to it any more.
+    pub(super) is_gone: bool,
+}
+
+impl Sockets {
+    #[expect(
+        unsafe_code,
+        reason = "the runtime trusts whoever registers a descriptor to keep it open"
+    )]
+    pub(super) fn new() -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        // SAFETY: an owned descriptor stays open, and the same, until it is dropped.
+        let registered = unsafe { AsyncFd::register_with_interest(epoll, Interest::READABLE) };
+        Ok(Self(registered?))
+    }
+
+    /// From now on it is told of `socket` under this number.
+    pub(super) fn add(&self, socket: &TcpStream, reader: u32) -> io::Result<()> {
+        let flags = EventFlags::IN | EventFlags::RDHUP;
+        Ok(epoll::add(self.0.as_fd(), socket, EventData::new_u64(reader.into()), flags)?)
+    }
+
+    /// It is told of `socket` no more.
+    pub(super) fn remove(&self, socket: &TcpStream) {
+        let _ = epoll::delete(self.0.as_fd(), socket);
+    }
+
+    /// Waits until there is something to take.
+    pub(super) async fn have_something(&self) {
+        if let Ok(mut ready) = self.0.readable().await {
+            ready.clear_ready();
+        }
+    }
+
+    /// Takes what there is; says whether there may be more.
+    pub(super) fn take(&self, heard: &mut Vec<Heard>) -> bool {
+        let mut room = [const { MaybeUninit::<Event>::uninit() }; EVENTS_MAX];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let Ok((events, _)) = epoll::wait(self.0.get_ref(), &mut room[..], Some(&at_once)) else {
+            return true;
+        };
+        heard.extend(events.iter().map(|event| {
+            let (flags, reader) = (event.flags, event.data.u64() as u32);
+            Heard { reader, is_gone: flags.intersects(EventFlags::ERR | EventFlags::HUP) }
+        }));
+        events.len() == EVENTS_MAX
+    }
+}
