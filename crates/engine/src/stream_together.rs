@@ -22,6 +22,9 @@ impl Engine {
         journal: &mut impl Journal,
         out: &mut Outbox,
     ) {
+        for (id, _) in &appends {
+            self.end_if_over(*id, now, journal);
+        }
         let answer = match self.decide_together(appends, now) {
             Ok(decided) => {
                 StreamAnswer::AppendedTogether(self.append_decided(decided, now, journal))

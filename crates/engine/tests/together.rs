@@ -2,6 +2,8 @@
 
 mod world;
 
+use std::time::Duration;
+
 use sennit_engine::{
     CatalogueCommand, Command, Effect, OpenStream, Placed, StreamAnswer, StreamAppend,
     StreamAppended, StreamCommand, StreamNote, StreamProducer, StreamRefusal, StreamSettings,
@@ -184,6 +186,23 @@ fn a_stream_stays_in_its_group_and_a_group_is_of_durable_streams() {
         let differs = StreamRefusal::SettingsDiffer { field: "durability" };
         assert_eq!(refused, StreamAnswer::Refused(differs), "{durability:?}");
     }
+}
+
+#[test]
+fn a_stream_that_was_said_to_be_over_does_not_come_back_with_a_start() {
+    let mut world = grouped();
+    let ends = StreamSettings { time_to_live: Some(10), ..in_group(Some("accounts")) };
+    open(&mut world, ELSEWHERE, ends);
+    world.now = world.now.plus(Duration::from_secs(11));
+    let appends = vec![(ORDERS, append("x", None)), (ELSEWHERE, append("x", None))];
+    let refusal = StreamRefusal::Unknown;
+    assert_eq!(together(&mut world, appends), StreamAnswer::RefusedTogether { which: 1, refusal });
+    let mut started = World::empty();
+    for (record, position) in &world.journal.records {
+        started.engine.apply(record, *position);
+    }
+    let left: Vec<_> = started.engine.held_streams().collect();
+    assert_eq!(left, [(ELSEWHERE, None)]);
 }
 
 #[test]

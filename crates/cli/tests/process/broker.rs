@@ -40,7 +40,17 @@ pub fn sennit(arguments: &[&str]) -> Command {
 }
 
 fn serve(data: &Path, listen: &str, http: &str, flags: &[String]) -> Option<(Child, Addresses)> {
-    let mut child = sennit(&["serve", "--json", "--listen", listen, "--http", http])
+    serve_by(sennit(&[]), data, (listen, http), flags)
+}
+
+fn serve_by(
+    mut program: Command,
+    data: &Path,
+    (listen, http): (&str, &str),
+    flags: &[String],
+) -> Option<(Child, Addresses)> {
+    let mut child = program
+        .args(["serve", "--json", "--listen", listen, "--http", http])
         .arg("--data")
         .arg(data)
         .args(flags)
@@ -76,9 +86,15 @@ impl Broker {
 
     /// Starts a broker on free ports that is told more.
     pub fn start_with(data: &Path, flags: &[&str]) -> Self {
+        Self::start_by(sennit(&[]), data, flags)
+    }
+
+    /// The same, by a command that becomes the binary. It is not to be started again.
+    pub fn start_by(program: Command, data: &Path, flags: &[&str]) -> Self {
         let flags: Vec<_> = flags.iter().map(|&flag| flag.to_owned()).collect();
+        let free = ("127.0.0.1:0", "127.0.0.1:0");
         let (child, Addresses { listen, http }) =
-            serve(data, "127.0.0.1:0", "127.0.0.1:0", &flags).expect("the broker starts");
+            serve_by(program, data, free, &flags).expect("the broker starts");
         Self { child, data: data.to_owned(), flags, listen, http }
     }
 

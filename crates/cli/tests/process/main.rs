@@ -15,6 +15,7 @@ mod compaction;
 mod crash;
 mod durability;
 mod files;
+mod full_disk;
 mod gaps;
 mod golden;
 mod http_streams;

@@ -1,0 +1,234 @@
+//! Backups and full disks: the broker's own fills while it is copied, or that on which the archive grows. The
+//! broker goes on, whoever asked is told, nothing that is cut passes for whole, and what was pinned comes
+//! free. The small disk is a file system in memory, in a mount namespace of the broker's own: without root
+//! the system has to allow user namespaces.
+
+use std::{
+    fs,
+    io::Read,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use sennit_client::{Client, Error, ErrorCode, Message};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::broker::{Broker, run, sennit};
+
+/// Longer than anything takes that is to happen.
+const SOON: Duration = Duration::from_secs(30);
+
+const SEGMENT_BYTES: u64 = 1 << 20;
+
+const DISK_BYTES: u64 = 80 << 20;
+
+/// Lines that are kept: more than what waits between a broker and who does not take its archive.
+const KEPT: std::ops::Range<u32> = 0..30_000;
+
+/// Mounts the disk, makes the data directory's FORMAT, and becomes the program.
+const MOUNTED: &str = r#"
+mount -t tmpfs -o "size=$1" tmpfs "$0"
+mkdir "$0/data"
+printf '%s' "$2" > "$0/data/FORMAT"
+shift 2
+exec "$@""#;
+
+/// A broker with one shard of short segments on a disk of its own.
+struct Small {
+    folder: TempDir,
+    broker: Broker,
+    /// The disk, as it can be looked at from here.
+    disk: PathBuf,
+}
+
+impl Small {
+    fn begin() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = folder.path().join("disk");
+        fs::create_dir(&disk).unwrap();
+        let format = format!(
+            "sennit data directory\nformat = 1\nshards = 1\nsegment_bytes = {SEGMENT_BYTES}\n\
+             incarnation = 42\n"
+        );
+        let mut program = Command::new("unshare");
+        program
+            .args(["--user", "--map-root-user", "--mount", "sh", "-ec", MOUNTED])
+            .arg(&disk)
+            .args([&DISK_BYTES.to_string(), &format, env!("CARGO_BIN_EXE_sennit")])
+            .env("RUST_LOG", "error");
+        let broker = Broker::start_by(program, &disk.join("data"), &["--journal-segments", "4"]);
+        let root = PathBuf::from(format!("/proc/{}/root", broker.pid()));
+        let disk = root.join(disk.strip_prefix("/").unwrap());
+        Self { folder, broker, disk }
+    }
+
+    fn data_bytes(&self) -> u64 {
+        let lane = self.disk.join("data/lane-0");
+        let files = fs::read_dir(lane).unwrap().map(|entry| entry.unwrap().metadata());
+        // What was removed meanwhile is gone.
+        files.filter_map(|metadata| Some(metadata.ok()?.len())).sum()
+    }
+
+    /// What the data takes when nothing moves any more.
+    fn rests(&self) -> u64 {
+        let mut before = 0;
+        loop {
+            let now = self.data_bytes();
+            if now == before {
+                return now;
+            }
+            before = now;
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+
+    /// Messages come and go until the disk holds no more than `most`, and some more: a journal lets go of
+    /// segments as it goes on.
+    fn comes_free(&self, most: u64) {
+        let begun = Instant::now();
+        while self.data_bytes() > most {
+            assert!(begun.elapsed() < SOON, "{} bytes, {most} before", self.data_bytes());
+            self.broker.ok(&["publish", "passing", "--create"], &lines(0..500));
+            self.broker.ok(&["consume", "passing"], b"");
+        }
+    }
+
+    /// The next backup, which waits until the one before is over. It comes back as it was.
+    fn is_backed_up(&self, kept: &[u8]) {
+        let (begun, file) = (Instant::now(), self.folder.path().join("whole"));
+        let output = loop {
+            let output = self.broker.run(&["backup", "--to", file.to_str().unwrap()], b"");
+            if output.status.code() != Some(4) || begun.elapsed() > SOON {
+                break output;
+            }
+        };
+        assert!(output.status.success(), "{}", said(&output));
+        let data = self.folder.path().join("restored");
+        let output = restore(&file, &data);
+        assert!(output.status.success(), "{}", said(&output));
+        let restored = Broker::start(&data);
+        assert!(restored.ok(&["consume", "kept"], b"") == kept, "other lines came");
+    }
+
+    /// A backup that nobody takes further than the pipe goes.
+    fn stalled_backup(&self) -> (Child, Vec<u8>) {
+        let mut backup = self
+            .broker
+            .command(&["backup", "--to", "-"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut first = vec![0; 512];
+        backup.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+        (backup, first)
+    }
+}
+
+/// Lines of about 1 KB that begin with their number.
+fn lines(numbers: std::ops::Range<u32>) -> Vec<u8> {
+    numbers.flat_map(|number| format!("{number} {}\n", "x".repeat(1000)).into_bytes()).collect()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn restore(file: &Path, data: &Path) -> Output {
+    let mut command = sennit(&["restore"]);
+    command.arg(file).arg("--data").arg(data);
+    run(command, b"")
+}
+
+/// Publishes until the broker says that its disk is full, and returns how many were confirmed.
+fn publish_until_full(broker: &Broker, topic: &str) -> u32 {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::connect(&broker.listen).await.unwrap();
+        let publisher = client.publisher(&topic.parse().unwrap()).create_if_missing(true);
+        let publisher = publisher.give_up_after(Duration::from_millis(1)).open().await.unwrap();
+        for number in 0..2000 {
+            let message = Message::new(vec![b'y'; 64 << 10]);
+            match publisher.publish(message).await.unwrap().await {
+                Ok(_) => {}
+                Err(Error::Refused { code: ErrorCode::StorageFull, .. }) => return number,
+                Err(other) => panic!("{other}"),
+            }
+        }
+        panic!("the disk is never full");
+    })
+}
+
+#[test]
+fn a_backup_is_given_up_when_the_brokers_disk_fills_and_all_that_it_pinned_comes_free() {
+    let small = Small::begin();
+    let broker = &small.broker;
+    broker.ok(&["publish", "kept", "--create"], &lines(KEPT));
+    let before = small.rests();
+    let (mut backup, mut archive) = small.stalled_backup();
+    let filled = publish_until_full(broker, "filling");
+    assert!(filled > 0);
+
+    // Whoever takes it is told, and what came does not pass for whole.
+    backup.stdout.take().unwrap().read_to_end(&mut archive).unwrap();
+    let output = backup.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(6), "{}", said(&output));
+    assert!(said(&output).contains("ended the backup after"), "{}", said(&output));
+    let cut = small.folder.path().join("cut");
+    fs::write(&cut, archive).unwrap();
+    let data = small.folder.path().join("of-cut");
+    let output = restore(&cut, &data);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(said(&output).contains("not whole") && !data.exists(), "{}", said(&output));
+    // As long as it is full there is no other.
+    let output = broker.run(&["backup", "--to", "-"], b"");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("the disk is full"), "{}", said(&output));
+
+    // What was confirmed is there, what is consumed makes room, and publishes are taken again.
+    let filling = broker.ok(&["consume", "filling", "--json"], b"");
+    let filling = filling.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let offsets = filling.map(|line| {
+        let message: Value = serde_json::from_slice(line).unwrap();
+        message["offset"].as_u64().unwrap()
+    });
+    assert!(offsets.eq(0..u64::from(filled)));
+    small.comes_free(before + 4 * SEGMENT_BYTES);
+    small.is_backed_up(&lines(KEPT));
+    assert!(broker.ok(&["consume", "kept"], b"") == lines(KEPT), "other lines came");
+    small.comes_free(before);
+}
+
+#[test]
+fn a_backup_whose_own_disk_fills_leaves_no_file_and_the_broker_goes_on() {
+    let small = Small::begin();
+    let broker = &small.broker;
+    broker.ok(&["publish", "kept", "--create"], &lines(KEPT));
+    let before = small.rests();
+    // The archive is to grow beside the data, and more than 4 MiB long.
+    let ballast = small.disk.join("ballast");
+    fs::write(&ballast, vec![1; (DISK_BYTES - before) as usize - (4 << 20)]).unwrap();
+    let file = small.disk.join("backup");
+    let output = broker.run(&["backup", "--to", file.to_str().unwrap()], b"");
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("No space left on device"), "{}", said(&output));
+    let left = fs::read_dir(&small.disk).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut left: Vec<_> = left.collect();
+    left.sort_unstable();
+    assert_eq!(left, ["ballast", "data"]);
+
+    // Nor does it matter where nothing at all can be written.
+    let mut backup = broker.command(&["backup", "--to", "-"]);
+    let full = fs::File::options().write(true).open("/dev/full").unwrap();
+    let backup = backup.stdout(full).stderr(Stdio::piped()).spawn().unwrap();
+    let output = backup.wait_with_output().unwrap();
+    assert!(matches!(output.status.code(), Some(1 | 4)), "{}", said(&output));
+
+    fs::remove_file(&ballast).unwrap();
+    small.is_backed_up(&lines(KEPT));
+    assert!(broker.ok(&["consume", "kept"], b"") == lines(KEPT), "other lines came");
+    small.comes_free(before);
+}
