@@ -105,11 +105,21 @@ impl StreamsDoor {
 
 /// The answer that gives what was read.
 pub(super) fn of_chunk(chunk: &StreamChunk) -> Result<Response<Body>, Problem> {
-    let form = Form::of(&chunk.settings.content_type);
+    let mut response = head_of_chunk(chunk)?;
+    *response.body_mut() = answers::body(body(chunk));
+    Ok(response)
+}
+
+/// The same without its body.
+pub(super) fn head_of_chunk(chunk: &StreamChunk) -> Result<Response<Body>, Problem> {
     let mut response = head(StatusCode::OK, chunk, &etag::of(chunk))?;
     answers::say_type(response.headers_mut(), &chunk.settings)?;
-    *response.body_mut() = answers::body(content::pieces_of(form, &chunk.messages));
     Ok(response)
+}
+
+/// The body of such an answer, in pieces.
+pub(crate) fn body(chunk: &StreamChunk) -> Vec<Bytes> {
+    content::pieces_of(Form::of(&chunk.settings.content_type), &chunk.messages)
 }
 
 /// The answer to who has what was read already.
