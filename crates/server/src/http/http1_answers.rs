@@ -181,13 +181,14 @@ fn decimal(mut number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&digits[at..]);
 }
 
-/// Encodes a piece of a body of which nobody knows the length.
-pub(super) fn put_piece(piece: &Bytes, is_chunked: bool, out: &mut Outgoing) {
-    if !is_chunked {
-        out.push(piece);
-    } else if !piece.is_empty() {
-        let _ = write!(out.own(), "{:x}\r\n", piece.len());
-        out.push(piece);
+/// Encodes what comes of a body of which nobody knows the length: pieces that come together.
+pub(super) fn put_pieces(pieces: &[&Bytes], is_chunked: bool, out: &mut Outgoing) {
+    let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+    if is_chunked && length > 0 {
+        let _ = write!(out.own(), "{length:x}\r\n");
+    }
+    pieces.iter().for_each(|piece| out.push(piece));
+    if is_chunked && length > 0 {
         out.own().extend_from_slice(b"\r\n");
     }
 }
@@ -222,7 +223,7 @@ impl Streaming {
                     self.end(out);
                     return Poll::Ready(Ok(false));
                 };
-                put_piece(&piece, *is_chunked, out);
+                put_pieces(&[&piece], *is_chunked, out);
                 Poll::Ready(Ok(true))
             }
             Self::Pages { source, is_chunked } => {

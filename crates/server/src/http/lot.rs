@@ -194,9 +194,7 @@ impl Lot {
         let Ok(Answer::Stream(StreamAnswer::Chunk(chunk))) = answer else { return None };
         let live = self.readers.spot(at)?.spot.live;
         let has_come = chunk.is_closed || !chunk.messages.is_empty();
-        let cursors = self.readers.each_at(at).map(|reader| reader.patience.cursor);
-        let cursor_max = cursors.max().unwrap_or_default();
-        (has_come && streams::is_sound(&chunk)).then(|| News::new(chunk, live, cursor_max))
+        (has_come && streams::is_sound(&chunk)).then(|| News::new(chunk, live))
     }
 
     /// Tells some of those who are to be told; says whether there are more.
@@ -223,7 +221,7 @@ impl Lot {
         let told = news.and_then(|news| {
             let (cursor, next) = (news.cursor_after(patience.cursor), news.chunk.next);
             let goes_on = spot.live == Live::Events && !news.chunk.is_closed;
-            news.told(manner, patience.cursor, &hall).map(|out| (out, cursor, next, goes_on))
+            news.told(manner, cursor, &hall).map(|out| (out, cursor, next, goes_on))
         });
         let Some((out, cursor, next, goes_on)) = told else {
             let wait = self.wait(spot, patience, true);

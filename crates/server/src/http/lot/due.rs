@@ -12,7 +12,7 @@ use super::{
 use crate::{
     core::now,
     http::{
-        http1_answers::{encode, put_end, put_piece},
+        http1_answers::{encode, put_end, put_pieces},
         streams::{self, KEEP_ALIVE, Live, Spot},
     },
     outgoing::Outgoing,
@@ -48,7 +48,8 @@ impl Lot {
             }
             Live::Events if now >= patience.until => put_end(manner.is_chunked(), &mut out),
             Live::Events => {
-                put_piece(&Bytes::from_static(KEEP_ALIVE), manner.is_chunked(), &mut out);
+                let comment = Bytes::from_static(KEEP_ALIVE);
+                put_pieces(&[&comment], manner.is_chunked(), &mut out);
                 return self.keep_alive(reader, &out, spot, Patience { said_at: now, ..patience });
             }
         }

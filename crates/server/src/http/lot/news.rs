@@ -1,78 +1,85 @@
-//! What those are told who wait at a spot: made once for each way to say it, whoever hears it. It knows
-//! no sockets and nobody who waits.
+//! What those are told who wait at a spot. What is the same for all is made once; the head, or the place
+//! to go on at, once for those who have the same cursor and are answered in the same manner. It knows no
+//! sockets and nobody who waits.
 
 use bytes::Bytes;
+use http::Response;
 use sennit_engine::StreamChunk;
+use sennit_model::Timestamp;
 
 use crate::{
     core::now,
     http::{
+        answer::Body,
         hall::Hall,
-        http1_answers::{Manner, encode, put_end, put_piece},
+        http1_answers::{Manner, encode, put_end, put_pieces},
         streams::{self, Live},
     },
     outgoing::Outgoing,
 };
+
+/// Ways to say it that are kept: readers who were told together have the same cursor, so there are few.
+const KEPT_MAX: usize = 16;
 
 /// What has come at a spot.
 #[derive(Debug)]
 pub(super) struct News {
     pub(super) chunk: StreamChunk,
     live: Live,
-    /// The cursor of those whose own lies behind it.
-    cursor: u64,
-    /// The cursor of those who are ahead: beyond all of theirs.
-    cursor_ahead: u64,
-    made: Vec<(Manner, u64, Outgoing)>,
-    event: Option<Bytes>,
+    now: Timestamp,
+    random: u64,
+    /// The body of an answer, or the event with what has come.
+    body: Vec<Bytes>,
+    kept: Vec<(Manner, u64, Outgoing)>,
 }
 
 impl News {
-    /// News of `chunk` for those who wait so, of whose cursors `cursor_max` is the highest.
-    pub(super) fn new(chunk: StreamChunk, live: Live, cursor_max: u64) -> Self {
-        let random = getrandom::u64().unwrap_or_default();
-        let cursor = streams::next_cursor(now(), None, 0);
-        // All who are ahead get one cursor, so that those between them and the broker may let them share
-        // an answer again.
-        let cursor_ahead = match live {
-            Live::LongPoll => streams::next_cursor(now(), Some(cursor_max), random),
-            Live::Events => cursor.max(cursor_max),
+    /// News of `chunk` for those who wait so.
+    pub(super) fn new(chunk: StreamChunk, live: Live) -> Self {
+        let body = match live {
+            Live::LongPoll => streams::body(&chunk),
+            Live::Events => vec![streams::event(&chunk)],
         };
-        Self { chunk, live, cursor, cursor_ahead, made: Vec::new(), event: None }
+        let random = getrandom::u64().unwrap_or_default();
+        Self { chunk, live, now: now(), random, body, kept: Vec::new() }
     }
 
-    /// The cursor of one who came with this one.
+    /// The cursor of one who came with this one. It depends on nobody else's.
     pub(super) fn cursor_after(&self, cursor: u64) -> u64 {
-        let is_ahead = self.live == Live::Events || cursor >= self.cursor;
-        if is_ahead { self.cursor_ahead } else { self.cursor }
+        match self.live {
+            Live::LongPoll => streams::next_cursor(self.now, Some(cursor), self.random),
+            Live::Events => streams::next_cursor(self.now, None, 0).max(cursor),
+        }
     }
 
-    /// What one is told who is answered in that manner and came with this cursor. None if it cannot be
-    /// said.
+    /// What one is told who is answered in that manner and gets this cursor. None if it cannot be said.
     pub(super) fn told(&mut self, manner: Manner, cursor: u64, hall: &Hall) -> Option<&Outgoing> {
-        let cursor = self.cursor_after(cursor);
         let is_alike = |(of, at, _): &(Manner, u64, Outgoing)| (*of, *at) == (manner, cursor);
-        let at = match self.made.iter().position(is_alike) {
+        let at = match self.kept.iter().position(is_alike) {
             Some(at) => at,
             None => {
                 let mut out = Outgoing::default();
                 self.say(manner, cursor, hall, &mut out)?;
-                self.made.push((manner, cursor, out));
-                self.made.len() - 1
+                if self.kept.len() == KEPT_MAX {
+                    self.kept.pop();
+                }
+                self.kept.push((manner, cursor, out));
+                self.kept.len() - 1
             }
         };
-        Some(&self.made[at].2)
+        Some(&self.kept[at].2)
     }
 
-    fn say(&mut self, manner: Manner, cursor: u64, hall: &Hall, out: &mut Outgoing) -> Option<()> {
+    fn say(&self, manner: Manner, cursor: u64, hall: &Hall, out: &mut Outgoing) -> Option<()> {
         match self.live {
             Live::LongPoll => {
-                let answer = streams::answer(&self.chunk, cursor)?;
+                let head = streams::answer(&self.chunk, cursor)?;
+                let answer: Response<Body> = head.map(|()| streams::body_of(self.body.clone()));
                 encode(answer, manner, &hall.date(), out);
             }
             Live::Events => {
-                let event = self.event.get_or_insert_with(|| streams::events(&self.chunk, cursor));
-                put_piece(event, manner.is_chunked(), out);
+                let place = streams::control(&self.chunk, cursor);
+                put_pieces(&[&self.body[0], &place], manner.is_chunked(), out);
                 if self.chunk.is_closed {
                     put_end(manner.is_chunked(), out);
                 }

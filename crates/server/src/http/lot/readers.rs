@@ -231,17 +231,7 @@ impl Readers {
         self.spots.get(spot as usize).map(|held| held.first).filter(|&first| first != NOBODY)
     }
 
-    /// All who wait at a spot.
-    pub(super) fn each_at(&self, spot: u32) -> impl Iterator<Item = &Reader> {
-        let mut next = self.first_at(spot).unwrap_or(NOBODY);
-        std::iter::from_fn(move || {
-            let reader = self.get(next)?;
-            next = reader.at.map_or(NOBODY, |seat| seat.behind);
-            Some(reader)
-        })
-    }
-
-    /// Forgets a spot at which nobody waits; says whether its question is still open.
+    /// Forgets a spot at which nobody waits.
     pub(super) fn forget_spot(&mut self, spot: u32) -> Option<Held> {
         let gone = self.spots.try_remove(spot as usize)?;
         debug_assert_eq!(gone.first, NOBODY, "somebody waits there");

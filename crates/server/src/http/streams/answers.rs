@@ -38,7 +38,7 @@ pub(super) fn say_type(headers: &mut HeaderMap, settings: &StreamSettings) -> Re
 }
 
 /// A body of these pieces.
-pub(super) fn body(mut pieces: Vec<Bytes>) -> Body {
+pub(crate) fn body(mut pieces: Vec<Bytes>) -> Body {
     match pieces.len() {
         0 => Body::Empty,
         1 => pieces.pop().map_or(Body::Empty, Body::Full),

@@ -98,7 +98,17 @@ pub(super) fn answer(chunk: &StreamChunk, cursor: u64) -> Result<Response<Body>,
     if chunk.messages.is_empty() {
         return Ok(nothing(chunk.next, chunk.is_closed, cursor));
     }
-    let mut response = read::of_chunk(chunk)?;
+    let mut response = head(chunk, cursor)?;
+    *response.body_mut() = answers::body(read::body(chunk));
+    Ok(response)
+}
+
+/// The same without its body.
+pub(super) fn head(chunk: &StreamChunk, cursor: u64) -> Result<Response<Body>, Problem> {
+    if chunk.messages.is_empty() {
+        return Ok(nothing(chunk.next, chunk.is_closed, cursor));
+    }
+    let mut response = read::head_of_chunk(chunk)?;
     response.headers_mut().insert(names::CURSOR, cursor.into());
     Ok(response)
 }

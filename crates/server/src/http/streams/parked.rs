@@ -62,11 +62,11 @@ impl StreamsDoor {
     }
 }
 
-/// The answer to a long-poll for which this has come.
-pub(crate) fn answer(chunk: &StreamChunk, cursor: u64) -> Option<Response<Body>> {
-    let mut response = long_poll::answer(chunk, cursor).ok()?;
+/// The answer to a long-poll for which this has come, without its body.
+pub(crate) fn answer(chunk: &StreamChunk, cursor: u64) -> Option<Response<()>> {
+    let mut response = long_poll::head(chunk, cursor).ok()?;
     cors::say_to_reader(response.headers_mut());
-    Some(response)
+    Some(response.map(drop))
 }
 
 /// The answer to one for which nothing has come.

@@ -110,7 +110,7 @@ impl StreamsDoor {
                 let StreamRest { until, is_up_to_date, is_closed } = rest;
                 let whole = StreamChunk { next: until, is_up_to_date, is_closed, ..chunk.clone() };
                 known_or(request, &whole, |whole| {
-                    let mut response = typed(whole)?;
+                    let mut response = head_of_chunk(whole)?;
                     *response.body_mut() = source.body(chunk, until);
                     Ok(response)
                 })
@@ -130,17 +130,21 @@ impl StreamsDoor {
 
 /// The answer that gives what was read.
 pub(super) fn of_chunk(chunk: &StreamChunk) -> Result<Response<Body>, Problem> {
-    let form = Form::of(&chunk.settings.content_type);
-    let mut response = typed(chunk)?;
-    *response.body_mut() = answers::body(content::pieces_of(form, &chunk.messages));
+    let mut response = head_of_chunk(chunk)?;
+    *response.body_mut() = answers::body(body(chunk));
     Ok(response)
 }
 
-/// The same without what was read.
-fn typed(chunk: &StreamChunk) -> Result<Response<Body>, Problem> {
+/// The same without its body.
+pub(super) fn head_of_chunk(chunk: &StreamChunk) -> Result<Response<Body>, Problem> {
     let mut response = head(StatusCode::OK, chunk, &etag::of(chunk))?;
     answers::say_type(response.headers_mut(), &chunk.settings)?;
     Ok(response)
+}
+
+/// The body of such an answer, in pieces.
+pub(crate) fn body(chunk: &StreamChunk) -> Vec<Bytes> {
+    content::pieces_of(Form::of(&chunk.settings.content_type), &chunk.messages)
 }
 
 /// The answer with `chunk`, unless who asks has it already.

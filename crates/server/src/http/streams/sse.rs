@@ -151,19 +151,36 @@ impl Events {
         self.is_up_to_date = chunk.is_up_to_date;
         self.is_over = chunk.is_closed;
         self.said_at = Instant::now();
-        events(chunk, self.cursor)
+        let mut out = BytesMut::new();
+        put_event(chunk, &mut out);
+        put_control(chunk, self.cursor, &mut out);
+        out.freeze()
     }
 }
 
-/// The events that tell of `chunk`: what it holds, and where to go on.
-pub(crate) fn events(chunk: &StreamChunk, cursor: u64) -> Bytes {
+/// The event with what `chunk` holds; nothing if it is empty.
+pub(crate) fn event(chunk: &StreamChunk) -> Bytes {
     let mut out = BytesMut::new();
+    put_event(chunk, &mut out);
+    out.freeze()
+}
+
+/// The event that says where to go on behind it.
+pub(crate) fn control(chunk: &StreamChunk, cursor: u64) -> Bytes {
+    let mut out = BytesMut::new();
+    put_control(chunk, cursor, &mut out);
+    out.freeze()
+}
+
+fn put_event(chunk: &StreamChunk, out: &mut BytesMut) {
     if !chunk.messages.is_empty() {
         let content_type = &chunk.settings.content_type;
         let pieces = content::pieces_of(Form::of(content_type), &chunk.messages);
-        event::put_data(&mut out, Encoding::of(content_type), &pieces);
+        event::put_data(out, Encoding::of(content_type), &pieces);
     }
+}
+
+fn put_control(chunk: &StreamChunk, cursor: u64, out: &mut BytesMut) {
     let StreamChunk { next, is_up_to_date, is_closed, .. } = *chunk;
-    event::put_control(&mut out, Place { next, is_up_to_date, is_closed, cursor });
-    out.freeze()
+    event::put_control(out, Place { next, is_up_to_date, is_closed, cursor });
 }
