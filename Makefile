@@ -14,6 +14,8 @@ export PATH := $(TOOLS)/bin:$(PATH)
 
 SECONDS ?= 10
 TORTURE_SECONDS ?= 600
+TORTURE_SEEDS ?= 20000
+TORTURE_ACTS ?= 5
 SOAK_SECONDS ?= 1200
 CARGO_DENY := 0.20.2
 
@@ -39,8 +41,8 @@ bench: ## Measure the broker on this machine
 	    "$(CARGO_TARGET_DIR)/release/sennit" bench $$workload; \
 	done
 
-torture: ## The long runs: simulator, kill -9 loops, planted bugs, fuzzing (TORTURE_SECONDS=600 each), soak (SOAK_SECONDS=1200)
-	$(call step,torture,SENNIT_TORTURE_SECONDS=$(TORTURE_SECONDS) SENNIT_SIM_SEEDS=20000 SENNIT_SIM_SEQUENCE=5 cargo test -p sennit-sim -p sennit -- --nocapture)
+torture: ## The long runs: simulator (TORTURE_SEEDS=20000, TORTURE_ACTS=5), kill -9 loops, planted bugs, fuzzing (TORTURE_SECONDS=600 each), soak (SOAK_SECONDS=1200)
+	$(call step,torture,SENNIT_TORTURE_SECONDS=$(TORTURE_SECONDS) SENNIT_SIM_SEEDS=$(TORTURE_SEEDS) SENNIT_SIM_SEQUENCE=$(TORTURE_ACTS) cargo test -p sennit-sim -p sennit -- --nocapture)
 	$(call step,planted bugs,sim/planted/run)
 	$(call step,soak,SENNIT_SOAK_SECONDS=$(SOAK_SECONDS) cargo test -p sennit --test process soak -- --nocapture)
 	$(call step,fuzzing,fuzz/run $(TORTURE_SECONDS))

@@ -23,6 +23,8 @@ mod streaming;
 mod streams;
 mod swarm;
 mod takes;
+mod tellers;
+mod together;
 mod topics;
 mod trace;
 mod world;

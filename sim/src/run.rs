@@ -20,6 +20,7 @@ use crate::{
     reading, streaming,
     streams::Streams,
     swarm::{OPERATIONS, Operation, Swarm},
+    together,
     topics::Topics,
     trace::Trace,
     world::{Stop, World},
@@ -270,6 +271,7 @@ impl Run {
     fn others_get_on(&mut self) -> Result<(), Stop> {
         reading::step(&mut self.world)?;
         streaming::step(&mut self.world, &self.swarm)?;
+        together::step(&mut self.world, &self.swarm);
         if self.random.chance(self.swarm.turn_eagerness) {
             self.world.turn()?;
         }
@@ -372,6 +374,7 @@ impl Run {
         }
         self.topics.open_all(&mut self.world)?;
         streaming::clean_up(&mut self.world);
+        together::send_again(&mut self.world);
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Fifty stories of a broker, and each of them with its nth call of the disk failing, or being the last
+//! Fifty-six stories of a broker, and each of them with its nth call of the disk failing, or being the last
 //! of that life, for every n.
 
 use sennit_journal::BLOCK_BYTES;
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// What happens, in a sentence and in acts.
-pub const SCENARIOS: [(&str, &[Act]); 50] = [
+pub const SCENARIOS: [(&str, &[Act]); 56] = [
     (
         "a checkpoint begins behind the first batch of a segment",
         &[Checkpoint, Restart, Small, Checkpoint, Gather, Checkpoint],
@@ -83,6 +83,27 @@ pub const SCENARIOS: [(&str, &[Act]); 50] = [
     (
         "a broker that is full is started again",
         &[Both, Long, Full, Long, Long, Restart, Settle, Room, Small],
+    ),
+    ("streams of a group are appended to together", &[Together, Together, Together]),
+    (
+        "a segment ends in the midst of what is appended together",
+        &[GatherTogether, Gather, GatherTogether, GatherTogether, Together],
+    ),
+    (
+        "what is appended together follows what fills a segment",
+        &[Small, Together, Long, Together, Gather, Together],
+    ),
+    (
+        "what is appended together lies before and behind a checkpoint",
+        &[Together, Checkpoint, GatherTogether, Piece, GatherTogether, Restart, Together],
+    ),
+    (
+        "what was appended together is moved to packs",
+        &[GatherTogether, Long, Together, Long, Move, Restart, GatherTogether, Move],
+    ),
+    (
+        "streams of a group are appended to while the disk is full",
+        &[Together, Full, GatherTogether, Together, Room, GatherTogether],
     ),
     (
         "a long life",

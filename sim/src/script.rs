@@ -5,8 +5,8 @@
 use std::{collections::BTreeMap, fmt, path::Path, time::Duration};
 
 use sennit_engine::{
-    Command, Credit, DeadLetters, GroupSetting, Origin, PartitionCommand, Publish, SessionId,
-    Verdict,
+    Command, Credit, DeadLetters, GroupSetting, OpenStream, Origin, PartitionCommand, Publish,
+    SessionId, StreamAppend, StreamCommand, StreamNote, StreamSettings, Verdict,
 };
 use sennit_journal::disk::FaultPlan;
 use sennit_model::{
@@ -18,6 +18,7 @@ use sennit_shard::{PackLengths, Settings};
 use crate::{
     oracle::{OWED, Violation},
     random::Random,
+    streaming,
     trace::Trace,
     world::{RECOVERS, Stop, World},
 };
@@ -28,6 +29,11 @@ pub const SEGMENT_BYTES: u64 = 16 << 10;
 const SMALL_MESSAGES: u64 = 3;
 /// Payload of a long message: its frame takes all that a segment has.
 const LONG_BYTES: usize = 9_000;
+/// The streams of a group.
+const ACCOUNTS: [PartitionId; 3] =
+    [account(1 << 20), account((1 << 20) + 1), account((1 << 20) + 2)];
+/// Payload of a message in them: two rounds fill most of a segment.
+const ACCOUNT_BYTES: usize = 1_500;
 /// Steps within which the lane comes to rest.
 const CALM_STEPS: u32 = 400;
 /// Steps within which moving comes to its end.
@@ -58,6 +64,10 @@ pub enum Act {
     Delete,
     /// Give both topics another group; the next time take it away.
     Group,
+    /// Append to three streams of a group at once; they are opened if they are not there.
+    Together,
+    /// Append to them twice, and do not wait for anything.
+    GatherTogether,
     /// Write a checkpoint.
     Checkpoint,
     /// Begin a checkpoint, and write one piece of it.
@@ -78,6 +88,10 @@ pub enum Act {
     Restart,
 }
 
+const fn account(topic: u32) -> PartitionId {
+    PartitionId { topic: TopicId(topic), index: PartitionIndex(0) }
+}
+
 /// See the file's page.
 #[derive(Debug)]
 pub struct Script {
@@ -93,6 +107,8 @@ pub struct Script {
     next_message: u64,
     settles_all: bool,
     extra_group: Option<GroupId>,
+    /// Whether something was appended to the streams of the group.
+    has_accounts: bool,
 }
 
 impl Script {
@@ -117,6 +133,7 @@ impl Script {
             next_message: 0,
             settles_all: false,
             extra_group: None,
+            has_accounts: false,
         };
         script.mails = script.create().map_err(calm)?;
         script.orders = Some(script.create().map_err(calm)?);
@@ -152,6 +169,11 @@ impl Script {
                 None => self.orders = Some(self.create()?),
             },
             Act::Group => self.change_groups()?,
+            Act::Together => self.append_together()?,
+            Act::GatherTogether => {
+                self.append_together()?;
+                return Ok(self.append_together()?);
+            }
             Act::Checkpoint => self.world.parts.shard.checkpoint_soon(),
             Act::Piece => {
                 self.world.parts.shard.checkpoint_soon();
@@ -214,6 +236,44 @@ impl Script {
         let batch = builder.take().expect("it holds a message");
         let (origin, producer) = (self.origin(), ProducerStamp::default());
         self.world.say(Command::Publish(Publish { origin, partition, producer, batch }));
+    }
+
+    /// Appends a message to each of the streams of the group, so long that segments end in their midst.
+    fn append_together(&mut self) -> Result<(), Violation> {
+        self.has_accounts = true;
+        let mut appends = Vec::new();
+        for id in ACCOUNTS {
+            let settings = StreamSettings {
+                group: Some("accounts".into()),
+                is_verified: true,
+                ..StreamSettings::of_topic()
+            };
+            let config = TopicConfig::of_kind(TopicKind::Stream);
+            let open = OpenStream { config, settings, content: None, closes: false };
+            let origin = self.origin();
+            self.world.say(Command::Stream(origin, id, StreamCommand::Open(Box::new(open))));
+            let mut builder = BatchBuilder::new();
+            self.push_message(&mut builder, ACCOUNT_BYTES);
+            let (content, note) = (builder.take(), StreamNote::default());
+            appends.push((id, StreamAppend { content, content_type: None, note }));
+        }
+        let origin = self.origin();
+        self.world.say(Command::AppendTogether(origin, appends));
+        self.world.turn()
+    }
+
+    /// All that is in the streams of the group is read.
+    fn read_accounts(&mut self) -> Result<(), Stop> {
+        if !self.has_accounts {
+            return Ok(());
+        }
+        ACCOUNTS.into_iter().for_each(|id| streaming::audit(&mut self.world, id));
+        while self.world.streams.is_busy() {
+            self.world.turn()?;
+            self.calm()?;
+            streaming::go_on(&mut self.world);
+        }
+        Ok(())
     }
 
     fn settle(&mut self, verdict: &Verdict, which: impl Fn(u64) -> bool) -> Result<(), Violation> {
@@ -373,6 +433,7 @@ impl Script {
     fn drained(&mut self) -> Result<(), Stop> {
         self.set_room(None);
         self.calm()?;
+        self.read_accounts()?;
         let goodbyes = self.world.consumers.leave_all();
         goodbyes.into_iter().for_each(|command| self.world.say(command));
         self.world.turn()?;
@@ -469,7 +530,7 @@ impl Script {
         for act in [Act::Long, Act::Both, Act::Checkpoint, Act::Long, Act::Move, Act::Mark] {
             self.act(act)?;
         }
-        Ok(())
+        if self.has_accounts { self.act(Act::Together) } else { Ok(()) }
     }
 
     /// Every byte that has a checksum is what it was.

@@ -74,16 +74,25 @@ fn say(world: &mut World, id: PartitionId, command: StreamCommand, step: Step) -
     {
         held.ends = true;
     }
-    let request = world.request();
-    let origin = Origin { session: SESSION, request };
-    world.streams.waiting.insert(request, step);
+    let origin = origin(world, step);
     world.say(Command::Stream(origin, id, command));
-    request
+    origin.request
+}
+
+/// Who asks, and waits for this.
+pub fn origin(world: &mut World, step: Step) -> Origin {
+    let request = world.request();
+    world.streams.waiting.insert(request, step);
+    Origin { session: SESSION, request }
 }
 
 fn follow(world: &mut World, step: Step, heard: Heard) {
     match (step, heard) {
         (Step::Append(id, by), heard) => appended(world, id, by, heard),
+        (Step::Together(Some(by)), Heard::Answer(answer)) => {
+            world.streams.tellers.answered(by, Some(&answer));
+        }
+        (Step::Together(Some(by)), Heard::Refused) => world.streams.tellers.answered(by, None),
         (Step::Open(id), Heard::Answer(StreamAnswer::Opened { status, .. })) => {
             if let Some(held) = world.streams.find(id) {
                 held.end = status.next.0;
@@ -102,9 +111,7 @@ fn follow(world: &mut World, step: Step, heard: Heard) {
             begin(world, id, *open, end);
         }
         (Step::Delete(id), Heard::Answer(StreamAnswer::Deleted { is_unused: true, fork_of })) => {
-            let request = world.request();
-            let origin = Origin { session: SESSION, request };
-            world.streams.waiting.insert(request, Step::Drop(id, fork_of));
+            let origin = origin(world, Step::Drop(id, fork_of));
             world.say(Command::Partition(origin, id, PartitionCommand::Drop));
         }
         (Step::Drop(id, fork_of), Heard::Done) => {
@@ -122,9 +129,8 @@ fn lose_fork(world: &mut World, fork_of: Option<ForkOf>, fork: PartitionId) {
     }
 }
 
-fn batch(random: &mut Random, swarm: &Swarm, next: &mut u64) -> Batch {
-    // A record has room for the settings, or for what is said beside the messages.
-    let room = (swarm.segment_bytes as usize - 8192) / 2 - 1024;
+/// Messages of no more than `room` bytes.
+pub fn batch(random: &mut Random, swarm: &Swarm, next: &mut u64, room: usize) -> Batch {
     let mut builder = BatchBuilder::new();
     for _ in 0..random.between(1, swarm.batch_messages_max) {
         let length = random.below(swarm.payload_bytes_max + 1) as usize;
@@ -142,11 +148,14 @@ fn batch(random: &mut Random, swarm: &Swarm, next: &mut u64) -> Batch {
 }
 
 fn new_batch(world: &mut World, swarm: &Swarm) -> Batch {
+    // A record has room for the settings, or for what is said beside the messages.
+    let room = (swarm.segment_bytes as usize - 8192) / 2 - 1024;
     let streams = &mut world.streams;
-    batch(&mut streams.random, swarm, &mut streams.next_message)
+    batch(&mut streams.random, swarm, &mut streams.next_message, room)
 }
 
-fn begin(world: &mut World, id: PartitionId, open: OpenStream, end: u64) {
+/// Opens a stream that goes to `end` already.
+pub fn begin(world: &mut World, id: PartitionId, open: OpenStream, end: u64) {
     let lines = Default::default();
     let held = Held { id, open: open.clone(), end, lines, sequence: 0, ends: false };
     world.streams.held.push(held);
@@ -187,8 +196,10 @@ fn open_again(world: &mut World) {
     let is_other = world.streams.random.chance(300);
     let Some(held) = world.streams.find(id).filter(|held| !held.ends) else { return };
     let mut open = held.open.clone();
-    if is_other {
-        open.settings.time_to_live = Some(77);
+    match is_other {
+        true if open.settings.group.is_some() => open.settings.group = None,
+        true => open.settings.time_to_live = Some(77),
+        false => {}
     }
     say(world, id, StreamCommand::Open(Box::new(open)), Step::Nothing);
 }
@@ -318,6 +329,7 @@ fn fork(world: &mut World) {
     let name = format!("{source}").into();
     let asked = (format!("{at}").into(), 0);
     settings.fork = Some(ForkOf { source, home: source.topic, name, at, asked });
+    settings.group = None;
     let config = TopicConfig::of_kind(TopicKind::Stream);
     let open = OpenStream { config, settings, content: None, closes: false };
     let add = StreamCommand::AddFork(id.topic);
@@ -427,7 +439,12 @@ pub fn stop_all(world: &mut World) {
 /// Somebody begins to read all streams.
 pub fn begin_audits(world: &mut World) {
     let ids: Vec<PartitionId> = world.streams.held.iter().map(|held| held.id).collect();
-    ids.into_iter().for_each(|id| audit_from(world, id, Offset(0)));
+    ids.into_iter().for_each(|id| audit(world, id));
+}
+
+/// Somebody begins to read a stream, from its first message to its end.
+pub fn audit(world: &mut World, id: PartitionId) {
+    audit_from(world, id, Offset(0));
 }
 
 /// After a start: forks that are gone hold nothing any more, and what nothing needs is dropped; writers

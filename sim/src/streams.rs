@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 use sennit_engine::{Effect, ForkOf, OpenStream, StreamAnswer, StreamAppend};
 use sennit_model::{Offset, PartitionId, PartitionIndex, TopicId};
 
-use crate::random::Random;
+use crate::{
+    random::Random,
+    tellers::{Sent, Tellers},
+};
 
 /// The first topic that is a stream: those of others are far below.
 const TOPICS: u32 = 1 << 20;
@@ -42,6 +45,8 @@ pub struct Held {
 pub enum Step {
     /// An append of a writer: its epoch and number, if it has one.
     Append(PartitionId, Option<(u64, u64, usize)>),
+    /// Appends of a teller, if they are some that it sends until they are answered.
+    Together(Option<Sent>),
     /// A stream to be there; a fork gives its source back if it is not.
     Open(PartitionId),
     /// The source of a fork to hold it; then the fork is opened.
@@ -73,6 +78,7 @@ pub struct Streams {
     /// What came and was not acted on.
     pub heard: Vec<(u64, Heard)>,
     pub ended: Vec<PartitionId>,
+    pub tellers: Tellers,
     next_topic: u32,
     pub next_message: u64,
 }
@@ -105,6 +111,7 @@ impl Streams {
             open_reads: BTreeMap::new(),
             heard: Vec::new(),
             ended: Vec::new(),
+            tellers: Tellers::new(seed),
             next_topic: TOPICS,
             next_message: 1 << 40,
         }
@@ -172,6 +179,7 @@ impl Streams {
         self.open_reads.clear();
         self.heard.clear();
         self.ended.clear();
+        self.tellers.disconnected();
         for line in self.held.iter_mut().flat_map(|held| held.lines.values_mut()) {
             line.at = line.sent.iter().position(|sent| !sent.1).unwrap_or(line.sent.len());
         }

@@ -3,7 +3,7 @@
 
 use std::{cell::RefCell, fmt, io::Write, rc::Rc};
 
-use sennit_engine::{Command, Effect, StreamAnswer, StreamCommand};
+use sennit_engine::{Command, Effect, StreamAnswer, StreamAppend, StreamCommand};
 use sennit_model::{Batch, PartitionId};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -76,6 +76,11 @@ impl Trace {
                 xxh3_64(publish.batch.bytes()),
             )),
             Command::Stream(origin, id, command) => self.stream(origin.request, *id, command),
+            Command::AppendTogether(origin, appends) => {
+                for (id, append) in appends {
+                    self.append("append together", origin.request, *id, append);
+                }
+            }
             other => self.step(format_args!("  > {other:?}")),
         }
     }
@@ -89,14 +94,15 @@ impl Trace {
                 open.closes,
                 hash(&open.content),
             )),
-            StreamCommand::Append(append) => self.step(format_args!(
-                "  > append {request} {id} {:?} {:?} {:016x}",
-                append.content_type,
-                append.note,
-                hash(&append.content),
-            )),
+            StreamCommand::Append(append) => self.append("append", request, id, append),
             other => self.step(format_args!("  > {request} {id} {other:?}")),
         }
+    }
+
+    fn append(&self, what: &str, request: u64, id: PartitionId, append: &StreamAppend) {
+        let StreamAppend { content, content_type, note } = append;
+        let hash = content.as_ref().map_or(0, |held| xxh3_64(held.bytes()));
+        self.step(format_args!("  > {what} {request} {id} {content_type:?} {note:?} {hash:016x}"));
     }
 
     /// Adds an effect.

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sennit_engine::{
-    Command, Confirmed, Credit, DeadLetters, Delivery, DeliveryRun, Effect, GroupSetting, Origin,
-    PartitionCommand, PartitionDescription, Publish, SessionId, Settle, Subscribe, Verdict,
+    Command, Confirmed, Credit, DeadLetters, Delivery, DeliveryRun, Effect, GroupSetting,
+    OpenStream, Origin, PartitionCommand, PartitionDescription, Publish, SessionId, Settle,
+    StreamAppend, StreamCommand, StreamNote, StreamSettings, StreamStatus, Subscribe, Verdict,
 };
 use sennit_model::{
     Batch, BatchBuilder, Durability, Generation, GroupConfig, GroupId, Message, Offset,
@@ -280,4 +281,53 @@ fn a_generation_that_is_used_twice_is_reported() {
     history.deliver(0, 1, &["a"]).unwrap();
     history.generation.0 -= 1;
     assert_eq!(rule(history.restart(1)), "I5 generations rise");
+}
+
+/// Two streams of a group, to which a message each is appended at once; then a crash, and a start that finds
+/// them ending there.
+fn appended_together_and_found(ends: [u64; 2]) -> Result<(), Violation> {
+    let mut history = History::begin(0);
+    let settings = StreamSettings { group: Some("accounts".into()), ..StreamSettings::of_topic() };
+    let ids = [8, 9].map(|topic| PartitionId { topic: TopicId(topic), ..ORDERS });
+    for id in ids {
+        let config = TopicConfig::of_kind(TopicKind::Stream);
+        let (settings, content, closes) = (settings.clone(), None, false);
+        let open = OpenStream { config, settings, content, closes };
+        let origin = history.origin();
+        let command = StreamCommand::Open(Box::new(open));
+        history.turn(Command::Stream(origin, id, command), &[]).unwrap();
+    }
+    history.commit(&[]).unwrap();
+    let append = StreamAppend {
+        content: Some(batch(&["a"])),
+        content_type: None,
+        note: StreamNote::default(),
+    };
+    let origin = history.origin();
+    let appends = ids.map(|id| (id, append.clone())).into();
+    history.turn(Command::AppendTogether(origin, appends), &[]).unwrap();
+    history.oracle.crashed();
+    let found = |(id, end)| {
+        let status = StreamStatus {
+            settings: settings.clone().into(),
+            start: Offset(0),
+            next: Offset(end),
+            is_closed: false,
+            durability: Durability::Durable,
+        };
+        (id, status, false, Default::default())
+    };
+    let found: Vec<_> = ids.into_iter().zip(ends).map(found).collect();
+    history.oracle.streams_recovered(&found, history.now)
+}
+
+#[test]
+fn appends_to_several_streams_of_which_a_crash_leaves_some_are_reported() {
+    for ends in [[0, 0], [1, 1]] {
+        assert_eq!(appended_together_and_found(ends), Ok(()));
+    }
+    for ends in [[0, 1], [1, 0]] {
+        let rule = rule(appended_together_and_found(ends));
+        assert_eq!(rule, "I1 what was appended together is there whole or not at all");
+    }
 }

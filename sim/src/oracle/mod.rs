@@ -13,6 +13,7 @@ mod reader;
 mod restart;
 mod stream;
 mod streams;
+mod together;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -231,7 +232,8 @@ impl Oracle {
             Command::Reader { session, subscription, change, .. } => {
                 self.change_reader((*session, *subscription), *change);
             }
-            Command::Catalogue(..) | Command::AppendTogether(..) | Command::PublishAt(..) => {}
+            Command::AppendTogether(origin, appends) => self.together_asked(*origin, appends, now),
+            Command::Catalogue(..) | Command::PublishAt(..) => {}
         }
         Ok(())
     }
@@ -272,6 +274,10 @@ impl Oracle {
                     StreamCommand::Append(append) => append.content.is_some(),
                     _ => false,
                 };
+                grows.then_some(Refusal::StorageFull)
+            }
+            Command::AppendTogether(_, appends) if self.is_full => {
+                let grows = appends.iter().any(|(_, append)| append.content.is_some());
                 grows.then_some(Refusal::StorageFull)
             }
             Command::Partition(_, id, _) if self.is_stream(*id) => {

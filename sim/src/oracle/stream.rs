@@ -97,6 +97,12 @@ impl StreamModel {
         self.history.get(not_so.map_or(0, |at| at + 1)).map_or(UNSURE, |version| version.turn)
     }
 
+    /// The turn on which stands what it answers now. A deletion by time is one of no turn that is known.
+    pub(super) fn stands_on(&self) -> u64 {
+        let turns = self.history.iter().map(|version| version.turn);
+        turns.filter(|turn| *turn != UNSURE).max().unwrap_or(0)
+    }
+
     fn change(&mut self, when: &mut When<'_>, turn: u64, make: impl FnOnce(&mut Standing)) {
         let mut standing = self.standing().clone();
         make(&mut standing);
@@ -286,6 +292,8 @@ impl StreamModel {
             Some("expiry")
         } else if self.standing().is_closed != open.closes {
             Some("closed state")
+        } else if held.group != asked.group {
+            Some("stream group")
         } else if asked_for(&held.fork) != asked_for(&asked.fork) {
             Some("source, offset or sub-offset of the fork")
         } else {
@@ -304,27 +312,33 @@ impl StreamModel {
         append: &StreamAppend,
         when: &mut When<'_>,
     ) -> Result<StreamAnswer, StreamRefusal> {
+        let known = self.comes_to(append)?;
+        Ok(StreamAnswer::Appended(self.take(append, known, when)))
+    }
+
+    /// What an append comes to: an answer if it is known already, nothing yet if it is new.
+    pub(super) fn comes_to(
+        &self,
+        append: &StreamAppend,
+    ) -> Result<Option<StreamAppended>, StreamRefusal> {
         if let Some(gone) = self.gone() {
             return Err(gone);
         }
         let StreamAppend { content, content_type, note } = append;
         let next = Offset(self.standing().end);
         let is_closed = self.standing().is_closed;
-        let answer = |next, is_closed, is_duplicate, sequence| {
-            Ok(StreamAnswer::Appended(StreamAppended { next, is_closed, is_duplicate, sequence }))
+        let known = |is_duplicate, sequence| {
+            Ok(Some(StreamAppended { next, is_closed, is_duplicate, sequence }))
         };
         let fits = match note.producer.as_ref().map(|producer| self.of_producer(producer)) {
-            Some(Ok(Some(sequence))) => {
-                self.touch(when.now);
-                return answer(next, is_closed, true, Some(sequence));
-            }
+            Some(Ok(Some(sequence))) => return known(true, Some(sequence)),
             Some(Err(fenced @ StreamRefusal::ProducerFenced { .. })) => return Err(fenced),
             Some(Err(other)) => Err(other),
             Some(Ok(None)) | None => Ok(()),
         };
         if is_closed {
             return match content.is_none() && note.producer.is_none() {
-                true => answer(next, true, false, None),
+                true => known(false, None),
                 false => Err(StreamRefusal::Closed { next }),
             };
         }
@@ -338,6 +352,23 @@ impl StreamModel {
         {
             return Err(StreamRefusal::Sequence { last: last.clone() });
         }
+        Ok(None)
+    }
+
+    /// An append that was not refused: what becomes of it.
+    pub(super) fn take(
+        &mut self,
+        append: &StreamAppend,
+        known: Option<StreamAppended>,
+        when: &mut When<'_>,
+    ) -> StreamAppended {
+        if let Some(known) = known {
+            if known.is_duplicate {
+                self.touch(when.now);
+            }
+            return known;
+        }
+        let StreamAppend { content, note, .. } = append;
         self.touch(when.now);
         let turn = when.turn;
         self.push(content.as_ref(), turn);
@@ -352,7 +383,8 @@ impl StreamModel {
                 standing.producers.insert(id.clone(), (*epoch, *sequence));
             }
         });
-        answer(Offset(end), note.closes, false, note.producer.as_ref().map(|held| held.sequence))
+        let sequence = note.producer.as_ref().map(|held| held.sequence);
+        StreamAppended { next: Offset(end), is_closed: note.closes, is_duplicate: false, sequence }
     }
 
     fn is_of_type(&self, given: &str) -> bool {

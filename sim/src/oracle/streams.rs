@@ -14,6 +14,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::{
     Oracle, Violation,
     stream::{StreamModel, UNSURE, Version, When},
+    together::each_of,
 };
 
 /// The promise that a stream is as it should be after a restart.
@@ -23,13 +24,17 @@ const ANSWERED: &str = "I1 a stream answers what is so";
 /// The promise that what is read is what was appended.
 const READ: &str = "I1 a stream gives what was appended, once and in order";
 
+/// The promise that what is appended together is one change.
+const TOGETHER: &str = "I1 what was appended together is there whole or not at all";
+
 /// What was asked, and what is to be answered.
 #[derive(Debug)]
-struct AskedStream {
-    id: PartitionId,
-    answer: StreamAnswer,
+pub(super) struct AskedStream {
+    /// Of which: several if something is appended to them together.
+    pub(super) ids: Vec<PartitionId>,
+    pub(super) answer: StreamAnswer,
     /// The turn on which that stands.
-    turn: u64,
+    pub(super) turn: u64,
 }
 
 /// A read on its way.
@@ -49,10 +54,10 @@ pub type FoundStream = (PartitionId, StreamStatus, bool, BTreeSet<sennit_model::
 /// All streams.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    by_id: BTreeMap<PartitionId, StreamModel>,
-    asked: BTreeMap<u64, AskedStream>,
+    pub(super) by_id: BTreeMap<PartitionId, StreamModel>,
+    pub(super) asked: BTreeMap<u64, AskedStream>,
     reads: BTreeMap<u64, AskedRead>,
-    changes: u64,
+    pub(super) changes: u64,
     /// Whether this life has found something that it cannot read.
     has_damage: bool,
 }
@@ -136,7 +141,8 @@ impl Oracle {
                 match model.gone().filter(|_| !is_for_fork) {
                     Some(gone) => {
                         let answer = StreamAnswer::Refused(gone);
-                        asked.insert(origin.request, AskedStream { id, answer, turn: 0 });
+                        let ids = vec![id];
+                        asked.insert(origin.request, AskedStream { ids, answer, turn: 0 });
                     }
                     None => {
                         if !read.for_fork {
@@ -157,10 +163,8 @@ impl Oracle {
             }
             command => {
                 if let Some(answer) = model.ask(command, inherited, &mut when) {
-                    // A deletion by time is one of no turn that is known.
-                    let turns = model.history.iter().map(|version| version.turn);
-                    let turn = turns.filter(|turn| *turn != UNSURE).max().unwrap_or(0);
-                    asked.insert(origin.request, AskedStream { id, answer, turn });
+                    let (ids, turn) = (vec![id], model.stands_on());
+                    asked.insert(origin.request, AskedStream { ids, answer, turn });
                 }
             }
         }
@@ -198,18 +202,22 @@ impl Oracle {
         let wrong = |detail: String| Err(Violation::new(ANSWERED, detail));
         let durable_turn = self.durable_turn;
         let Streams { by_id, asked, reads, has_damage, .. } = &mut self.streams;
-        if let Some(AskedStream { id, answer: expected, turn }) = asked.remove(&request) {
+        if let Some(AskedStream { ids, answer: expected, turn }) = asked.remove(&request) {
             if *answer != expected {
-                return wrong(format!("{id} should have said {expected:?}, and said {answer:?}"));
-            }
-            if turn > durable_turn {
-                return Err(Violation::new(
-                    "I6 nothing is said before its commit",
-                    format!("{answer:?} of {id} stands on turn {turn}, durable is {durable_turn}"),
+                return wrong(format!(
+                    "{ids:?} should have said {expected:?}, and said {answer:?}"
                 ));
             }
-            if let Some(model) = by_id.get_mut(&id) {
-                tell(model, answer);
+            if turn > durable_turn {
+                let detail = format!(
+                    "{answer:?} of {ids:?} stands on turn {turn}, durable is {durable_turn}"
+                );
+                return Err(Violation::new("I6 nothing is said before its commit", detail));
+            }
+            for (id, answer) in ids.into_iter().zip(each_of(answer)) {
+                if let (Some(model), Some(answer)) = (by_id.get_mut(&id), answer) {
+                    tell(model, &answer);
+                }
             }
             return Ok(());
         }
@@ -309,8 +317,12 @@ impl Oracle {
             model.begins_again(version, now);
         }
         if kept.0 >= lost.0 {
+            let rule = match kept.0 == lost.0 {
+                true => TOGETHER,
+                false => "I1 what is lost in a crash is the end alone",
+            };
             let detail = format!("change {kept:?} is there, and {lost:?} is not");
-            return Err(Violation::new("I1 what is lost in a crash is the end alone", detail));
+            return Err(Violation::new(rule, detail));
         }
         Ok(())
     }
