@@ -231,7 +231,7 @@ impl Streaming {
                     put_end(*is_chunked, out);
                     return Poll::Ready(Ok(false));
                 };
-                put_piece(&piece?, *is_chunked, out);
+                put_pieces(&[&piece?], *is_chunked, out);
                 Poll::Ready(Ok(true))
             }
         }
