@@ -1,5 +1,5 @@
 //! A data directory that an earlier Sennit made, opened by this one: every message is where it was,
-//! and as it was. `SENNIT_WRITE_GOLDEN=1 cargo test -p sennit --test process golden` makes the
+//! and as it was. `SENNIT_WRITE_GOLDEN=v1 cargo test -p sennit --test process golden` makes the
 //! directory of the present format; one that is committed is never made again.
 
 use std::{
@@ -30,8 +30,21 @@ const FEW: usize = 8;
 
 /// The archive, and beside it what is in it: a line for each message, with its topic, partition,
 /// offset, what became of it, and its payload.
-fn golden(name: &str) -> PathBuf {
+pub fn golden(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+/// Whether the golden directory of this name is to be made.
+pub fn is_to_be_made(name: &str) -> bool {
+    std::env::var_os("SENNIT_WRITE_GOLDEN").is_some_and(|wanted| wanted == name)
+}
+
+/// Makes a data directory of a golden one.
+pub fn restored(name: &str, data: &Path) {
+    let mut restore = sennit(&["restore"]);
+    restore.arg(golden(name)).arg("--data").arg(data);
+    let output = run(restore, b"");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 fn name(text: &str) -> TopicName {
@@ -191,15 +204,12 @@ fn came(broker: &Broker, topic: &str, group: &str) -> BTreeSet<Line> {
 
 #[test]
 fn a_golden_data_directory_is_opened_and_everything_is_where_it_was() {
-    if std::env::var_os("SENNIT_WRITE_GOLDEN").is_some() {
+    if is_to_be_made("v1") {
         write_golden();
     }
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");
-    let mut restore = sennit(&["restore"]);
-    restore.arg(golden("v1.backup")).arg("--data").arg(&data);
-    let output = run(restore, b"");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    restored("v1.backup", &data);
     // It has what a directory can have.
     for lane in ["lane-0", "lane-1"] {
         let names = std::fs::read_dir(data.join(lane)).unwrap();

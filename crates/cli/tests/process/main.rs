@@ -18,6 +18,7 @@ mod files;
 mod full_disk;
 mod gaps;
 mod golden;
+mod golden_kinds;
 mod http_streams;
 mod ledger;
 mod patterns;

@@ -7,6 +7,7 @@ mod browser;
 mod consuming;
 mod control;
 mod filtering;
+mod golden;
 mod http;
 mod http_atomic;
 mod http_catch_up;
