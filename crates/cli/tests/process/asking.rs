@@ -58,7 +58,26 @@ pub fn ask_at(
     let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
     let status = head.split(' ').nth(1)?.parse().ok()?;
     let body = bytes.split_off(end + 4);
-    let answer = Answer { status, head, body };
+    let mut answer = Answer { status, head, body };
+    if answer.header("transfer-encoding").is_some() {
+        answer.body = of_chunks(&answer.body)?;
+        return Some(answer);
+    }
     let length: usize = answer.header("content-length").unwrap_or("0").parse().ok()?;
     (answer.body.len() == length).then_some(answer)
+}
+
+/// A body that came in chunks; `None` if it breaks off.
+fn of_chunks(mut bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut body = Vec::new();
+    loop {
+        let end = bytes.windows(2).position(|window| window == b"\r\n")?;
+        let size = usize::from_str_radix(std::str::from_utf8(&bytes[..end]).ok()?, 16).ok()?;
+        let (data, rest) = bytes.get(end + 2..)?.split_at_checked(size)?;
+        body.extend_from_slice(data);
+        bytes = rest.strip_prefix(b"\r\n")?;
+        if size == 0 {
+            return Some(body);
+        }
+    }
 }
