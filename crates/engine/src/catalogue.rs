@@ -10,7 +10,7 @@ use sennit_model::{
 
 use crate::{
     command::{CatalogueCommand, DeadLetters, GroupSetting, Placed},
-    group::Terms,
+    group::{NamedTerms, Terms},
     ordered::Ordered,
     pages::Pages,
     record::{Record, TopicCreated},
@@ -24,13 +24,6 @@ pub struct CatalogueGroup {
     /// Its number.
     pub id: GroupId,
     pub(crate) named: Arc<NamedTerms>,
-}
-
-/// What many groups have in common: queues, their default group.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct NamedTerms {
-    pub(crate) name: GroupName,
-    pub(crate) terms: Arc<Terms>,
 }
 
 impl CatalogueGroup {
@@ -114,8 +107,9 @@ pub(crate) struct Decision {
 #[derive(Debug, Default)]
 pub struct Catalogue {
     topics: Pages<Option<Topic>>,
-    /// Their places, by number and by name, which only they hold.
-    by_number: Ordered<u32>,
+    /// Their numbers, with their places.
+    by_number: Ordered<(TopicId, u32)>,
+    /// Their places by name, which only they hold.
     by_name: Ordered<u32>,
     next_topic: u32,
     next_group: u32,
@@ -129,7 +123,7 @@ impl Catalogue {
     }
 
     fn place(&self, id: TopicId) -> Option<u32> {
-        self.by_number.get(|place| self.at(place).id().cmp(&id))
+        self.by_number.get(|held| held.0.cmp(&id)).map(|held| held.1)
     }
 
     fn topic_mut(&mut self, id: TopicId) -> Option<&mut Topic> {
@@ -158,7 +152,7 @@ impl Catalogue {
 
     /// All topics, by number: in the order in which they were created.
     pub fn topics(&self) -> impl Iterator<Item = &Topic> {
-        self.by_number.iter().map(|place| self.at(place))
+        self.by_number.iter().map(|held| self.at(held.1))
     }
 
     /// All topics whose name comes after `name`, by name. The next costs little, however many there
@@ -174,22 +168,21 @@ impl Catalogue {
         let (id, name) = (topic.id(), topic.created.name.clone());
         let place = self.topics.insert(Some(topic));
         let Self { topics, by_number, by_name, .. } = self;
-        let created = |place: u32| topics[place].as_ref().map(|topic| &topic.created);
-        by_number.insert(place, |other| created(other).map(|other| other.topic).cmp(&Some(id)));
-        by_name.insert(place, |other| created(other).map(|other| &other.name).cmp(&Some(&name)));
+        let name_at = |place: u32| topics[place].as_ref().map(|topic| &topic.created.name);
+        by_number.insert((id, place), |other| other.0.cmp(&id));
+        by_name.insert(place, |other| name_at(other).cmp(&Some(&name)));
     }
 
     fn take(&mut self, id: TopicId) -> Option<Topic> {
         let place = self.place(id)?;
         let Self { topics, by_number, by_name, .. } = self;
-        let created = |place: u32| topics[place].as_ref().map(|topic| &topic.created);
-        let name = created(place).map(|topic| &topic.name);
-        let by_its_name = |other| created(other).map(|other| &other.name).cmp(&name);
+        let name_at = |place: u32| topics[place].as_ref().map(|topic| &topic.created.name);
+        let by_its_name = |other| name_at(other).cmp(&name_at(place));
         // The name may be another's by now, where the journal has lost that it came free.
         if by_name.get(by_its_name) == Some(place) {
             by_name.remove(by_its_name);
         }
-        by_number.remove(|other| created(other).map(|other| other.topic).cmp(&Some(id)));
+        by_number.remove(|other| other.0.cmp(&id));
         topics.remove(place)
     }
 
@@ -235,8 +228,8 @@ impl Catalogue {
     /// The topic after this one, or the first.
     pub(crate) fn topic_after(&self, after: Option<TopicId>) -> Option<&Topic> {
         let Some(after) = after else { return self.topics().next() };
-        let mut behind = self.by_number.after(|place| self.at(place).id().cmp(&after));
-        behind.next().map(|place| self.at(place))
+        let behind = self.by_number.after(|held| held.0.cmp(&after)).next();
+        behind.map(|held| self.at(held.1))
     }
 
     /// Has a topic as a checkpoint says it is.

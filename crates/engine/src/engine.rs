@@ -329,20 +329,22 @@ impl Engine {
         journal: &mut impl Journal,
         out: &mut Outbox,
     ) {
-        let held = self.partitions.get(&id).map(|held| held.config.durability);
+        // After a start this is asked of every partition.
+        if let PartitionCommand::Open { config, groups, dead_letters } = &command
+            && self.partitions.look(&id).is_some_and(|held| {
+                *held.config == *config
+                    && held.dead_letters == *dead_letters
+                    && held.groups.iter().map(Group::setting).eq(groups.iter().copied())
+            })
+        {
+            let (topic, created) = (id.topic, false);
+            out.after_commit.push(Effect::Done { origin, topic, group: None, created });
+            return;
+        }
+        let held = self.partitions.look(&id).map(|held| held.config.durability);
         let created = held.is_none();
         let record = match command {
             PartitionCommand::Open { config, groups, dead_letters } => {
-                let is_so = self.partitions.get(&id).is_some_and(|held| {
-                    *held.config == config
-                        && held.dead_letters == dead_letters
-                        && held.groups.iter().map(Group::setting).eq(groups.iter().copied())
-                });
-                if is_so {
-                    let topic = id.topic;
-                    out.after_commit.push(Effect::Done { origin, topic, group: None, created });
-                    return;
-                }
                 Record::PartitionOpened { partition: id, config, dead_letters, groups }
             }
             PartitionCommand::Drop if created => {

@@ -9,13 +9,15 @@ use crate::{
     command::DeadLetters,
     group::{Group, Terms},
     log::{Entry, Log, Place},
-    partition::{Partition, Times},
+    partition::Partition,
     producer::{AppendedBatch, Producer, Producers},
-    runs::Runs,
 };
 
 /// A partition of which there is more to say stays as it is.
 const BYTES_MAX: usize = 512;
+
+/// Bits that say what there is.
+const FLAGS: u32 = 4;
 
 /// The settings of a partition and of its groups. Many partitions have the same.
 #[derive(Debug)]
@@ -125,24 +127,34 @@ impl Packer {
             dead_letter_topic_asked,
             is_loading: _,
             stirred: _,
-            is_touched: _,
+            rest: _,
         } = partition;
         let dead_letters = match dead_letters {
             DeadLetters::NotYet => 0,
             DeadLetters::Stay => 1,
             DeadLetters::To(topic) => 2 + u64::from(topic.0),
         };
-        self.put(dead_letters << 1 | u64::from(*dead_letter_topic_asked))?;
+        let has_producers = !producers.ids().is_empty();
+        let flags =
+            [*dead_letter_topic_asked, !delays.is_empty(), !expiries.is_empty(), has_producers];
+        let flags = flags.into_iter().fold(0, |flags, flag| flags << 1 | u64::from(flag));
+        self.put(dead_letters << FLAGS | flags)?;
         self.put(log.start())?.near(log.end(), log.start())?;
         self.near(*visible, log.end())?;
         self.entries(log)?;
-        self.times(delays, log.start())?.times(expiries, log.start())?;
-        self.producers(producers, log.end())?;
+        for times in [delays, expiries].into_iter().filter(|times| !times.is_empty()) {
+            self.runs(times.iter().map(|(start, end, time)| (start, end, time.0)), log.start())?;
+        }
+        if has_producers {
+            self.producers(producers, log.end())?;
+        }
         for group in groups {
             self.put(group.id().0.into())?.near(group.settled.floor(), log.end())?;
-            let (settled, ready) = (group.settled.above(), group.ready.iter());
-            self.runs(settled.map(|(start, end)| (start, end, 0)), log.start())?;
-            self.runs(ready.map(|(start, end, tries)| (start, end, (*tries).into())), log.start())?;
+            let settled = group.settled.above().map(|(start, end)| (start, end, 0));
+            self.runs(settled, log.start())?;
+            // What is neither settled nor delayed is ready, and as a rule nobody has tried it.
+            let ready = group.ready.iter().map(|(start, end, tries)| (start, end, (*tries).into()));
+            self.runs(ready.filter(|tried| tried.2 > 0), log.start())?;
         }
         Some(())
     }
@@ -156,10 +168,6 @@ impl Packer {
         }
         // No batch is empty.
         self.put(0)
-    }
-
-    fn times(&mut self, times: &Times, start: u64) -> Option<&mut Self> {
-        self.runs(times.iter().map(|(start, end, time)| (start, end, time.0)), start)
     }
 
     /// Runs of offsets with what is said of them.
@@ -224,8 +232,10 @@ impl Unpacker<'_> {
     fn partition(mut self, id: PartitionId, form: &Form) -> Partition {
         let mut partition = Partition::new(id, form.config.clone());
         let head = self.take();
-        partition.dead_letter_topic_asked = head & 1 == 1;
-        partition.dead_letters = match head >> 1 {
+        let [asked, has_delays, has_expiries, has_producers] =
+            [3, 2, 1, 0].map(|bit| head >> bit & 1 == 1);
+        partition.dead_letter_topic_asked = asked;
+        partition.dead_letters = match head >> FLAGS {
             0 => DeadLetters::NotYet,
             1 => DeadLetters::Stay,
             topic => DeadLetters::To(TopicId((topic - 2) as u32)),
@@ -235,13 +245,15 @@ impl Unpacker<'_> {
         partition.visible = self.near(end);
         partition.log = Log::empty(start, end);
         self.entries(&mut partition.log);
-        for (start, end, time) in self.runs(start) {
-            partition.delays.insert(start, end, Timestamp(time));
+        let Partition { delays, expiries, producers, .. } = &mut partition;
+        for (times, is_there) in [(delays, has_delays), (expiries, has_expiries)] {
+            for (start, end, time) in is_there.then(|| self.runs(start)).into_iter().flatten() {
+                times.insert(start, end, Timestamp(time));
+            }
         }
-        for (start, end, time) in self.runs(start) {
-            partition.expiries.insert(start, end, Timestamp(time));
+        if has_producers {
+            self.producers(producers, end);
         }
-        self.producers(&mut partition.producers, end);
         partition.groups.reserve_exact(form.terms.len());
         for terms in &form.terms {
             let id_of_group = GroupId(self.small());
@@ -249,7 +261,7 @@ impl Unpacker<'_> {
             for (start, end, _) in self.runs(start) {
                 group.settled.insert(start, end);
             }
-            group.ready = Runs::default();
+            group.appear(group.settled.floor(), partition.visible, &partition.delays);
             for (start, end, tries) in self.runs(start) {
                 group.ready.insert(start, end, tries as u32);
             }

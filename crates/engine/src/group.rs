@@ -4,7 +4,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use sennit_model::{GroupConfig, GroupId, Offset, OffsetRange, PartitionId, StartAt, Timestamp};
+use sennit_model::{
+    GroupConfig, GroupId, GroupName, Offset, OffsetRange, PartitionId, StartAt, Timestamp,
+};
 
 use crate::{
     command::{Credit, GroupSetting, SessionId},
@@ -92,6 +94,13 @@ impl Member {
 pub(crate) struct Terms {
     pub(crate) config: GroupConfig,
     pub(crate) start: StartAt,
+}
+
+/// What groups share in the catalogue: queues, their default group.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct NamedTerms {
+    pub(crate) name: GroupName,
+    pub(crate) terms: Arc<Terms>,
 }
 
 /// A group in one partition.

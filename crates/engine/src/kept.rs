@@ -13,10 +13,10 @@ use sennit_model::{
 };
 
 use crate::{
-    catalogue::{CatalogueGroup, NamedTerms, Topic},
+    catalogue::{CatalogueGroup, Topic},
     codec::{Reader, Writer},
     command::{DeadLetters, GroupSetting},
-    group::{Damaged, Dying, Group, Terms, Waiting, range},
+    group::{Damaged, Dying, Group, NamedTerms, Terms, Waiting, range},
     latest::Clean,
     log::{Entry, Place},
     partition::Partition,

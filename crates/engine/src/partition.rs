@@ -48,6 +48,17 @@ impl std::ops::Deref for Times {
     }
 }
 
+/// What those who fold partitions know of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// It may have changed since they were here.
+    Touched,
+    /// Nobody has changed it since they were here.
+    LeftAlone,
+    /// It was not to be folded, and nobody has changed it since.
+    None,
+}
+
 /// One partition.
 #[derive(Debug)]
 pub(crate) struct Partition {
@@ -71,8 +82,7 @@ pub(crate) struct Partition {
     pub(crate) is_loading: bool,
     /// Whether it is in the engine's list of partitions that may have something to deliver.
     pub(crate) stirred: bool,
-    /// Whether it may have changed since it was last looked at whether it is at rest.
-    pub(crate) is_touched: bool,
+    pub(crate) rest: Rest,
 }
 
 impl Partition {
@@ -90,7 +100,7 @@ impl Partition {
             dead_letter_topic_asked: false,
             is_loading: false,
             stirred: false,
-            is_touched: false,
+            rest: Rest::LeftAlone,
         }
     }
 

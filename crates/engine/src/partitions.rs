@@ -12,7 +12,7 @@ use crate::{
     interner::Interner,
     ordered::Ordered,
     pages::Pages,
-    partition::Partition,
+    partition::{Partition, Rest},
 };
 
 /// A partition, folded or not; neither, and the place is free.
@@ -53,18 +53,19 @@ impl Held {
         self.get();
         self.folded = None;
         let partition = self.open.get_mut().expect("it was opened just now");
-        partition.is_touched = true;
+        partition.rest = Rest::Touched;
         partition
     }
 
     fn fold(&mut self, forms: &mut Interner<Form>) {
-        let Some(partition) = self.open.get() else { return };
+        let Some(partition) = self.open.get_mut() else { return };
         if self.folded.is_none() {
             self.folded =
                 Folded::of(partition, |partition| forms.get(Form::of(partition), Form::key));
         }
-        if self.folded.is_some() {
-            self.open.take();
+        match self.folded {
+            Some(_) => drop(self.open.take()),
+            None => partition.rest = Rest::None,
         }
     }
 }
@@ -196,10 +197,11 @@ impl Partitions {
         for _ in 0..self.held.places().div_ceil(parts) {
             self.hand = if self.hand + 1 < self.held.places() { self.hand + 1 } else { 0 };
             let held = &mut self.held[self.hand];
-            match held.open.get_mut() {
-                Some(partition) if partition.is_touched => partition.is_touched = false,
-                Some(_) => held.fold(&mut self.forms),
-                None => {}
+            let Some(partition) = held.open.get_mut() else { continue };
+            match partition.rest {
+                Rest::Touched => partition.rest = Rest::LeftAlone,
+                Rest::LeftAlone => held.fold(&mut self.forms),
+                Rest::None => {}
             }
         }
     }
@@ -255,12 +257,13 @@ mod tests {
         assert_eq!(are_open(&partitions, 0..300), [7]);
         (0..10).for_each(|_| partitions.fold_untouched(10));
         assert_eq!(are_open(&partitions, 0..300), [0; 0]);
-        partitions.get_mut(&id(9)).expect("it is there").visible = 0;
+        partitions.get_mut(&id(9)).expect("it is there").dead_letter_topic_asked = true;
         assert_eq!(are_open(&partitions, 0..300), [9]);
         (0..2).for_each(|_| partitions.fold_untouched(1));
         assert_eq!(are_open(&partitions, 0..300), [0; 0]);
-        assert_eq!(partitions.look(&id(9)).map(|seen| seen.visible), Some(0));
-        assert_eq!(partitions.look(&id(8)).map(|seen| seen.visible), Some(1));
+        let was_asked =
+            |topic| partitions.look(&id(topic)).map(|seen| seen.dead_letter_topic_asked);
+        assert_eq!((was_asked(9), was_asked(8)), (Some(true), Some(false)));
     }
 
     #[test]
@@ -277,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn where_something_is_under_way_nothing_is_folded() {
+    fn where_something_is_under_way_nothing_is_folded_until_that_changes() {
         let mut partitions = Partitions::default();
         let holder = Holder { session: SessionId(1), subscription: 1 };
         let acts: [fn(&mut Partition, Holder); 4] = [
@@ -293,6 +296,9 @@ mod tests {
         }
         (0..9).for_each(|_| partitions.fold_untouched(1));
         assert_eq!(are_open(&partitions, 0..9), [0, 1, 2, 3]);
+        partitions.get_mut(&id(1)).expect("it is there").stirred = false;
+        (0..2).for_each(|_| partitions.fold_untouched(1));
+        assert_eq!(are_open(&partitions, 0..9), [0, 2, 3]);
     }
 
     #[test]

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use sennit_model::{GroupId, GroupName, TopicConfig};
 
 use crate::{
-    catalogue::NamedTerms, codec::Writer, command::GroupSetting, group::Terms, interner::Interner,
+    codec::Writer,
+    command::GroupSetting,
+    group::{NamedTerms, Terms},
+    interner::Interner,
     stream::StreamSettings,
 };
 
