@@ -8,6 +8,7 @@ mod null;
 mod pairs;
 mod request;
 mod socket;
+mod waiters;
 
 use std::{
     net::TcpListener,
@@ -20,6 +21,7 @@ use std::{
 use anyhow::{Context, Result, anyhow, ensure};
 use serde::Serialize;
 
+pub use self::waiters::Waiters;
 use self::{
     closed_loop::{Asked, Clients},
     pairs::Pairs,

@@ -28,6 +28,7 @@ mod many_topics;
 mod merge;
 mod options;
 mod orders;
+mod parked;
 mod pauses;
 mod plan;
 mod probe;
@@ -37,6 +38,7 @@ mod row;
 mod run;
 mod stamp;
 mod usage;
+mod waited;
 pub mod worker;
 mod workload;
 

@@ -34,6 +34,8 @@ pub enum Role {
     Read(Read),
     /// Ask over HTTP.
     Http(HttpLoad),
+    /// Wait over HTTP, and append.
+    Wait(HttpLoad, HttpWait),
     /// Answer over HTTP at `server`, and do nothing else.
     Null(Null),
 }
@@ -55,6 +57,15 @@ pub struct HttpLoad {
     pub size: usize,
     /// Threads that the connections are spread over.
     pub threads: u32,
+}
+
+/// How long there is something to wait for.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct HttpWait {
+    /// Appends, one after the other.
+    pub rounds: u64,
+    /// Milliseconds before each.
+    pub pause_ms: u64,
 }
 
 /// What is asked over HTTP.
@@ -235,6 +246,10 @@ pub struct Report {
     pub publish_to_deliver: Buckets,
     /// From the intended instant to the confirmed ack.
     pub publish_to_settle: Buckets,
+    /// From an append to the last who waited for it.
+    pub publish_to_last: Buckets,
+    /// Nanoseconds in which somebody was told.
+    pub telling_ns: u64,
     /// What went wrong, in words.
     pub errors: Vec<String>,
 }

@@ -9,6 +9,7 @@ use crate::{
     latency::Percentiles,
     probe::Probe,
     usage::Usage,
+    waited::{self, Waited},
 };
 
 /// A row. What has no meaning for a workload is absent, never zero.
@@ -70,6 +71,8 @@ pub struct Row {
     pub fan_out: Option<FannedOut>,
     #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
     pub answered: Option<Answered>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none", default)]
+    pub waited: Option<Waited>,
 }
 
 /// What a row of streams says besides.
@@ -263,6 +266,9 @@ impl Row {
     /// What stands above the row in a table.
     #[must_use]
     pub fn heads(&self) -> &'static [&'static str] {
+        if self.waited.is_some() {
+            return &waited::HEADS;
+        }
         if self.answered.is_some() {
             return &answered::HEADS;
         }
@@ -329,6 +335,10 @@ impl Row {
     /// The cells below [`Self::heads`].
     #[must_use]
     pub fn cells(&self) -> Vec<String> {
+        if let Some(waited) = &self.waited {
+            let (rate, deliver_us) = (self.delivered_per_s, self.publish_to_deliver_us);
+            return waited.cells(&self.row, rate, deliver_us, self.errors);
+        }
         if let Some(answered) = &self.answered {
             let spread = self.runs.map(|runs| (runs.min, runs.max));
             return answered.cells(&self.row, spread, self.errors, self.broker_cpu_s);
@@ -484,6 +494,7 @@ mod tests {
             Row { catch_up, ..run(5.0, 0) },
             Row { fan_out, ..run(5.0, 0) },
             Row { answered: Some(Answered::default()), ..run(5.0, 0) },
+            Row { waited: Some(Waited::default()), ..run(5.0, 0) },
         ] {
             assert_eq!(row.cells().len(), row.heads().len());
         }

@@ -19,9 +19,9 @@ use crate::{
     row::Row,
     workload::{
         Measurement, burst::Burst, catch_up::CatchUp, checkpoint::Checkpoint,
-        http_streams::HttpStreams, lifecycle::Lifecycle, publish::Publish, restart::Restart,
-        round_trip::RoundTrip, slow_consumer::SlowConsumer, steady::Steady, stream::Stream,
-        stream_fan_out::StreamFanOut,
+        http_streams::HttpStreams, lifecycle::Lifecycle, parked_readers::ParkedReaders,
+        publish::Publish, restart::Restart, round_trip::RoundTrip, slow_consumer::SlowConsumer,
+        steady::Steady, stream::Stream, stream_fan_out::StreamFanOut,
     },
 };
 
@@ -55,6 +55,9 @@ pub enum Workload {
     /// Requests of the Durable Streams protocol, to any server of it, beside one that does nothing; with
     /// --serve on a broker of its own for each row
     HttpStreams(HttpStreams),
+    /// Connections over HTTP that wait for streams: what each costs, and how fast all of them hear; with
+    /// --serve on a broker of its own for each row
+    ParkedReaders(ParkedReaders),
 }
 
 impl Workload {
@@ -72,6 +75,7 @@ impl Workload {
             Self::SlowConsumer(_) => "slow-consumer",
             Self::CatchUp(_) => "catch-up",
             Self::HttpStreams(_) => "http-streams",
+            Self::ParkedReaders(_) => "parked-readers",
         }
     }
 
@@ -79,7 +83,11 @@ impl Workload {
     fn brings_brokers(&self) -> bool {
         matches!(
             self,
-            Self::Restart(_) | Self::Checkpoint(_) | Self::CatchUp(_) | Self::HttpStreams(_)
+            Self::Restart(_)
+                | Self::Checkpoint(_)
+                | Self::CatchUp(_)
+                | Self::HttpStreams(_)
+                | Self::ParkedReaders(_)
         )
     }
 
@@ -99,6 +107,7 @@ impl Workload {
             Self::SlowConsumer(slow) => slow.rows(one),
             Self::CatchUp(catch_up) => catch_up.rows(),
             Self::HttpStreams(http_streams) => http_streams.rows(options),
+            Self::ParkedReaders(parked) => parked.rows(),
         }
     }
 }

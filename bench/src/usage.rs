@@ -128,7 +128,8 @@ pub fn cpu_s(pid: u32) -> Option<f64> {
     Some((ticks(11)? + ticks(12)?) as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-fn rss_bytes(pid: u32) -> Option<u64> {
+/// Resident bytes of a process.
+pub fn rss_bytes(pid: u32) -> Option<u64> {
     let statm = fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     statm
         .split(' ')
@@ -148,6 +149,11 @@ pub fn number(pid: u32, file: &str, name: &str) -> Option<u64> {
 /// Whether a broker says that it is ready.
 pub fn is_ready(http: &str) -> bool {
     get(http, "/readyz").is_some_and(|answer| answer.starts_with("HTTP/1.1 200"))
+}
+
+/// The sum of a metric over all its labels, if the broker has it.
+pub fn metric(http: &str, name: &str) -> Option<u64> {
+    sum_of(&get(http, "/metrics")?, name)
 }
 
 fn get(http: &str, path: &str) -> Option<String> {

@@ -95,6 +95,11 @@ async fn work(plan: Plan, mut orders: Orders) -> Result<Report> {
             let window = start(&mut orders).await?;
             tokio::task::spawn_blocking(move || http::ask(clients, window, &progress)).await?
         }
+        Role::Wait(load, wait) => {
+            let waiters = http::Waiters::connect(&plan.server, load, wait)?;
+            start(&mut orders).await?;
+            tokio::task::spawn_blocking(move || waiters.go(&progress)).await?
+        }
         Role::Null(null) => {
             http::serve_null(&plan.server, *null)?;
             start(&mut orders).await?;

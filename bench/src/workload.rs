@@ -5,6 +5,7 @@ pub mod catch_up;
 pub mod checkpoint;
 pub mod http_streams;
 pub mod lifecycle;
+pub mod parked_readers;
 pub mod publish;
 pub mod restart;
 pub mod round_trip;
@@ -23,6 +24,7 @@ use crate::{
     http::HttpStreams,
     load::{Bench, Load},
     many_topics::ManyTopics,
+    parked::Parked,
     pauses::Pauses,
     plan::Echo,
     row::Row,
@@ -63,6 +65,8 @@ pub enum How {
     CatchUp(CatchUp),
     /// By requests over HTTP.
     Http(Box<HttpStreams>),
+    /// By connections over HTTP that wait.
+    Parked(Box<Parked>),
 }
 
 impl Measurement {
@@ -87,6 +91,7 @@ impl Measurement {
             How::FanOut(fan_out) => fan_out.run(bench, &self.row),
             How::CatchUp(catch_up) => catch_up.run(bench, &self.row),
             How::Http(http) => http.run(bench, &self.row),
+            How::Parked(parked) => parked.run(bench, &self.row),
         }
     }
 }

@@ -50,17 +50,15 @@ impl Requests {
     pub fn write(&self, request: Request<'_>, stream: u64, out: &mut Vec<u8>) {
         out.clear();
         let Self { path, host, content_type, body } = self;
-        let length = body.len();
+        if request == Request::Append {
+            return self.write_append(stream, body, out);
+        }
         let written = match request {
             Request::Create => write!(
                 out,
                 "PUT {path}{stream}{host}Content-Type: {content_type}\r\nContent-Length: 0\r\n\r\n"
             ),
-            Request::Append => write!(
-                out,
-                "POST {path}{stream}{host}Content-Type: {content_type}\r\n\
-                 Content-Length: {length}\r\n\r\n"
-            ),
+            Request::Append => unreachable!("it was written above"),
             Request::Head => write!(out, "HEAD {path}{stream}{host}\r\n"),
             Request::Read => write!(out, "GET {path}{stream}?offset=-1{host}\r\n"),
             Request::LongPoll(offset) => {
@@ -75,9 +73,20 @@ impl Requests {
             }
         };
         written.expect("a vector takes what is written to it");
-        if request == Request::Append {
-            out.extend_from_slice(body);
-        }
+    }
+
+    /// Writes an append of `body` to stream number `stream` over what `out` held.
+    pub fn write_append(&self, stream: u64, body: &[u8], out: &mut Vec<u8>) {
+        out.clear();
+        let Self { path, host, content_type, .. } = self;
+        let length = body.len();
+        let written = write!(
+            out,
+            "POST {path}{stream}{host}Content-Type: {content_type}\r\n\
+             Content-Length: {length}\r\n\r\n"
+        );
+        written.expect("a vector takes what is written to it");
+        out.extend_from_slice(body);
     }
 }
 
