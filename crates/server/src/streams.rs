@@ -7,7 +7,7 @@ use sennit_engine::{
     Command, Origin, StreamAnswer, StreamAppend, StreamAppended, StreamChunk, StreamCommand,
     StreamRead, StreamRefusal, StreamStatus,
 };
-use sennit_model::{PartitionId, PartitionIndex, ReadFrom, TopicId, TopicName};
+use sennit_model::{Offset, PartitionId, PartitionIndex, ReadFrom, TopicId, TopicName};
 use sennit_protocol::{ErrorCode, control};
 use tokio::sync::oneshot;
 
@@ -23,6 +23,9 @@ use crate::{
 /// Names whose place a core remembers; beyond that it begins to learn them anew.
 const NAMES_MAX: usize = 100_000;
 
+/// Streams of which a core remembers where an answer broke off; beyond that it begins anew.
+const BREAKS_MAX: usize = 1024;
+
 /// How long an append waits for room before it is told to come again.
 const APPEND_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -35,17 +38,38 @@ pub(crate) struct Streams {
     names: RefCell<HashMap<TopicName, Located>>,
     /// Who wants to know whose streams are asked for.
     neighbours: Option<Rc<Neighbours>>,
+    /// Where an answer broke off because the stream could not be read on.
+    breaks: RefCell<HashMap<TopicId, Offset>>,
 }
 
 impl Streams {
     /// The streams that `core` can ask for: all.
     pub(crate) fn new(core: CoreHandle) -> Rc<Self> {
-        Rc::new(Self { core, names: RefCell::default(), neighbours: None })
+        Rc::new(Self::new_with(core, None))
     }
 
     /// The same for connections, which can move to where their streams are.
     pub(crate) fn of_connections(core: CoreHandle, neighbours: Rc<Neighbours>) -> Rc<Self> {
-        Rc::new(Self { core, names: RefCell::default(), neighbours: Some(neighbours) })
+        Rc::new(Self::new_with(core, Some(neighbours)))
+    }
+
+    fn new_with(core: CoreHandle, neighbours: Option<Rc<Neighbours>>) -> Self {
+        let (names, breaks) = (RefCell::default(), RefCell::default());
+        Self { core, names, neighbours, breaks }
+    }
+
+    /// An answer broke off here: the next one ends before it, so that who goes on is told why.
+    pub(crate) fn breaks_off(&self, topic: TopicId, at: Offset) {
+        let mut breaks = self.breaks.borrow_mut();
+        if breaks.len() >= BREAKS_MAX {
+            breaks.clear();
+        }
+        breaks.insert(topic, at);
+    }
+
+    /// Where an answer broke off last.
+    pub(crate) fn break_of(&self, topic: TopicId) -> Option<Offset> {
+        self.breaks.borrow().get(&topic).copied()
     }
 
     /// Has a stream be there; says whether it was not before, and how it is.

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, io};
 
 use bytes::Bytes;
 use sennit_engine::{StreamChunk, StreamRest};
-use sennit_model::{Offset, ReadFrom, TopicId};
+use sennit_model::{Offset, ReadFrom};
 
 use super::{
     content::{Form, Joining},
@@ -15,24 +15,44 @@ use super::{
 use crate::http::answer::{Body, PageSource};
 
 impl Source {
-    /// What follows `first`, up to where the stream ends now; none if nothing does.
-    pub(super) async fn rest_of(&self, first: &StreamChunk) -> Result<Option<StreamRest>, Problem> {
+    /// What follows `first` in the same answer: up to where the stream ends now, or where one broke off;
+    /// none if nothing does, or if that cannot be read. With it the page that comes next.
+    pub(super) async fn rest_of(
+        &self,
+        first: &StreamChunk,
+    ) -> Result<Option<(StreamRest, StreamChunk)>, Problem> {
+        let Some(mut rest) = self.all_of(first).await? else { return Ok(None) };
+        if let Some(at) = self.streams.break_of(first.topic)
+            && (first.next..rest.until).contains(&at)
+        {
+            rest = StreamRest { until: at, is_up_to_date: false, is_closed: false };
+        }
+        if rest.until <= first.next {
+            return Ok(None);
+        }
+        let page = self.page(ReadFrom::Offset(first.next), rest.until, READ_BYTES_MAX).await;
+        Ok(page.ok().filter(|page| follows(page, first)).map(|page| (rest, page)))
+    }
+
+    /// What follows `first`, as far as it is told.
+    async fn all_of(&self, first: &StreamChunk) -> Result<Option<StreamRest>, Problem> {
         if first.is_up_to_date || first.rest.is_some() {
             return Ok(first.rest);
         }
         // Of what a fork has inherited its source has told, which does not know where the fork ends.
         let status = self.streams.status(&self.name, false).await?;
         let (until, is_closed) = (status.next, status.is_closed);
-        let rest = StreamRest { until, is_up_to_date: true, is_closed };
-        Ok(Some(rest).filter(|rest| rest.until > first.next))
+        Ok(Some(StreamRest { until, is_up_to_date: true, is_closed }))
     }
 
-    /// The body of `first` and of what follows, up to `until`. What cannot be read on breaks it off.
-    pub(super) fn body(self, first: StreamChunk, until: Offset) -> Body {
-        let StreamChunk { topic, next, messages, settings, .. } = first;
-        let mut joining = Joining::new(Form::of(&settings.content_type));
-        let ready = joining.join(&messages, false).into();
-        let pages = Pages { source: self, topic, next, until, joining, ready };
+    /// The body of `first`, of the page behind it and of what follows, up to `until`. What cannot be read on
+    /// breaks it off.
+    pub(super) fn body(self, first: StreamChunk, page: StreamChunk, until: Offset) -> Body {
+        let mut joining = Joining::new(Form::of(&first.settings.content_type));
+        let mut ready = VecDeque::from(joining.join(&first.messages, false));
+        ready.extend(joining.join(&page.messages, page.next >= until));
+        let last = StreamChunk { messages: Vec::new(), ..page };
+        let pages = Pages { source: self, last, until, joining, ready };
         Body::Pages(PageSource::unfold(Some(pages), |pages| async move {
             let mut pages = pages?;
             match pages.piece().await {
@@ -43,23 +63,27 @@ impl Source {
     }
 }
 
+/// Whether `page` goes on where `last` ends, in the same stream, whatever its name is by now.
+fn follows(page: &StreamChunk, last: &StreamChunk) -> bool {
+    page.topic == last.topic && page.next > last.next
+}
+
 /// What is still to be given of a stream.
 #[derive(Debug)]
 struct Pages {
     source: Source,
-    /// The stream, whatever its name is by now.
-    topic: TopicId,
-    next: Offset,
+    /// The page that was read last, without its messages.
+    last: StreamChunk,
     until: Offset,
     joining: Joining,
-    /// Pieces of the page that was read last.
+    /// Pieces of what was read.
     ready: VecDeque<Bytes>,
 }
 
 impl Pages {
     /// The next piece; `None` behind the last.
     async fn piece(&mut self) -> io::Result<Option<Bytes>> {
-        while self.ready.is_empty() && self.next < self.until {
+        while self.ready.is_empty() && self.last.next < self.until {
             self.turn().await?;
         }
         Ok(self.ready.pop_front())
@@ -67,14 +91,17 @@ impl Pages {
 
     /// Reads the next page.
     async fn turn(&mut self) -> io::Result<()> {
-        let at = ReadFrom::Offset(self.next);
-        let page = self.source.page(at, self.until, READ_BYTES_MAX).await;
-        let page = page.map_err(|problem| io::Error::other(problem.code()))?;
-        if page.topic != self.topic || page.next <= self.next {
+        let (topic, next) = (self.last.topic, self.last.next);
+        let page = self.source.page(ReadFrom::Offset(next), self.until, READ_BYTES_MAX).await;
+        let page = page.map_err(|problem| {
+            self.source.streams.breaks_off(topic, next);
+            io::Error::other(problem.code())
+        })?;
+        if !follows(&page, &self.last) {
             return Err(io::Error::other("the stream that was read is gone"));
         }
-        self.next = page.next;
-        self.ready = self.joining.join(&page.messages, self.next >= self.until).into();
+        self.ready = self.joining.join(&page.messages, page.next >= self.until).into();
+        self.last = StreamChunk { messages: Vec::new(), ..page };
         Ok(())
     }
 }

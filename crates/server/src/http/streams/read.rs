@@ -104,14 +104,14 @@ impl StreamsDoor {
                 if asked.at == ReadFrom::Latest {
                     return of_end(&chunk);
                 }
-                let Some(rest) = source.rest_of(&chunk).await? else {
+                let Some((rest, page)) = source.rest_of(&chunk).await? else {
                     return known_or(request, &chunk, of_chunk);
                 };
                 let StreamRest { until, is_up_to_date, is_closed } = rest;
                 let whole = StreamChunk { next: until, is_up_to_date, is_closed, ..chunk.clone() };
                 known_or(request, &whole, |whole| {
                     let mut response = head_of_chunk(whole)?;
-                    *response.body_mut() = source.body(chunk, until);
+                    *response.body_mut() = source.body(chunk, page, until);
                     Ok(response)
                 })
             }
