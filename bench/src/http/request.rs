@@ -50,15 +50,12 @@ impl Requests {
     pub fn write(&self, request: Request<'_>, stream: u64, out: &mut Vec<u8>) {
         out.clear();
         let Self { path, host, content_type, body } = self;
-        if request == Request::Append {
-            return self.write_append(stream, body, out);
-        }
         let written = match request {
             Request::Create => write!(
                 out,
                 "PUT {path}{stream}{host}Content-Type: {content_type}\r\nContent-Length: 0\r\n\r\n"
             ),
-            Request::Append => unreachable!("it was written above"),
+            Request::Append => return self.write_append(stream, body, out),
             Request::Head => write!(out, "HEAD {path}{stream}{host}\r\n"),
             Request::Read => write!(out, "GET {path}{stream}?offset=-1{host}\r\n"),
             Request::LongPoll(offset) => {

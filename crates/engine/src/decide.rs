@@ -30,6 +30,7 @@ impl Engine {
         out: &mut Outbox,
     ) {
         let Publish { origin, partition: id, producer, batch } = publish;
+        self.end_if_over(id, now, journal);
         let Some(partition) = self.partitions.get(&id) else {
             return out.refuse(origin, Refusal::UnknownTopic);
         };
@@ -49,14 +50,14 @@ impl Engine {
         if matches!(admission, Admission::New)
             && let Err(refusal) = self.takes_messages(id, now)
         {
-            return out.refuse(origin, refusal);
+            return out.refuse_after_commit(origin, refusal);
         }
         let next = Offset(partition.log.end());
         if let Some(expected) = expected
             && matches!(admission, Admission::New)
             && expected != next
         {
-            return out.refuse(origin, Refusal::OffsetMismatch { expected, next });
+            return out.refuse_after_commit(origin, Refusal::OffsetMismatch { expected, next });
         }
         let mut has_reserved = false;
         let (first_offset, duplicate) = match admission {

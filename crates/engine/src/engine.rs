@@ -73,6 +73,11 @@ impl Outbox {
         self.now.push(Effect::Refused { origin, refusal });
     }
 
+    /// A refusal for what others did: it is told once that has been committed, as they are told then.
+    pub(crate) fn refuse_after_commit(&mut self, origin: Origin, refusal: Refusal) {
+        self.after_commit.push(Effect::Refused { origin, refusal });
+    }
+
     /// What a stream answers: at once, or once all is committed that was decided before.
     pub(crate) fn answer(&mut self, origin: Origin, answer: StreamAnswer, is_early: bool) {
         let effects = if is_early { &mut self.now } else { &mut self.after_commit };

@@ -244,9 +244,7 @@ impl Engine {
         journal: &mut impl Journal,
     ) -> Result<(StreamAppended, bool), NotAppended> {
         if let Decided::Already(appended) = self.decide_append(id, &append, now)? {
-            if appended.is_duplicate {
-                self.touch_stream(id, now);
-            }
+            self.touch_stream(id, now);
             return Ok((appended, false));
         }
         let StreamAppend { content, note, .. } = append;

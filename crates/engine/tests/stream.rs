@@ -11,9 +11,8 @@ use sennit_engine::{
     StreamRefusal, StreamSettings,
 };
 use sennit_model::{
-    Durability, Generation, Message, Messages, Offset, OffsetRange, PartitionId, ProducerId,
-    ProducerStamp, ReadFrom, Retention, TopicConfig, TopicId, TopicKind,
-    limits::STREAM_READS_WAITING_MAX,
+    Durability, Generation, Message, Messages, Offset, OffsetRange, PartitionId, ReadFrom,
+    Retention, TopicConfig, TopicId, TopicKind, limits::STREAM_READS_WAITING_MAX,
 };
 use world::{ALICE, DEAD, ORDERS, World, batch};
 
@@ -376,6 +375,17 @@ fn who_reads_for_a_fork_does_not_prolong_the_life_of_its_source() {
 }
 
 #[test]
+fn who_closes_a_stream_that_is_closed_has_used_it() {
+    let mut world = opened(StreamSettings { time_to_live: Some(10), ..settings() });
+    append(&mut world, "", closing(plain()));
+    world.pass(Duration::from_secs(6));
+    append(&mut world, "", closing(plain()));
+    world.pass(Duration::from_secs(6));
+    let asks = StreamCommand::Ask { touches: false };
+    assert!(matches!(ask(&mut world, asks), Some(StreamAnswer::Status(_))));
+}
+
+#[test]
 fn whatever_its_durability_a_stream_says_where_its_first_content_ends() {
     for durability in Durability::ALL {
         let mut world = World::empty();
@@ -430,33 +440,6 @@ fn who_had_read_all_before_a_crash_goes_on_behind_what_was_reserved() {
         assert_eq!(texts(&read(&mut world, read_at(1))), ["after"], "{durability}");
         assert_eq!(texts(&read(&mut world, read_at(0))), ["before", "after"], "{durability}");
     }
-}
-
-#[test]
-fn what_a_publisher_sends_again_after_the_close_is_confirmed_as_it_was() {
-    let mut world = opened(settings());
-    let stamp = ProducerStamp { id: ProducerId(7), epoch: 1, first_sequence: 0 };
-    let messages = [Message::new("a")];
-    world.publish_as(stamp, &messages);
-    append(&mut world, "", closing(plain()));
-    world.publish_as(stamp, &messages);
-    let confirmed = world.effects.pop();
-    assert!(
-        matches!(&confirmed, Some(Effect::Confirmed(confirmed)) if confirmed.duplicate),
-        "{confirmed:?}"
-    );
-    world.publish_as(ProducerStamp { first_sequence: 1, ..stamp }, &messages);
-    assert_eq!(world.refusals(), [Refusal::StreamClosed]);
-}
-
-#[test]
-fn nothing_is_published_to_a_stream_that_is_deleted() {
-    let mut world = opened(settings());
-    append(&mut world, "a", plain());
-    ask(&mut world, StreamCommand::AddFork(TopicId(9)));
-    ask(&mut world, StreamCommand::Delete);
-    world.publish_texts(&["b"]);
-    assert_eq!(world.refusals(), [Refusal::UnknownTopic]);
 }
 
 #[test]
