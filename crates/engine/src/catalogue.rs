@@ -15,6 +15,7 @@ use crate::{
     pages::Pages,
     record::{Record, TopicCreated},
     refusal::Refusal,
+    settings_hash::SettingsHash,
     shared::Shared,
 };
 
@@ -91,6 +92,13 @@ impl Topic {
     #[must_use]
     pub fn group_settings(&self) -> Vec<GroupSetting> {
         self.groups.iter().map(CatalogueGroup::setting).collect()
+    }
+
+    /// All that each of its partitions must know.
+    #[must_use]
+    pub fn settings_hash(&self) -> SettingsHash {
+        let groups = self.groups.iter().map(CatalogueGroup::setting);
+        SettingsHash::of(self.config(), groups, self.dead_letters())
     }
 }
 
@@ -213,8 +221,8 @@ impl Catalogue {
     /// Whether the journal may have lost this topic: its name and settings, not its messages.
     #[must_use]
     pub fn may_have_lost(&self, topic: TopicId) -> bool {
-        self.topic(topic).is_none()
-            && self.lost.iter().any(|&(start, end)| start <= topic.0 && topic.0 < end)
+        self.lost.iter().any(|&(start, end)| start <= topic.0 && topic.0 < end)
+            && self.topic(topic).is_none()
     }
 
     pub(crate) fn lost(&self) -> &[(u32, u32)] {

@@ -321,7 +321,7 @@ pub enum CatalogueCommand {
 }
 
 /// A group as a partition must know it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GroupSetting {
     /// Its number.
     pub id: GroupId,
@@ -332,7 +332,7 @@ pub struct GroupSetting {
 }
 
 /// Where the dead letters of a partition go.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum DeadLetters {
     /// To a topic that does not exist yet; it is created when there is one.
     #[default]

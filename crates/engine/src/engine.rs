@@ -26,6 +26,7 @@ use crate::{
     record::{Outcome, Record},
     refusal::Refusal,
     reserved::{Reserved, reserved_max},
+    settings_hash::SettingsHash,
     shared::Shared,
     stream::StreamAnswer,
     streams::Streams,
@@ -158,6 +159,15 @@ impl Engine {
     /// The partitions that live here, in order.
     pub fn partition_ids(&self) -> impl Iterator<Item = PartitionId> {
         self.partitions.ids()
+    }
+
+    /// The same with what each was told of its topic.
+    pub fn settings_hashes(&self) -> impl Iterator<Item = (PartitionId, SettingsHash)> {
+        self.partition_ids().filter_map(|id| {
+            let held = self.partitions.look(&id)?;
+            let groups = held.groups.iter().map(Group::setting);
+            Some((id, SettingsHash::of(&held.config, groups, held.dead_letters)))
+        })
     }
 
     /// The offset that the next message of a partition gets; `None` if it does not live here.
@@ -334,7 +344,6 @@ impl Engine {
         journal: &mut impl Journal,
         out: &mut Outbox,
     ) {
-        // After a start this is asked of every partition.
         if let PartitionCommand::Open { config, groups, dead_letters } = &command
             && self.partitions.look(&id).is_some_and(|held| {
                 *held.config == *config

@@ -40,6 +40,7 @@ mod refusal;
 mod replay;
 mod reserved;
 mod runs;
+mod settings_hash;
 mod shared;
 mod sieve;
 mod slow_reader;
@@ -79,6 +80,7 @@ pub use record_codec::RECORD_KIND_END;
 pub use record_error::RecordError;
 pub use refusal::Refusal;
 pub use replay::{Replay, Replayed};
+pub use settings_hash::SettingsHash;
 pub use stream::{
     ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamAppended, StreamChunk, StreamCommand,
     StreamNote, StreamProducer, StreamRead, StreamRefusal, StreamRest, StreamSettings,

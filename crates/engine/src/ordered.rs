@@ -22,17 +22,14 @@ impl<T> Default for Ordered<T> {
 impl<T: Copy> Ordered<T> {
     /// Where what is asked for is, or would be: `(piece, index)`. O(log n).
     fn seek(&self, mut than: impl FnMut(T) -> Ordering) -> Result<(usize, usize), (usize, usize)> {
-        // As a rule it is asked about what comes last.
-        let last = self.pieces.len().saturating_sub(1);
-        let is_last = self.pieces.last().is_some_and(|piece| than(piece[0]).is_le());
-        let at = match is_last {
-            true => last,
-            false => {
-                let behind = self.pieces.partition_point(|piece| than(piece[0]).is_le());
-                behind.saturating_sub(1)
-            }
-        };
-        let Some(piece) = self.pieces.get(at) else { return Err((0, 0)) };
+        let Some(last) = self.pieces.last() else { return Err((0, 0)) };
+        // As a rule what comes is new, and comes last.
+        if than(last[last.len() - 1]).is_lt() {
+            return Err((self.pieces.len() - 1, last.len()));
+        }
+        let behind = self.pieces.partition_point(|piece| than(piece[0]).is_le());
+        let at = behind.saturating_sub(1);
+        let piece = &self.pieces[at];
         piece.binary_search_by(|held| than(*held)).map(|i| (at, i)).map_err(|i| (at, i))
     }
 

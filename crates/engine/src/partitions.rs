@@ -1,7 +1,11 @@
 //! The partitions of a shard: found by number in one step, walked in order a few at a time, and those
 //! at rest folded into the bytes that say all of them. Who asks for one gets it unfolded.
 
-use std::{cell::OnceCell, hash::BuildHasher, ops::Deref};
+use std::{
+    cell::{Cell, OnceCell},
+    hash::BuildHasher,
+    ops::Deref,
+};
 
 use foldhash::fast::FixedState;
 use hashbrown::{HashTable, hash_table::Entry};
@@ -95,6 +99,8 @@ pub(crate) struct Partitions {
     /// Their places by their numbers, which only they hold: the table is half empty as a rule.
     by_id: HashTable<u32>,
     hasher: FixedState,
+    /// The one that was found last, which as a rule is the next that is asked for.
+    last: Cell<Option<(PartitionId, u32)>>,
     /// Their places in the order of their numbers, because a walk over all of them is made in steps,
     /// between which they change.
     in_order: Ordered<u32>,
@@ -105,7 +111,15 @@ pub(crate) struct Partitions {
 
 impl Partitions {
     fn place(&self, id: &PartitionId) -> Option<u32> {
-        self.by_id.find(self.hasher.hash_one(id), |&place| self.held[place].id == *id).copied()
+        if let Some((last, place)) = self.last.get()
+            && last == *id
+        {
+            return Some(place);
+        }
+        let is_it = |place: &u32| self.held[*place].id == *id;
+        let place = *self.by_id.find(self.hasher.hash_one(id), is_it)?;
+        self.last.set(Some((*id, place)));
+        Some(place)
     }
 
     fn entry(&mut self, id: PartitionId) -> Entry<'_, u32> {
@@ -141,6 +155,7 @@ impl Partitions {
         if let Entry::Vacant(vacant) = self.entry(id) {
             vacant.insert(place);
         }
+        self.last.set(Some((id, place)));
         let Self { held, in_order, .. } = self;
         in_order.insert(place, |other| held[other].id.cmp(&id));
     }
@@ -158,7 +173,8 @@ impl Partitions {
     }
 
     pub(crate) fn remove(&mut self, id: &PartitionId) -> Option<Partition> {
-        let Self { held, in_order, .. } = self;
+        let Self { held, in_order, last, .. } = self;
+        last.set(None);
         in_order.remove(|other| held[other].id.cmp(id));
         let Entry::Occupied(found) = self.entry(*id) else { return None };
         let place = found.remove().0;

@@ -11,6 +11,7 @@ struct Block([u8; BLOCK_BYTES]);
 const ZEROS: Block = Block([0; BLOCK_BYTES]);
 
 /// Bytes that begin on a block boundary and are a whole number of blocks.
+#[derive(Default)]
 pub(crate) struct Blocks(Vec<Block>);
 
 impl Blocks {

@@ -65,6 +65,14 @@ struct FoundSegment<F> {
     file: F,
 }
 
+/// The slot as its frames are read, which are many: past the system's cache where that can be, which
+/// costs no copy, and a slot is read once.
+fn open_for_frames<D: Disk>(disk: &D, path: &Path, is_cut: bool) -> Result<D::File, Fault> {
+    // Of one that is cut the end may lie within a block.
+    let past = if is_cut { None } else { disk.open_to_read_past(path).unwrap_or_default() };
+    past.map_or_else(|| disk.open_to_read(path).map_err(Fault::io("open", path)), Ok)
+}
+
 /// Opens a lane and gives every record from where a replay begins on to `each`, in order. Where
 /// frames that were durable are not whole it gives [`Walked::Damage`], and goes on at the next frame
 /// that says that it belongs where it lies. A segment that is not there, or whose header is not
@@ -128,8 +136,9 @@ pub fn recover<D: Disk, E: From<Fault>>(
     let newest = segments.last_key_value().map(|(_, found)| found.header);
     let mut generation = newest.map_or(0, |header| header.generation);
     let mut highest = newest.map(|header| header.segment);
-    for (path, file) in &headless {
-        let headless = look_at_headless(file, path, &config, newest.as_ref())?;
+    for (path, _) in &headless {
+        let headless =
+            look_at_headless(&open_for_frames(disk, path, false)?, path, &config, newest.as_ref())?;
         generation = generation.max(headless.generation);
         if let Some(lost) = headless.lost_segment {
             highest = highest.max(Some(lost));
@@ -155,7 +164,7 @@ pub fn recover<D: Disk, E: From<Fault>>(
         }
         let mut expected = first;
         for (&number, found) in segments.range(first..=highest) {
-            let FoundSegment { header, is_whole, is_cut, path, file } = found;
+            let FoundSegment { header, is_whole, is_cut, path, file: _ } = found;
             let start = Position(number * config.segment_bytes);
             if number > expected {
                 each(missing(&config, end, start))?;
@@ -165,7 +174,8 @@ pub fn recover<D: Disk, E: From<Fault>>(
             let next = segments.get(&expected).filter(|next| next.is_whole);
             let ends = next.map_or(Ends::Unknown, |next| Ends::At(next.header.previous_end));
             let begin = replay_from.max(start);
-            let mut scan = Scan::of_segment(file, path, &config, header, begin, ends);
+            let frames = open_for_frames(disk, path, *is_cut)?;
+            let mut scan = Scan::of_segment(&frames, path, &config, header, begin, ends);
             if !is_whole {
                 scan = scan.without_header(begin == start);
             }

@@ -1,11 +1,12 @@
 //! A walk over the frames of one segment or pack: the next frame, the next hole, or the end. What
 //! to do about a hole is for others.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use bytes::Bytes;
 
 use crate::{
+    block::Blocks,
     disk::DiskFile,
     fault::Fault,
     format::{
@@ -107,6 +108,8 @@ pub(crate) struct Scan<'a, F> {
     /// What was read ahead, from byte `window_at` of the file.
     window: Bytes,
     window_at: u64,
+    /// Its memory, for the next one if nobody holds on to a part of this one.
+    blocks: Arc<Blocks>,
 }
 
 impl<'a, F: DiskFile> Scan<'a, F> {
@@ -133,6 +136,7 @@ impl<'a, F: DiskFile> Scan<'a, F> {
             is_over: false,
             window: Bytes::new(),
             window_at: 0,
+            blocks: Arc::default(),
         }
     }
 
@@ -168,6 +172,7 @@ impl<'a, F: DiskFile> Scan<'a, F> {
             is_over: false,
             window: Bytes::new(),
             window_at: 0,
+            blocks: Arc::default(),
         }
     }
 
@@ -228,13 +233,23 @@ impl<'a, F: DiskFile> Scan<'a, F> {
             self.window_at <= at && at + length as u64 <= self.window_at + self.window.len() as u64;
         if !is_inside {
             let rest = self.length - at;
-            let mut window = vec![0; (length.max(READ_BYTES) as u64).min(rest) as usize];
-            read_padded(self.file, self.path, &mut window, at)?;
-            self.window = window.into();
-            self.window_at = at;
+            self.read_window(at, (length.max(READ_BYTES) as u64).min(rest) as usize)?;
         }
         let from = (at - self.window_at) as usize;
         Ok(Some(self.window.slice(from..from + length)))
+    }
+
+    fn read_window(&mut self, at: u64, length: usize) -> Result<(), Fault> {
+        self.window = Bytes::new();
+        if Arc::get_mut(&mut self.blocks).is_none() {
+            self.blocks = Arc::default();
+        }
+        let blocks = Arc::get_mut(&mut self.blocks).expect("nobody else has them");
+        blocks.grow(length);
+        read_padded(self.file, self.path, &mut blocks.as_mut()[..length], at)?;
+        self.window = Bytes::from_owner(SharedBlocks(self.blocks.clone())).slice(..length);
+        self.window_at = at;
+        Ok(())
     }
 
     /// Goes on by the frame that is next, if there is one that is whole.
@@ -265,6 +280,8 @@ impl<'a, F: DiskFile> Scan<'a, F> {
         let Some((header, next_chain)) = FrameHeader::decode(&head) else {
             return not(is_not_whole);
         };
+        // What holds on to the window has the next one read into other memory.
+        drop(head);
         let is_own = header.position == self.first.plus(at)
             && header.incarnation == self.config.incarnation
             && header.generation == self.generation;
@@ -318,6 +335,15 @@ impl<'a, F: DiskFile> Scan<'a, F> {
     }
 }
 
+/// Blocks that a window shows.
+struct SharedBlocks(Arc<Blocks>);
+
+impl AsRef<[u8]> for SharedBlocks {
+    fn as_ref(&self) -> &[u8] {
+        (*self.0).as_ref()
+    }
+}
+
 /// What lies behind the end of a segment's frames.
 struct Tail {
     /// Everything before this was durable.
@@ -334,12 +360,13 @@ pub(crate) fn each_frame(
     from: u64,
     mut see: impl FnMut(&FrameHeader),
 ) -> Result<(), Fault> {
-    let mut bytes = Vec::new();
+    let mut blocks = Blocks::default();
     let mut at = from;
     while at < config.segment_bytes {
         let length = (config.segment_bytes - at).min(READ_BYTES as u64);
-        bytes.resize(length as usize, 0);
-        read_padded(file, path, &mut bytes, at)?;
+        blocks.grow(length as usize);
+        let bytes = &mut blocks.as_mut()[..length as usize];
+        read_padded(file, path, bytes, at)?;
         for (block, block_at) in bytes.chunks(BLOCK_BYTES).zip((at..).step_by(BLOCK_BYTES)) {
             if let Some((header, _)) = FrameHeader::decode(block)
                 && header.incarnation == config.incarnation

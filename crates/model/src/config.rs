@@ -33,7 +33,7 @@ pub enum TopicKind {
 }
 
 /// The rule that frees old messages. Of age, bytes and count, the one that frees most counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Retention {
     /// A message is freed once every group has settled it. Never freed while there is no group.
     pub until_settled: bool,
@@ -63,7 +63,7 @@ impl Retention {
 }
 
 /// What a topic is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TopicConfig {
     /// How many partitions, 1 to [`PARTITIONS_MAX`]; fixed at creation.
     pub partitions: u32,
@@ -154,7 +154,7 @@ impl TopicConfig {
 }
 
 /// Where a new group begins in each partition.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum StartAt {
     /// At the oldest message kept.
     #[default]
@@ -166,7 +166,7 @@ pub enum StartAt {
 }
 
 /// What a group is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GroupConfig {
     /// How long a consumer may hold a message before it returns to the others.
     pub lease: Duration,

@@ -20,6 +20,7 @@ use crate::{
     changes::Changes,
     core::{CoreHandle, own_session},
     descriptions::{group_description, partition_descriptions, watched_topic},
+    found::{FoundPartition, Lag},
     inbox::ControlReply,
     placement::shard_of,
     refusal_reply, reserved,
@@ -63,11 +64,11 @@ impl Control {
     }
 
     /// Brings the shards in line with the catalogue: `owned` are the partitions they were
-    /// recovered with.
-    pub(crate) async fn reconcile(&self, owned: &[(usize, PartitionId)]) -> Result<(), Failure> {
-        let topics: Vec<TopicId> =
-            self.core.look(|core| core.shard().catalogue().topics().map(Topic::id).collect());
-        for topics in topics.chunks(OPENED_MAX) {
+    /// recovered with, in the order of their numbers.
+    pub(crate) async fn reconcile(&self, owned: &[FoundPartition]) -> Result<(), Failure> {
+        let shards = self.core.cores.inboxes.len();
+        let lag = self.core.look(|core| Lag::of(owned, core.shard().catalogue(), shards));
+        for topics in lag.topics.chunks(OPENED_MAX) {
             let asked: Vec<_> =
                 topics.iter().filter_map(|&topic| self.ask_to_open(topic)).collect();
             for answers in asked {
@@ -75,7 +76,7 @@ impl Control {
             }
         }
         self.adopt_lost(owned).await?;
-        for &(shard, partition) in owned {
+        for FoundPartition { shard, id: partition, .. } in lag.strays {
             let is_known = self.core.look(|core| {
                 core.shard()
                     .catalogue()
@@ -96,11 +97,11 @@ impl Control {
 
     /// Has topics again whose partitions are there, and whose names and settings the catalogue has
     /// lost.
-    async fn adopt_lost(&self, owned: &[(usize, PartitionId)]) -> Result<(), Failure> {
+    async fn adopt_lost(&self, owned: &[FoundPartition]) -> Result<(), Failure> {
         let mut lost: BTreeMap<TopicId, Vec<(usize, PartitionIndex)>> = BTreeMap::new();
         self.core.look(|core| {
             let catalogue = core.shard().catalogue();
-            for &(shard, partition) in owned {
+            for &FoundPartition { shard, id: partition, .. } in owned {
                 if catalogue.may_have_lost(partition.topic) {
                     lost.entry(partition.topic).or_default().push((shard, partition.index));
                 }

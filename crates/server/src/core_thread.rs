@@ -22,7 +22,7 @@ use crate::{
     doors::{Doors, ShardDoor},
     drain,
     error::ServeError,
-    found::Found,
+    found::{Found, FoundPartition},
     http::{
         door::Door,
         hall::Hall,
@@ -129,7 +129,9 @@ impl CoreThread {
             .enable_all()
             .build()
             .map_err(ServeError::system("start a runtime"))?;
-        let partitions = state.engine().partition_ids().map(|partition| (index, partition));
+        let partitions = state.engine().settings_hashes();
+        let partitions =
+            partitions.map(|(id, settings)| FoundPartition { id, shard: index, settings });
         let held_streams = state.engine().held_streams().collect();
         let found = Found { partitions: partitions.collect(), held_streams };
         let core = CoreHandle::new(index, state, cores, Workers { lane, reads, moves });

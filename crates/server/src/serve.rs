@@ -157,6 +157,8 @@ impl Broker<'_> {
                 found.partitions.append(&mut partitions);
                 found.held_streams.append(&mut held_streams);
             }
+            // Each shard's are in order: this joins a few runs.
+            found.partitions.sort_by_key(|found| found.id);
             // Nobody is let in before the shards are as the catalogue says.
             let (asked, reconciled) = oneshot::channel();
             let _ = cores.inboxes[0].send(Message::Reconcile(found, asked));

@@ -35,6 +35,16 @@ pub struct RealDisk {
     access: Access,
 }
 
+/// The flag that reads and writes past the system's cache.
+fn direct_flag() -> io::Result<i32> {
+    i32::try_from(OFlags::DIRECT.bits()).map_err(io::Error::other)
+}
+
+/// Some file systems take the flag and refuse the first transfer.
+fn takes_direct(file: &File) -> io::Result<()> {
+    FileExt::read_at(file, Blocks::zeroed(1).as_mut(), 0).map(drop)
+}
+
 impl RealDisk {
     /// The disk, written in this way.
     #[must_use]
@@ -76,8 +86,11 @@ impl Disk for RealDisk {
         if self.access == Access::Buffered {
             return Ok(None);
         }
-        let flags = i32::try_from(OFlags::DIRECT.bits()).map_err(io::Error::other)?;
-        match OpenOptions::new().read(true).custom_flags(flags).open(path) {
+        let direct = || {
+            let file = OpenOptions::new().read(true).custom_flags(direct_flag()?).open(path)?;
+            takes_direct(&file).map(|()| file)
+        };
+        match direct() {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
             opened => opened.map(Some),
         }
@@ -86,11 +99,9 @@ impl Disk for RealDisk {
     fn open_to_write(&self, path: &Path) -> io::Result<File> {
         let buffered = || OpenOptions::new().read(true).write(true).open(path);
         let direct = || {
-            let flags = i32::try_from(OFlags::DIRECT.bits()).map_err(io::Error::other)?;
-            let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
-            // Some file systems take the flag and refuse the first transfer.
-            FileExt::read_at(&file, Blocks::zeroed(1).as_mut(), 0)?;
-            Ok(file)
+            let mut options = OpenOptions::new();
+            let file = options.read(true).write(true).custom_flags(direct_flag()?).open(path)?;
+            takes_direct(&file).map(|()| file)
         };
         match self.access {
             Access::Buffered => buffered(),

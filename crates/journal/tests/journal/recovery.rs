@@ -1,8 +1,9 @@
 //! What a recovery gives back, and what it refuses to take.
 
 use sennit_journal::{
-    BLOCK_BYTES, Disk, Fault, LaneConfig, Position, ReplayFrom,
+    BLOCK_BYTES, Disk, Fault, LaneConfig, Position, ReplayFrom, Walked,
     disk::{FaultPlan, FaultyDisk, MemoryDisk},
+    recover,
 };
 
 use crate::world::{Entry, SEGMENT_BYTES, World, body, config, directory, slot_paths};
@@ -38,6 +39,25 @@ fn records_come_back_in_order_over_many_lives() {
         }
         world.commit().unwrap();
     }
+}
+
+#[test]
+fn records_that_are_kept_stay_what_they_were_while_what_lies_behind_is_read() {
+    let disk = MemoryDisk::default();
+    let config = LaneConfig { segment_bytes: 32 << 20, ..config() };
+    let mut world = World::open_as(&disk, config.clone()).unwrap();
+    let entries: Vec<Entry> =
+        (0..200).map(|number| world.write(1, &body(number, 100_000)).unwrap()).collect();
+    assert_eq!(World::open_as(&disk, config.clone()).unwrap().found, entries);
+    let mut count = 0;
+    recover(&disk, config, ReplayFrom::Newest, |walked| {
+        let Walked::Record { kind, position, body } = walked else { panic!("{walked:?}") };
+        assert_eq!(Entry { kind, position, body }, entries[count]);
+        count += 1;
+        Ok::<(), Fault>(())
+    })
+    .unwrap();
+    assert_eq!(count, entries.len());
 }
 
 #[test]
@@ -107,7 +127,7 @@ fn what_the_caller_refuses_stops_the_recovery() {
     world.push(1, b"one");
     world.write(1, b"two").unwrap();
     let mut seen = 0;
-    let stopped = sennit_journal::recover(&disk, config(), ReplayFrom::Newest, |_| {
+    let stopped = recover(&disk, config(), ReplayFrom::Newest, |_| {
         seen += 1;
         Err(Stop::Enough)
     });
