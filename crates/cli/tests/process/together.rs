@@ -24,7 +24,7 @@ use tokio::{
 use crate::{
     broker::Broker,
     checker::{Checker, Name, Place},
-    torture::{Choices, drained, number, seed_of},
+    torture::{Choices, LEASE, drained, number, seed_of},
 };
 
 const PARTITIONS: u32 = 4;
@@ -445,8 +445,9 @@ async fn all_at_once(broker: &mut Broker, seed: u64) {
     let stream = TopicConfig::of_kind(TopicKind::Stream);
     let config = TopicConfig { partitions: PARTITIONS, retention, ..stream };
     admin.create_topic(&world.topic, config).await.unwrap();
-    // Without an end of attempts nothing leaves for the dead-letter topic.
-    let group = GroupConfig { attempts_max: u32::MAX, ..GroupConfig::default() };
+    // Without an end of attempts nothing leaves for the dead-letter topic. Where all stands still for as
+    // long as a lease, a client may hold a delivery that has gone to another since.
+    let group = GroupConfig { attempts_max: u32::MAX, lease: LEASE };
     for name in &world.groups {
         admin.create_group(&world.topic, name, group, StartAt::Earliest).await.unwrap();
     }
