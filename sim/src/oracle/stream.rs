@@ -362,14 +362,11 @@ impl StreamModel {
         known: Option<StreamAppended>,
         when: &mut When<'_>,
     ) -> StreamAppended {
+        self.touch(when.now);
         if let Some(known) = known {
-            if known.is_duplicate {
-                self.touch(when.now);
-            }
             return known;
         }
         let StreamAppend { content, note, .. } = append;
-        self.touch(when.now);
         let turn = when.turn;
         self.push(content.as_ref(), turn);
         let end = self.entries.len() as u64;
