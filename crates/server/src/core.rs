@@ -23,6 +23,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::{
     answers::Answers,
+    breaks::Breaks,
     gauge::IngestGauge,
     inbox::{self, Committed, Message},
     lane_thread::{LaneHandle, LaneMessage},
@@ -98,6 +99,7 @@ pub(crate) struct Core {
     /// Effects for other cores' sessions, gathered during this pass.
     effects: Vec<Vec<Effect>>,
     pub(crate) answers: Answers,
+    pub(crate) breaks: Breaks,
     fenced: bool,
     storage_full: bool,
     draining: bool,
@@ -140,6 +142,7 @@ impl CoreHandle {
             commands: (0..count).map(|_| Vec::new()).collect(),
             effects: (0..count).map(|_| Vec::new()).collect(),
             answers: Answers::new(own_session(index)),
+            breaks: Breaks::default(),
             fenced: false,
             storage_full: false,
             draining: false,

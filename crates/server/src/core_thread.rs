@@ -193,6 +193,9 @@ async fn take_messages(
                 Message::Compacted(done) => core.with(|core| core.compacted(done)),
                 Message::CompactionFailed => core.with(|core| core.compaction_failed()),
                 Message::Fetched(fetch, bytes) => core.with(|core| core.fetched(fetch, bytes)),
+                Message::BrokeOff(topic, at) => {
+                    core.with(|core| core.breaks.broke_off(topic, at));
+                }
                 Message::Control(session, request, answer) => {
                     let control = control.clone();
                     spawn_local(async move {

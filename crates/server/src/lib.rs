@@ -12,6 +12,7 @@ mod archive;
 mod arrival;
 mod asked;
 mod backup;
+mod breaks;
 mod changes;
 mod config;
 mod connection;
