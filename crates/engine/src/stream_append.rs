@@ -177,6 +177,15 @@ impl Engine {
             let status = self.stream_status(id).ok_or(StreamRefusal::Unknown)?;
             return Ok(StreamAnswer::Opened { created: false, status });
         }
+        if let Some(batch) = &content {
+            // What begins a stream is refused before there is one.
+            if config.retention.latest_per_key.is_some() && !batch.is_keyed() {
+                return Err(Refusal::KeyMissing.into());
+            }
+            if config.durability == Durability::Memory {
+                self.make_room(id, batch.bytes().len() as u64, journal)?;
+            }
+        }
         let is_durable = config.durability == Durability::Durable;
         let first = settings.fork.as_ref().map_or(Offset(0), |fork| fork.at);
         let (with_it, after) = if is_durable { (content, None) } else { (None, content) };
@@ -292,6 +301,13 @@ impl Engine {
             let said = stream.said();
             let is_left = (said.is_deleted && said.forks.is_empty()).then_some((id, None));
             said.forks.iter().map(move |fork| (id, Some(*fork))).chain(is_left)
+        })
+    }
+
+    /// Streams that are forks, each with what it was made of.
+    pub fn forks_of_streams(&self) -> impl Iterator<Item = (TopicId, PartitionId)> {
+        self.streams.iter().filter_map(|(id, stream)| {
+            stream.settings.fork.as_ref().map(|fork| (id.topic, fork.source))
         })
     }
 

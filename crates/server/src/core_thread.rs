@@ -131,7 +131,8 @@ impl CoreThread {
             .map_err(ServeError::system("start a runtime"))?;
         let partitions = state.engine().partition_ids().map(|partition| (index, partition));
         let held_streams = state.engine().held_streams().collect();
-        let found = Found { partitions: partitions.collect(), held_streams };
+        let forks = state.engine().forks_of_streams().collect();
+        let found = Found { partitions: partitions.collect(), held_streams, forks };
         let core = CoreHandle::new(index, state, cores, Workers { lane, reads, moves });
         let _ = recovered.send(Ok(found));
         drop(recovered);
@@ -257,7 +258,7 @@ async fn reconcile(control: Control, found: Found, done: oneshot::Sender<()>) {
     if let Err(error) = control.reconcile(&found.partitions).await {
         tracing::error!(error = error.message, "shards lag the catalogue");
     }
-    control.release_streams(&found.held_streams).await;
+    control.release_streams(&found.held_streams, &found.forks).await;
     control.subscriptions.load().await;
     let _ = done.send(());
 }

@@ -152,10 +152,11 @@ impl Broker<'_> {
         let mut found = Found::default();
         let recovering = async {
             for _ in 0..shards {
-                let Found { mut partitions, mut held_streams } =
+                let Found { mut partitions, mut held_streams, forks } =
                     recoveries.recv().await.unwrap_or_else(|| Ok(Found::default()))?;
                 found.partitions.append(&mut partitions);
                 found.held_streams.append(&mut held_streams);
+                found.forks.extend(forks);
             }
             // Nobody is let in before the shards are as the catalogue says.
             let (asked, reconciled) = oneshot::channel();
