@@ -297,13 +297,8 @@ fn what_was_said_to_be_over_does_not_come_back_with_a_start() {
     }
 }
 
-#[test]
-fn a_fork_holds_its_source_and_reads_there() {
-    let mut world = opened(settings());
-    append(&mut world, "a", plain());
-    append(&mut world, "b", plain());
-    let fork = TopicId(2);
-    ask(&mut world, StreamCommand::AddFork(fork));
+/// What opens a stream as a fork of the orders, at their second message.
+fn as_fork() -> StreamCommand {
     let of = ForkOf {
         source: ORDERS,
         home: ORDERS.topic,
@@ -311,9 +306,35 @@ fn a_fork_holds_its_source_and_reads_there() {
         at: Offset(1),
         asked: ("".into(), 0),
     };
-    let open = with(StreamSettings { fork: Some(of), ..settings() });
+    StreamCommand::Open(Box::new(with(StreamSettings { fork: Some(of), ..settings() })))
+}
+
+#[test]
+fn what_a_fork_says_of_itself_is_committed_before() {
+    let mut world = opened(settings());
+    append(&mut world, "a", plain());
     let origin = world.origin(ALICE);
-    world.do_now(Command::Stream(origin, DEAD, StreamCommand::Open(Box::new(open))));
+    let mut out = Outbox::default();
+    for command in [as_fork(), StreamCommand::Read(read_at(0))] {
+        let command = Command::Stream(origin, DEAD, command);
+        world.engine.handle(command, world.now, &mut world.journal, &mut out);
+    }
+    let mut payloads = world::Memory::default();
+    world.engine.deliver(world.now, &mut world.journal, &mut payloads, &mut out);
+    assert!(out.now.is_empty(), "{:?}", out.now);
+    let is_inherited = |effect: &Effect| matches!(effect, Effect::Stream(_, answer) if matches!(**answer, StreamAnswer::Inherited { .. }));
+    assert!(out.after_commit.iter().any(is_inherited), "{:?}", out.after_commit);
+}
+
+#[test]
+fn a_fork_holds_its_source_and_reads_there() {
+    let mut world = opened(settings());
+    append(&mut world, "a", plain());
+    append(&mut world, "b", plain());
+    let fork = TopicId(2);
+    ask(&mut world, StreamCommand::AddFork(fork));
+    let origin = world.origin(ALICE);
+    world.do_now(Command::Stream(origin, DEAD, as_fork()));
     let content = Some(batch(&[Message::new("own")]));
     let own = StreamAppend { content, content_type: None, note: plain() };
     world.do_now(Command::Stream(origin, DEAD, StreamCommand::Append(Box::new(own))));
