@@ -592,5 +592,5 @@ fn published_bytes(commands: &[Command]) -> u64 {
 }
 
 fn appended_bytes(append: &StreamAppend) -> u64 {
-    append.content.as_ref().map_or(0, |batch| batch.bytes().len() as u64)
+    append.content.as_ref().map_or(0, |content| content.bytes() as u64)
 }

@@ -4,8 +4,9 @@
 use std::collections::HashSet;
 
 use sennit_engine::{
-    CatalogueCommand, Command, ForkOf, OpenStream, Placed, StreamAnswer, StreamCommand, StreamRead,
-    StreamRefusal, StreamSettings, StreamStatus, Topic, is_same_media_type, media_type,
+    CatalogueCommand, Command, ForkOf, OpenStream, Placed, StreamAnswer, StreamCommand,
+    StreamContent, StreamRead, StreamRefusal, StreamSettings, StreamStatus, Topic,
+    is_same_media_type, media_type,
 };
 use sennit_model::{
     Batch, BatchBuilder, Durability, Message, Messages, Offset, PartitionId, PartitionIndex,
@@ -434,14 +435,20 @@ fn behind(parts: &[bytes::Bytes], behind: u64, is_json: bool) -> Option<(u64, Op
     (left == 0).then_some((whole, None))
 }
 
-/// What a fork has of its source in part, and what its creator gives it: one batch.
-fn joined(first: Option<Batch>, second: Option<Batch>) -> Result<Option<Batch>, StreamRefusal> {
-    let (Some(one), Some(other)) = (&first, &second) else { return Ok(first.or(second)) };
-    let bytes = [&one.bytes()[..], &other.bytes()[..]].concat();
-    // Each is within the limits; together they need not be.
-    let (name, limit) = ("APPEND_BYTES_MAX", APPEND_BYTES_MAX as u64);
-    let joined = Batch::from_journal(bytes.into());
-    joined.map(Some).map_err(|_| StreamRefusal::Limit { name, limit })
+/// What a fork has of its source in part, and what its creator gives it: appended at once.
+fn joined(
+    first: Option<Batch>,
+    second: Option<StreamContent>,
+) -> Result<Option<StreamContent>, StreamRefusal> {
+    let second = second.map(StreamContent::into_parts);
+    let second = second.into_iter().flat_map(|(batch, further)| [batch].into_iter().chain(further));
+    let joined = StreamContent::of(first.into_iter().chain(second));
+    // Each is within the limit; together they need not be.
+    if joined.as_ref().is_some_and(|content| content.bytes() > APPEND_BYTES_MAX) {
+        let (name, limit) = ("APPEND_BYTES_MAX", APPEND_BYTES_MAX as u64);
+        return Err(StreamRefusal::Limit { name, limit });
+    }
+    Ok(joined)
 }
 
 fn opened(answer: StreamAnswer) -> Result<(bool, StreamStatus), StreamFailure> {

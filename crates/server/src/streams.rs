@@ -85,7 +85,7 @@ impl Streams {
         let located = self.located(name).await?;
         let shard = self.shard(located.home);
         let first = append().ok_or_else(wrong_answer)?;
-        let bytes = first.content.as_ref().map_or(0, |batch| batch.bytes().len() as u64);
+        let bytes = first.content.as_ref().map_or(0, |content| content.bytes() as u64);
         self.has_room(shard, bytes).await?;
         let mut first = Some(first);
         let mut append = || first.take().or_else(&mut append);

@@ -4,7 +4,7 @@
 use std::{rc::Rc, time::Duration};
 
 use bytes::Bytes;
-use sennit_engine::{StreamAppend, StreamNote, StreamRefusal};
+use sennit_engine::{StreamAppend, StreamContent, StreamNote, StreamRefusal};
 use sennit_model::{BatchBuilder, Message, Offset, TopicName};
 use sennit_protocol::ErrorCode;
 use serde_json::json;
@@ -196,7 +196,7 @@ impl Subscriptions {
         // It is short, whatever it names.
         batch.push(&Message::new(Bytes::from(text))).map_err(|_| wrong_answer())?;
         let append = StreamAppend {
-            content: batch.take(),
+            content: batch.take().map(StreamContent::from),
             content_type: Some("application/json".into()),
             note: StreamNote::default(),
         };
