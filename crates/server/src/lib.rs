@@ -29,6 +29,7 @@ mod found;
 mod gauge;
 mod http;
 mod inbox;
+mod key_file;
 mod lane_thread;
 mod listener;
 mod metrics;

@@ -119,7 +119,7 @@ impl Broker<'_> {
             own_topic: OwnTopic::default(),
         });
         let doors = Arc::new(Doors::closed(shards));
-        let backups = Backups::new(settings, doors.clone(), ended.clone());
+        let backups = Backups::new(settings, config.data.clone(), doors.clone(), ended.clone());
         let status = Arc::new(Status::recovering(metrics, backups));
         let port = Port::new(http, config.http_connections, cores.clone(), status.clone());
         let early = port.early();
