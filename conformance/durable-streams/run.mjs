@@ -13,6 +13,9 @@ const MODES = ["memory", "file-fast", "file-durable", "acid"]
 /** Tests that the suite has, those of subscriptions with them: fewer would mean that some were not run. */
 const TESTS = 338
 
+/** Seconds that the suite may take in one mode: some times what it takes on a busy machine. */
+const DEADLINE_S = 900
+
 /** Failures that are printed of each mode; the report has them all. */
 const SHOWN = 30
 
@@ -22,6 +25,7 @@ const HELP = `run [options]: the official Durable Streams conformance suite
   --modes LIST      storage modes (default: ${MODES.join(",")})
   --jobs N          modes at a time (default: a core each)
   --only PATTERN    only tests whose name matches
+  --deadline N      seconds after which the suite of a mode is given up (default: ${DEADLINE_S})
   --base-url URL    a server that runs already, instead
   --server COMMAND  a server that COMMAND starts with PORT, DATA and LONG_POLL_MS set, instead
   --report FILE     where the JSON report goes (default: report.json where this was installed)`
@@ -33,6 +37,7 @@ const { values: options } = parseArgs({
     modes: { type: "string", default: MODES.join(",") },
     jobs: { type: "string", default: String(availableParallelism()) },
     only: { type: "string" },
+    deadline: { type: "string", default: String(DEADLINE_S) },
     "base-url": { type: "string" },
     server: { type: "string" },
     report: { type: "string", default: join(here, "report.json") },
@@ -49,9 +54,10 @@ async function suite(name, url) {
   // Not BASE_URL, which vitest sets to something of its own.
   const env = { CONFORMANCE_URL: url, CONFORMANCE_LONG_POLL_MS: String(LONG_POLL_MS), NO_COLOR: "1" }
   const begun = Date.now()
-  const said = await ended(launch([process.execPath, join(here, "node_modules/vitest/vitest.mjs"), ...flags], {
+  const { said, isLate } = await ended(launch([process.execPath, join(here, "node_modules/vitest/vitest.mjs"), ...flags], {
     cwd: here, env: { ...process.env, ...env }, stdio: ["ignore", "pipe", "pipe"],
   }))
+  if (isLate) throw new Error(`not done after ${options.deadline} s, and given up:\n${said}`)
   const report = await readFile(json, "utf8").then(JSON.parse, () => {
     throw new Error(`vitest wrote no report:\n${said}`)
   })
@@ -63,11 +69,20 @@ async function suite(name, url) {
   return { mode: name, passed: of("passed").length, failed: failures.length, missing, failures, seconds: (Date.now() - begun) / 1000 }
 }
 
+/** What a process says until it ends, or is late and killed. */
 function ended(child) {
   return new Promise((resolve) => {
     let said = ""
     for (const pipe of [child.stdout, child.stderr]) pipe.on("data", (bytes) => (said += bytes))
-    child.on("close", () => resolve(said))
+    const late = setTimeout(() => {
+      child.kill("SIGKILL")
+      // Whoever it has started may hold its pipes open: they are not waited for.
+      resolve({ said, isLate: true })
+    }, Number(options.deadline) * 1000)
+    child.on("close", () => {
+      clearTimeout(late)
+      resolve({ said, isLate: false })
+    })
   })
 }
 

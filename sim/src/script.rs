@@ -254,7 +254,7 @@ impl Script {
             self.world.say(Command::Stream(origin, id, StreamCommand::Open(Box::new(open))));
             let mut builder = BatchBuilder::new();
             self.push_message(&mut builder, ACCOUNT_BYTES);
-            let (content, note) = (builder.take(), StreamNote::default());
+            let (content, note) = (builder.take().map(Into::into), StreamNote::default());
             appends.push((id, StreamAppend { content, content_type: None, note }));
         }
         let origin = self.origin();

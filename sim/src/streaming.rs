@@ -167,7 +167,7 @@ fn open(world: &mut World, swarm: &Swarm) {
         return;
     }
     let id = world.streams.new_id();
-    let content = world.streams.random.chance(400).then(|| new_batch(world, swarm));
+    let content = world.streams.random.chance(400).then(|| new_batch(world, swarm).into());
     let (now, ends) = (world.now, world.streams.ends);
     let random = &mut world.streams.random;
     let mut settings = StreamSettings {
@@ -206,7 +206,7 @@ fn open_again(world: &mut World) {
 
 fn append(world: &mut World, swarm: &Swarm) {
     let Some(id) = world.streams.any() else { return };
-    let content = Some(new_batch(world, swarm));
+    let content = Some(new_batch(world, swarm).into());
     let streams = &mut world.streams;
     let random = &mut streams.random;
     let writer = random.below(WRITERS + 1);

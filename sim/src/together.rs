@@ -3,9 +3,9 @@
 //! `streaming`.
 
 use sennit_engine::{
-    Command, OpenStream, StreamAppend, StreamNote, StreamProducer, StreamSettings,
+    Command, OpenStream, StreamAppend, StreamContent, StreamNote, StreamProducer, StreamSettings,
 };
-use sennit_model::{Batch, PartitionId, TopicConfig, TopicKind};
+use sennit_model::{PartitionId, TopicConfig, TopicKind};
 
 use crate::{
     streaming,
@@ -50,11 +50,11 @@ fn members(world: &World, group: u64) -> Vec<PartitionId> {
 }
 
 /// Some content for each of `count` streams, so long that all of it fits one frame.
-fn content(world: &mut World, swarm: &Swarm, count: usize) -> Option<Batch> {
+fn content(world: &mut World, swarm: &Swarm, count: usize) -> Option<StreamContent> {
     let room = (swarm.segment_bytes as usize - 4096 - 512) / count - 256;
     let streams = &mut world.streams;
     let random = &mut streams.tellers.random;
-    Some(streaming::batch(random, swarm, &mut streams.next_message, room))
+    Some(streaming::batch(random, swarm, &mut streams.next_message, room).into())
 }
 
 fn open(world: &mut World, swarm: &Swarm, group: u64) {

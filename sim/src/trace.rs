@@ -3,8 +3,8 @@
 
 use std::{cell::RefCell, fmt, io::Write, rc::Rc};
 
-use sennit_engine::{Command, Effect, StreamAnswer, StreamAppend, StreamCommand};
-use sennit_model::{Batch, PartitionId};
+use sennit_engine::{Command, Effect, StreamAnswer, StreamAppend, StreamCommand, StreamContent};
+use sennit_model::PartitionId;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// The record of a run; clones write to the same one.
@@ -86,13 +86,12 @@ impl Trace {
     }
 
     fn stream(&self, request: u64, id: PartitionId, command: &StreamCommand) {
-        let hash = |batch: &Option<Batch>| batch.as_ref().map_or(0, |held| xxh3_64(held.bytes()));
         match command {
             StreamCommand::Open(open) => self.step(format_args!(
                 "  > open {request} {id} {:?} closes {} {:016x}",
                 open.settings,
                 open.closes,
-                hash(&open.content),
+                hash(open.content.as_ref()),
             )),
             StreamCommand::Append(append) => self.append("append", request, id, append),
             other => self.step(format_args!("  > {request} {id} {other:?}")),
@@ -101,7 +100,7 @@ impl Trace {
 
     fn append(&self, what: &str, request: u64, id: PartitionId, append: &StreamAppend) {
         let StreamAppend { content, content_type, note } = append;
-        let hash = content.as_ref().map_or(0, |held| xxh3_64(held.bytes()));
+        let hash = hash(content.as_ref());
         self.step(format_args!("  > {what} {request} {id} {content_type:?} {note:?} {hash:016x}"));
     }
 
@@ -148,4 +147,10 @@ impl Trace {
     pub fn steps(&self) -> u64 {
         self.state.as_ref().map_or(0, |state| state.borrow().steps)
     }
+}
+
+/// A number that stands for what is appended.
+fn hash(content: Option<&StreamContent>) -> u64 {
+    let batches = content.into_iter().flat_map(StreamContent::batches);
+    batches.fold(0, |hash, batch| hash ^ xxh3_64(batch.bytes()))
 }

@@ -299,7 +299,7 @@ fn appended_together_and_found(ends: [u64; 2]) -> Result<(), Violation> {
     }
     history.commit(&[]).unwrap();
     let append = StreamAppend {
-        content: Some(batch(&["a"])),
+        content: Some(batch(&["a"]).into()),
         content_type: None,
         note: StreamNote::default(),
     };

@@ -3,8 +3,9 @@
 
 use std::{
     ffi::OsString,
-    fs::{self, File},
+    fs::{self, File, OpenOptions, Permissions},
     io::{self, BufWriter, Read, Write},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -31,8 +32,9 @@ Examples:
   sennit backup --to sennit.backup --rate 20MiB
   sennit restore sennit.backup --data new-data
 
-The broker goes on meanwhile. All that was confirmed before the command began is in the archive. One
-backup runs at a time; when the disk gets full it is given up, and the broker goes on.";
+The broker goes on meanwhile. All that was confirmed before the command began is in the archive, and
+the broker's own keys: the file is as secret as the data directory, and for its owner alone. One backup
+runs at a time; when the disk gets full it is given up, and the broker goes on.";
 
 /// How long the broker may take to say or send something.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -118,7 +120,7 @@ fn write_file(archive: Archive, part: &Path, args: &Args) -> Result<ArchiveSumma
         let path = path.display().to_string();
         move |error: io::Error| Failure::from(error).about(path)
     };
-    let mut out = BufWriter::with_capacity(WRITE_BYTES, File::create(part).map_err(about(part))?);
+    let mut out = BufWriter::with_capacity(WRITE_BYTES, create(part).map_err(about(part))?);
     let summary = archive.write(&mut out, args.rate)?;
     let out = out.into_inner().map_err(|error| about(part)(error.into_error()))?;
     out.sync_all().map_err(about(part))?;
@@ -127,6 +129,15 @@ fn write_file(archive: Archive, part: &Path, args: &Args) -> Result<ArchiveSumma
     let folder = folder.unwrap_or(Path::new("."));
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(about(folder))?;
     Ok(summary)
+}
+
+/// A file for its owner alone: what is in it is all that the broker knows, its own keys too.
+fn create(part: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(true).mode(0o600).open(part)?;
+    // What somebody left of another one may be for others as well.
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(file)
 }
 
 /// An archive that a broker has begun to send.

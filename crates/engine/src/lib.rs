@@ -48,6 +48,7 @@ mod snapshot;
 mod stream;
 mod stream_append;
 mod stream_codec;
+mod stream_content;
 mod stream_decide;
 mod stream_read;
 mod stream_together;
@@ -86,3 +87,4 @@ pub use stream::{
     StreamNote, StreamProducer, StreamRead, StreamRefusal, StreamRest, StreamSettings,
     StreamStatus, is_same_media_type, media_type,
 };
+pub use stream_content::StreamContent;

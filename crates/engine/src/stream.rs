@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sennit_model::{
-    Batch, Durability, Offset, PartitionId, ReadFrom, Timestamp, TopicConfig, TopicId,
-};
+use sennit_model::{Durability, Offset, PartitionId, ReadFrom, Timestamp, TopicConfig, TopicId};
+
+use crate::stream_content::StreamContent;
 
 /// The media type that a content type says, without its parameters.
 #[must_use]
@@ -125,7 +125,7 @@ pub struct OpenStream {
     /// The stream's.
     pub settings: StreamSettings,
     /// What it begins with.
-    pub content: Option<Batch>,
+    pub content: Option<StreamContent>,
     /// Whether that is all that it will ever hold.
     pub closes: bool,
 }
@@ -134,7 +134,7 @@ pub struct OpenStream {
 #[derive(Clone, Debug)]
 pub struct StreamAppend {
     /// The messages; none only to close.
-    pub content: Option<Batch>,
+    pub content: Option<StreamContent>,
     /// The type of what is appended; it has to be the stream's. Nothing to say where it is of no
     /// account.
     pub content_type: Option<Box<str>>,
@@ -142,7 +142,8 @@ pub struct StreamAppend {
     pub note: StreamNote,
 }
 
-/// What an append says beside its messages. It is in the same record: both are there, or neither.
+/// What an append says beside its messages. It is in the same record, that of the last batch where there
+/// are several: all is there, or nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamNote {
     /// Who appends, if twice is to count once.

@@ -18,7 +18,8 @@ use crate::{
         ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamAppended, StreamCommand, StreamNote,
         StreamRefusal, StreamSettings, StreamStatus,
     },
-    stream_decide::{Decided, NotAppended},
+    stream_content::StreamContent,
+    stream_decide::{Decided, NotAppended, batch_record, batch_records, note_record},
     streams::Stream,
     timer::Timer,
 };
@@ -177,22 +178,35 @@ impl Engine {
             let status = self.stream_status(id).ok_or(StreamRefusal::Unknown)?;
             return Ok(StreamAnswer::Opened { created: false, status });
         }
+        if let Some(content) = &content {
+            // What begins a stream is refused before there is one.
+            if config.retention.latest_per_key.is_some() && !content.is_keyed() {
+                return Err(Refusal::KeyMissing.into());
+            }
+            if config.durability == Durability::Memory {
+                self.make_room(id, content.bytes() as u64, journal)?;
+            }
+        }
         let is_durable = config.durability == Durability::Durable;
         let first = settings.fork.as_ref().map_or(Offset(0), |fork| fork.at);
         let (with_it, after) = if is_durable { (content, None) } else { (None, content) };
-        let record = Record::StreamOpened(Box::new(StreamOpened {
+        let (batch, further) = with_it.map(StreamContent::into_parts).unzip();
+        let further = further.unwrap_or_default();
+        let note = StreamNote { closes, ..StreamNote::default() };
+        let behind = first.plus(batch.as_ref().map_or(0, |batch: &Batch| u64::from(batch.count())));
+        let mut records = vec![Record::StreamOpened(Box::new(StreamOpened {
             partition: id,
             opened_at: now,
             config,
             first,
-            closes: closes && after.is_none(),
+            closes: closes && further.is_empty() && after.is_none(),
             settings,
-            batch: with_it,
-        }));
-        self.commit(&record, journal);
-        if let Some(batch) = after {
-            let note = StreamNote { closes, ..StreamNote::default() };
-            let append = StreamAppend { content: Some(batch), content_type: None, note };
+            batch,
+        }))];
+        records.append(&mut batch_records(id, behind, further.into_iter(), note.clone(), now));
+        self.commit_together(&records, journal);
+        if after.is_some() {
+            let append = StreamAppend { content: after, content_type: None, note };
             self.append_to_stream(id, append, now, journal)?;
         }
         let mut status = self.stream_status(id).ok_or(StreamRefusal::Unknown)?;
@@ -251,9 +265,9 @@ impl Engine {
         let (is_closed, is_duplicate) = (note.closes, false);
         let sequence = note.producer.as_ref().map(|producer| producer.sequence);
         let is_early = match content {
-            Some(batch) => self.append_with(id, batch, note, now, journal)?,
+            Some(content) => self.append_with(id, content, note, now, journal)?,
             None => {
-                self.commit(&self.append_record(id, None, note, now), journal);
+                self.commit(&note_record(id, note, now), journal);
                 false
             }
         };
@@ -261,11 +275,11 @@ impl Engine {
         Ok((StreamAppended { next, is_closed, is_duplicate, sequence }, is_early))
     }
 
-    /// Appends a batch; says whether that is confirmed before it is committed.
+    /// Appends messages; says whether that is confirmed before it is committed.
     fn append_with(
         &mut self,
         id: PartitionId,
-        batch: Batch,
+        content: StreamContent,
         note: StreamNote,
         now: Timestamp,
         journal: &mut impl Journal,
@@ -274,14 +288,22 @@ impl Engine {
             return Err(StreamRefusal::Unknown.into());
         };
         let durability = partition.config.durability;
-        let bytes = batch.bytes().len() as u64;
         if durability == Durability::Memory {
-            self.make_room(id, bytes, journal)?;
+            self.make_room(id, content.bytes() as u64, journal)?;
         }
         let reserves = durability != Durability::Durable;
-        let has_reserved = reserves && self.reserve(id, batch.count(), journal);
-        let record = self.append_record(id, Some(batch), note, now);
-        self.commit(&record, journal);
+        let has_reserved = reserves && self.reserve(id, content.count(), journal);
+        let first = self.end_of(id).unwrap_or_default();
+        match content.into_parts() {
+            (batch, further) if further.is_empty() => {
+                self.commit(&batch_record(id, first, batch, note, now), journal);
+            }
+            (batch, further) => {
+                let batches = [batch].into_iter().chain(further);
+                let records = batch_records(id, first, batches, note, now);
+                self.commit_together(&records, journal);
+            }
+        }
         Ok(reserves && self.confirms_now(id, has_reserved, journal))
     }
 
@@ -292,6 +314,13 @@ impl Engine {
             let said = stream.said();
             let is_left = (said.is_deleted && said.forks.is_empty()).then_some((id, None));
             said.forks.iter().map(move |fork| (id, Some(*fork))).chain(is_left)
+        })
+    }
+
+    /// Streams that are forks, each with what it was made of.
+    pub fn forks_of_streams(&self) -> impl Iterator<Item = (TopicId, PartitionId)> {
+        self.streams.iter().filter_map(|(id, stream)| {
+            stream.settings.fork.as_ref().map(|fork| (id.topic, fork.source))
         })
     }
 

@@ -10,6 +10,7 @@ use crate::{
     stream::{
         StreamAppend, StreamAppended, StreamNote, StreamProducer, StreamRefusal, is_same_media_type,
     },
+    stream_content::StreamContent,
 };
 
 /// Why an append came to nothing: what the stream says, or what any publish would be refused for.
@@ -37,6 +38,45 @@ pub(crate) enum Decided {
     Already(StreamAppended),
     /// It is to be appended, or noted.
     New,
+}
+
+/// The record of what is said without content.
+pub(crate) fn note_record(id: PartitionId, note: StreamNote, now: Timestamp) -> Record {
+    Record::StreamNoted { partition: id, noted_at: now, note: Box::new(note) }
+}
+
+/// The record of a batch that is appended at `first`.
+pub(crate) fn batch_record(
+    id: PartitionId,
+    first: Offset,
+    batch: Batch,
+    note: StreamNote,
+    now: Timestamp,
+) -> Record {
+    let (producer, appended_at) = (ProducerStamp::default(), now);
+    let note = (note != StreamNote::default()).then(|| Box::new(note));
+    Record::Appended { partition: id, first, appended_at, producer, batch, note }
+}
+
+/// The records of batches that are appended one after the other from `first` on; what is noted goes with
+/// the last.
+pub(crate) fn batch_records(
+    id: PartitionId,
+    mut first: Offset,
+    batches: impl Iterator<Item = Batch>,
+    mut note: StreamNote,
+    now: Timestamp,
+) -> Vec<Record> {
+    let mut batches = batches.peekable();
+    let mut records = Vec::new();
+    while let Some(batch) = batches.next() {
+        let count = u64::from(batch.count());
+        let is_last = batches.peek().is_none();
+        let note = if is_last { std::mem::take(&mut note) } else { StreamNote::default() };
+        records.push(batch_record(id, first, batch, note, now));
+        first = first.plus(count);
+    }
+    records
 }
 
 /// What an append is to its producer's history.
@@ -92,27 +132,24 @@ impl Engine {
             return Err(StreamRefusal::Sequence { last: last.clone() }.into());
         }
         let keeps_keys = partition.config.retention.latest_per_key.is_some();
-        if keeps_keys && content.as_ref().is_some_and(|batch| !batch.is_keyed()) {
+        if keeps_keys && content.as_ref().is_some_and(|content| !content.is_keyed()) {
             return Err(Refusal::KeyMissing.into());
         }
         Ok(Decided::New)
     }
 
-    /// The record of an append that was decided: with content, or only a note.
-    pub(crate) fn append_record(
+    /// The records of an append that was decided: with content, or only a note.
+    pub(crate) fn append_records(
         &self,
         id: PartitionId,
-        content: Option<Batch>,
+        content: Option<StreamContent>,
         note: StreamNote,
         now: Timestamp,
-    ) -> Record {
-        let Some(batch) = content else {
-            return Record::StreamNoted { partition: id, noted_at: now, note: Box::new(note) };
-        };
+    ) -> Vec<Record> {
+        let Some(content) = content else { return vec![note_record(id, note, now)] };
         let first = self.end_of(id).unwrap_or_default();
-        let (producer, appended_at) = (ProducerStamp::default(), now);
-        let note = (note != StreamNote::default()).then(|| Box::new(note));
-        Record::Appended { partition: id, first, appended_at, producer, batch, note }
+        let (batch, further) = content.into_parts();
+        batch_records(id, first, [batch].into_iter().chain(further), note, now)
     }
 
     fn standing(

@@ -109,7 +109,8 @@ impl Engine {
             let (source, home) = (fork.source, fork.home);
             let before = Offset(fork.at.0.min(before));
             let answer = StreamAnswer::Inherited { source, home, before, status };
-            return Ok(Some(Answered { answer, is_early: true }));
+            // How it is may be committed later, that it is there at all too.
+            return Ok(Some(Answered { answer, is_early: false }));
         }
         let durability = partition.config.durability;
         let lost = self.lost.of(id).find(|&(from, to)| from <= at && at < to);

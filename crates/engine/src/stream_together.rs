@@ -6,6 +6,7 @@ use sennit_model::{PartitionId, Timestamp};
 use crate::{
     command::Origin,
     engine::{Engine, Journal, Outbox},
+    record::Record,
     stream::{StreamAnswer, StreamAppend, StreamAppended, StreamRefusal},
     stream_decide::{Decided, NotAppended},
 };
@@ -92,22 +93,31 @@ impl Engine {
                 }
                 Decided::New => {
                     let StreamAppend { content, note, .. } = append;
-                    let count = content.as_ref().map_or(0, |batch| u64::from(batch.count()));
+                    let count = content.as_ref().map_or(0, |content| u64::from(content.count()));
                     let appended = StreamAppended {
                         next: self.end_of(id).unwrap_or_default().plus(count),
                         is_closed: note.closes,
                         is_duplicate: false,
                         sequence: note.producer.as_ref().map(|producer| producer.sequence),
                     };
-                    records.push(self.append_record(id, content, note, now));
+                    records.append(&mut self.append_records(id, content, note, now));
                     appended
                 }
             });
         }
-        journal.hold_together(&records);
-        for record in &records {
+        self.commit_together(&records, journal);
+        became
+    }
+
+    /// Commits records that are all there after a crash, or none: they lie in one frame, if they are
+    /// written at all.
+    pub(crate) fn commit_together(&mut self, records: &[Record], journal: &mut impl Journal) {
+        let is_written = |record: &Record| self.memory.of_record(record).is_none();
+        if records.len() > 1 && records.iter().all(is_written) {
+            journal.hold_together(records);
+        }
+        for record in records {
             self.commit(record, journal);
         }
-        became
     }
 }

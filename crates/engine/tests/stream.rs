@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use sennit_engine::{
     Command, Effect, ForkOf, OpenStream, Outbox, Record, Refusal, StreamAnswer, StreamAppend,
-    StreamAppended, StreamChunk, StreamCommand, StreamNote, StreamProducer, StreamRead,
-    StreamRefusal, StreamSettings,
+    StreamAppended, StreamChunk, StreamCommand, StreamContent, StreamNote, StreamProducer,
+    StreamRead, StreamRefusal, StreamSettings,
 };
 use sennit_model::{
     Durability, Generation, Message, Messages, Offset, OffsetRange, PartitionId, ReadFrom,
@@ -52,7 +52,7 @@ fn answers(world: &mut World) -> Vec<StreamAnswer> {
 }
 
 fn append(world: &mut World, text: &str, note: StreamNote) -> StreamAnswer {
-    let content = (!text.is_empty()).then(|| batch(&[Message::new(text.to_owned())]));
+    let content = (!text.is_empty()).then(|| batch(&[Message::new(text.to_owned())]).into());
     let append = StreamAppend { content, content_type: Some("TEXT/plain; a=b".into()), note };
     ask(world, StreamCommand::Append(Box::new(append))).expect("an append is answered")
 }
@@ -200,7 +200,7 @@ fn a_sequence_has_to_grow_byte_by_byte() {
 #[test]
 fn another_content_type_is_refused() {
     let mut world = opened(settings());
-    let content = Some(batch(&[Message::new("{}")]));
+    let content = Some(batch(&[Message::new("{}")]).into());
     let content_type = Some("application/json".into());
     let append = StreamAppend { content, content_type, note: plain() };
     let refusal = refused(ask(&mut world, StreamCommand::Append(Box::new(append))));
@@ -215,7 +215,7 @@ fn a_read_that_waits_is_answered_by_the_next_append_or_the_close() {
     let origin = world.origin(ALICE);
     world.do_now(Command::Stream(origin, ORDERS, StreamCommand::Read(waits)));
     world.do_now(Command::Stream(origin, ORDERS, StreamCommand::StopReading));
-    let content = Some(batch(&[Message::new("a")]));
+    let content = Some(batch(&[Message::new("a")]).into());
     let last = StreamAppend { content, content_type: None, note: closing(plain()) };
     let appender = world.origin(ALICE);
     world.effects.clear();
@@ -236,7 +236,7 @@ fn what_is_not_committed_is_not_given_to_those_who_wait() {
     let waits = StreamRead { waits: true, ..read_at(0) };
     assert_eq!(ask(&mut world, StreamCommand::Read(waits)), None);
     let append = StreamAppend {
-        content: Some(batch(&[Message::new("a")])),
+        content: Some(batch(&[Message::new("a")]).into()),
         content_type: None,
         note: plain(),
     };
@@ -297,13 +297,8 @@ fn what_was_said_to_be_over_does_not_come_back_with_a_start() {
     }
 }
 
-#[test]
-fn a_fork_holds_its_source_and_reads_there() {
-    let mut world = opened(settings());
-    append(&mut world, "a", plain());
-    append(&mut world, "b", plain());
-    let fork = TopicId(2);
-    ask(&mut world, StreamCommand::AddFork(fork));
+/// What opens a stream as a fork of the orders, at their second message.
+fn as_fork() -> StreamCommand {
     let of = ForkOf {
         source: ORDERS,
         home: ORDERS.topic,
@@ -311,10 +306,36 @@ fn a_fork_holds_its_source_and_reads_there() {
         at: Offset(1),
         asked: ("".into(), 0),
     };
-    let open = with(StreamSettings { fork: Some(of), ..settings() });
+    StreamCommand::Open(Box::new(with(StreamSettings { fork: Some(of), ..settings() })))
+}
+
+#[test]
+fn what_a_fork_says_of_itself_is_committed_before() {
+    let mut world = opened(settings());
+    append(&mut world, "a", plain());
     let origin = world.origin(ALICE);
-    world.do_now(Command::Stream(origin, DEAD, StreamCommand::Open(Box::new(open))));
-    let content = Some(batch(&[Message::new("own")]));
+    let mut out = Outbox::default();
+    for command in [as_fork(), StreamCommand::Read(read_at(0))] {
+        let command = Command::Stream(origin, DEAD, command);
+        world.engine.handle(command, world.now, &mut world.journal, &mut out);
+    }
+    let mut payloads = world::Memory::default();
+    world.engine.deliver(world.now, &mut world.journal, &mut payloads, &mut out);
+    assert!(out.now.is_empty(), "{:?}", out.now);
+    let is_inherited = |effect: &Effect| matches!(effect, Effect::Stream(_, answer) if matches!(**answer, StreamAnswer::Inherited { .. }));
+    assert!(out.after_commit.iter().any(is_inherited), "{:?}", out.after_commit);
+}
+
+#[test]
+fn a_fork_holds_its_source_and_reads_there() {
+    let mut world = opened(settings());
+    append(&mut world, "a", plain());
+    append(&mut world, "b", plain());
+    let fork = TopicId(2);
+    ask(&mut world, StreamCommand::AddFork(fork));
+    let origin = world.origin(ALICE);
+    world.do_now(Command::Stream(origin, DEAD, as_fork()));
+    let content = Some(batch(&[Message::new("own")]).into());
     let own = StreamAppend { content, content_type: None, note: plain() };
     world.do_now(Command::Stream(origin, DEAD, StreamCommand::Append(Box::new(own))));
     for mut world in [replayed(&world), world] {
@@ -389,7 +410,7 @@ fn who_closes_a_stream_that_is_closed_has_used_it() {
 fn whatever_its_durability_a_stream_says_where_its_first_content_ends() {
     for durability in Durability::ALL {
         let mut world = World::empty();
-        let content = Some(batch(&[Message::new("a"), Message::new("b")]));
+        let content = Some(batch(&[Message::new("a"), Message::new("b")]).into());
         let open = OpenStream { config: config(durability), content, ..with(settings()) };
         let answer = ask(&mut world, StreamCommand::Open(Box::new(open)));
         let Some(StreamAnswer::Opened { created: true, status }) = answer else {
@@ -443,6 +464,55 @@ fn who_had_read_all_before_a_crash_goes_on_behind_what_was_reserved() {
 }
 
 #[test]
+fn more_than_a_batch_holds_is_appended_at_once_and_noted_with_the_last() {
+    for durability in Durability::ALL {
+        let mut world = World::empty();
+        let several = |texts: [&'static str; 3]| {
+            StreamContent::of(texts.map(|text| batch(&[Message::new(text)])))
+        };
+        let open = OpenStream {
+            config: config(durability),
+            content: several(["a", "b", "c"]),
+            ..with(settings())
+        };
+        let Some(StreamAnswer::Opened { created: true, status }) =
+            ask(&mut world, StreamCommand::Open(Box::new(open)))
+        else {
+            panic!("{durability}")
+        };
+        assert_eq!((status.next, status.is_closed), (Offset(3), false), "{durability}");
+        let append = StreamAppend {
+            content: several(["d", "e", "f"]),
+            content_type: None,
+            note: closing(by(0, 0)),
+        };
+        let command = StreamCommand::Append(Box::new(append));
+        for is_duplicate in [false, true] {
+            let Some(StreamAnswer::Appended(appended)) = ask(&mut world, command.clone()) else {
+                panic!("{durability}")
+            };
+            assert_eq!((appended.next, appended.is_closed), (Offset(6), true), "{durability}");
+            assert_eq!(appended.is_duplicate, is_duplicate, "{durability}");
+        }
+        let chunk = read(&mut world, read_at(0));
+        assert_eq!(texts(&chunk), ["a", "b", "c", "d", "e", "f"], "{durability}");
+        assert!(chunk.is_closed, "{durability}");
+    }
+}
+
+#[test]
+fn what_begins_a_stream_whole_also_closes_it() {
+    let content = StreamContent::of(["a", "b"].map(|text| batch(&[Message::new(text)])));
+    let mut world = World::empty();
+    let open = OpenStream { content, closes: true, ..with(settings()) };
+    ask(&mut world, StreamCommand::Open(Box::new(open)));
+    for mut world in [replayed(&world), world] {
+        let chunk = read(&mut world, read_at(0));
+        assert_eq!((texts(&chunk), chunk.is_closed), (vec!["a".to_owned(), "b".to_owned()], true));
+    }
+}
+
+#[test]
 fn nobody_makes_a_fork_of_a_stream_whose_topic_is_about_to_go() {
     let mut opened = opened(settings());
     append(&mut opened, "a", plain());
@@ -467,7 +537,7 @@ fn a_topic_that_keeps_the_latest_of_each_key_takes_no_append_without_one() {
         TopicConfig { retention: Retention::LATEST_PER_KEY, ..config(Durability::Durable) };
     let open = OpenStream { config, ..with(settings()) };
     ask(&mut world, StreamCommand::Open(Box::new(open)));
-    let content = Some(batch(&[Message::new("a")]));
+    let content = Some(batch(&[Message::new("a")]).into());
     let append = StreamAppend { content, content_type: None, note: by(1, 0) };
     assert_eq!(ask(&mut world, StreamCommand::Append(Box::new(append.clone()))), None);
     world.effects.clear();

@@ -59,7 +59,7 @@ fn grouped() -> World {
 fn append(text: &str, sequence: Option<u64>) -> StreamAppend {
     let producer = |sequence| StreamProducer { id: "writer".into(), epoch: 0, sequence };
     let note = StreamNote { producer: sequence.map(producer), ..StreamNote::default() };
-    let content = (!text.is_empty()).then(|| batch(&[Message::new(text.to_owned())]));
+    let content = (!text.is_empty()).then(|| batch(&[Message::new(text.to_owned())]).into());
     StreamAppend { content, content_type: None, note }
 }
 

@@ -25,8 +25,8 @@ pub const BATCH_BYTES_MAX: usize = MESSAGE_BYTES_MAX;
 /// Most messages in a batch.
 pub const BATCH_MESSAGES_MAX: usize = 16_384;
 
-/// Longest append to a stream over HTTP, encoded, in bytes: a body of 16 MiB, or of
-/// [`BATCH_MESSAGES_MAX`] messages, and a little. It too is one journal record.
+/// Longest append to a stream over HTTP, encoded, in bytes: a body of 16 MiB, and a little. It is one journal
+/// record, or, of more than [`BATCH_MESSAGES_MAX`] messages, several in one frame.
 pub const APPEND_BYTES_MAX: usize = 18 << 20;
 
 /// Most appends that are done together. All of them, encoded, are at most [`APPEND_BYTES_MAX`]: they

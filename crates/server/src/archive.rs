@@ -1,4 +1,4 @@
-//! What a backup is: a tar of FORMAT and of each lane's slots and packs, whose last entry says with
+//! What a backup is: a tar of FORMAT, the broker's keys and each lane's slots and packs, whose last entry says with
 //! a length and a checksum of each that it is whole. docs/reference/backup.md is the page of it. It
 //! knows no broker and no folder.
 
@@ -12,6 +12,8 @@ use std::{
 use sennit_journal::{DirectorySettings, Fault, FileName, PACK_BYTES_MAX};
 use tar::{EntryType, Header};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+use crate::key_file::{self, Secrets};
 
 /// The version of the archive's own format.
 const ARCHIVE_FORMAT: u32 = 1;
@@ -83,6 +85,8 @@ pub struct ArchiveSummary {
 pub(crate) enum Piece<'a> {
     /// What the data directory was made with.
     Settings(DirectorySettings),
+    /// The broker's own keys.
+    Keys(Secrets),
     /// A slot or a pack of this lane begins.
     Begin { lane: u32, name: FileName },
     /// More of it.
@@ -180,6 +184,7 @@ pub(crate) fn read_archive<E: From<ArchiveError>>(
         match entry.kind {
             Kind::Head => reading.head(&entry.text()?)?,
             Kind::Format => each(Piece::Settings(reading.format(&entry.text()?)?))?,
+            Kind::Keys => each(Piece::Keys(entry.keys()?))?,
             Kind::File { lane, name } => {
                 each(Piece::Begin { lane, name })?;
                 entry.copy(|bytes| each(Piece::Bytes(bytes)))?;
@@ -208,6 +213,7 @@ fn unexpected(what: impl Into<String>) -> ArchiveError {
 enum Kind {
     Head,
     Format,
+    Keys,
     File { lane: u32, name: FileName },
     Last,
 }
@@ -218,6 +224,7 @@ struct Reading {
     contents: Contents,
     settings: Option<DirectorySettings>,
     has_head: bool,
+    has_keys: bool,
     seen: BTreeSet<(u32, FileName)>,
     summary: ArchiveSummary,
 }
@@ -280,6 +287,12 @@ impl Reading {
             (HEAD, None) if !self.has_head => Kind::Head,
             (FORMAT, None) if self.has_head => Kind::Format,
             (LAST, Some(_)) => Kind::Last,
+            (key_file::NAME, Some(_)) => {
+                if std::mem::replace(&mut self.has_keys, true) {
+                    return Err(unexpected(format!("{name} twice")));
+                }
+                Kind::Keys
+            }
             (_, Some(settings)) => {
                 let (lane, file) = lane_file(&name).ok_or_else(wrong)?;
                 let longest = match file {
@@ -300,6 +313,9 @@ impl Reading {
             _ => return Err(wrong()),
         };
         if matches!(kind, Kind::Head | Kind::Format) && bytes > TEXT_BYTES_MAX {
+            return Err(unexpected(format!("{bytes} bytes of {name}")));
+        }
+        if matches!(kind, Kind::Keys) && bytes != key_file::BYTES as u64 {
             return Err(unexpected(format!("{bytes} bytes of {name}")));
         }
         Ok(Entry { kind, name, bytes, checksum: Xxh3::new(), inner })
@@ -340,7 +356,9 @@ impl Reading {
         match said.lines().zip(expected.lines()).find(|(said, found)| said != found) {
             None => Ok(()),
             Some((_, found)) => match found.split(' ').nth(2) {
-                Some(name) if lane_file(name).is_some() || name == FORMAT => {
+                Some(name)
+                    if lane_file(name).is_some() || [FORMAT, key_file::NAME].contains(&name) =>
+                {
                     wrong(format!("{name} is not what was backed up"))
                 }
                 _ => wrong("its last entry is not what was written".to_owned()),
@@ -370,13 +388,25 @@ impl<R: Read> Entry<R> {
     }
 
     fn text(&mut self) -> Result<String, ArchiveError> {
-        let mut text = Vec::new();
-        self.copy(|bytes| {
-            text.extend_from_slice(bytes);
-            Ok::<_, ArchiveError>(())
-        })?;
+        let text = self.all()?;
         let wrong = |_| ArchiveError::Damaged(format!("{} is no text", self.name));
         String::from_utf8(text).map_err(wrong)
+    }
+
+    fn keys(&mut self) -> Result<Secrets, ArchiveError> {
+        let bytes = self.all()?;
+        let wrong = || ArchiveError::Damaged(format!("{} holds no keys", self.name));
+        key_file::parse(&bytes).ok_or_else(wrong)
+    }
+
+    /// All bytes, of which there are few.
+    fn all(&mut self) -> Result<Vec<u8>, ArchiveError> {
+        let mut all = Vec::new();
+        self.copy(|bytes| {
+            all.extend_from_slice(bytes);
+            Ok::<_, ArchiveError>(())
+        })?;
+        Ok(all)
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::{
     io,
+    path::PathBuf,
     pin::Pin,
     sync::{
         Arc,
@@ -29,6 +30,7 @@ use crate::{
         padding,
     },
     doors::Doors,
+    key_file::{self, Secrets},
     lane_thread::NoCut,
 };
 
@@ -52,6 +54,8 @@ pub(crate) enum NoBackup {
     StorageFull,
     #[error("what is to be copied cannot be read: {0}")]
     Disk(#[from] Fault),
+    #[error("the broker's own keys cannot be read: {0}")]
+    Keys(io::Error),
     #[error("no thread can be started: {0}")]
     System(io::Error),
 }
@@ -60,6 +64,8 @@ pub(crate) enum NoBackup {
 #[derive(Debug)]
 pub(crate) struct Backups {
     settings: DirectorySettings,
+    /// The data directory, where the broker's own keys lie.
+    data: PathBuf,
     doors: Arc<Doors>,
     is_under_way: AtomicBool,
     /// Dropped when no thread of a backup runs any more.
@@ -69,10 +75,12 @@ pub(crate) struct Backups {
 impl Backups {
     pub(crate) fn new(
         settings: DirectorySettings,
+        data: PathBuf,
         doors: Arc<Doors>,
         ended: std_mpsc::Sender<()>,
     ) -> Arc<Self> {
-        Arc::new(Self { settings, doors, is_under_way: AtomicBool::new(false), _ended: ended })
+        let is_under_way = AtomicBool::new(false);
+        Arc::new(Self { settings, data, doors, is_under_way, _ended: ended })
     }
 
     /// Begins a backup. All that was confirmed before is in it. It goes on while its archive is
@@ -139,6 +147,12 @@ struct Source {
     file: CutFile,
 }
 
+/// What is to be copied: the broker's own keys, if it has any, and files.
+struct Sources {
+    keys: Option<Secrets>,
+    files: Vec<Source>,
+}
+
 /// All of a backup, on a thread of its own.
 fn run(pins: &Pins, answer: oneshot::Sender<Result<Archive, NoBackup>>) {
     let disk = RealDisk::new(Access::Buffered);
@@ -152,7 +166,7 @@ fn run(pins: &Pins, answer: oneshot::Sender<Result<Archive, NoBackup>>) {
     };
     let (pieces, taken) = mpsc::channel(PIECES);
     let bytes = archive_bytes(&pins.backups.settings, &sources);
-    tracing::info!(files = sources.len(), bytes, "a backup begins");
+    tracing::info!(files = sources.files.len(), bytes, "a backup begins");
     if answer.send(Ok(Archive { left: bytes, pieces: taken })).is_err() {
         return;
     }
@@ -166,25 +180,31 @@ fn run(pins: &Pins, answer: oneshot::Sender<Result<Archive, NoBackup>>) {
     }
 }
 
-fn sources(pins: &Pins, disk: &RealDisk) -> Result<Vec<Source>, NoBackup> {
-    let mut sources = Vec::new();
+fn sources(pins: &Pins, disk: &RealDisk) -> Result<Sources, NoBackup> {
+    let mut files = Vec::new();
     for (lane, cut) in (0..).zip(pins.cut()?) {
         for file in cut.files(disk)? {
-            sources.push(Source { name: entry_name(lane, file.name), file });
+            files.push(Source { name: entry_name(lane, file.name), file });
         }
     }
-    Ok(sources)
+    // Behind the cuts: what those have of subscriptions was told only once there were keys.
+    let keys = key_file::read(&pins.backups.data).map_err(NoBackup::Keys)?;
+    Ok(Sources { keys, files })
 }
 
 /// How long the archive will be.
-fn archive_bytes(settings: &DirectorySettings, sources: &[Source]) -> u64 {
+fn archive_bytes(settings: &DirectorySettings, sources: &Sources) -> u64 {
     let mut contents = Contents::default();
     let mut bytes = TAR_END.len() as u64;
     for (name, text) in first_entries(settings) {
         contents.push(name, text.len() as u64, 0);
         bytes += entry_bytes(text.len() as u64);
     }
-    for Source { name, file } in sources {
+    if sources.keys.is_some() {
+        contents.push(key_file::NAME, key_file::BYTES as u64, 0);
+        bytes += entry_bytes(key_file::BYTES as u64);
+    }
+    for Source { name, file } in &sources.files {
         contents.push(name, file.bytes, 0);
         bytes += entry_bytes(file.bytes);
     }
@@ -198,31 +218,37 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    fn all(&mut self, disk: &RealDisk, sources: &[Source]) -> io::Result<()> {
+    fn all(&mut self, disk: &RealDisk, sources: &Sources) -> io::Result<()> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let time = since.as_secs();
         let mut contents = Contents::default();
         for (name, text) in first_entries(&self.pins.backups.settings) {
-            self.text(name, &text, time)?;
+            self.entry(name, text.as_bytes(), time)?;
             contents.push(name, text.len() as u64, xxh3_64(text.as_bytes()));
         }
-        for Source { name, file } in sources {
+        if let Some(secrets) = &sources.keys {
+            let bytes = key_file::encode(secrets);
+            self.entry(key_file::NAME, &bytes, time)?;
+            contents.push(key_file::NAME, bytes.len() as u64, xxh3_64(&bytes));
+        }
+        for Source { name, file } in &sources.files {
             self.push(entry_header(name, file.bytes, time)?.as_bytes())?;
             let checksum = self.file(disk, file)?;
             self.push(padding(file.bytes))?;
             contents.push(name, file.bytes, checksum);
         }
         let (name, text) = last_entry(&contents);
-        self.text(name, &text, time)?;
+        self.entry(name, text.as_bytes(), time)?;
         self.push(&TAR_END)?;
         self.flush()
     }
 
-    fn text(&mut self, name: &str, text: &str, time: u64) -> io::Result<()> {
-        let bytes = text.len() as u64;
-        self.push(entry_header(name, bytes, time)?.as_bytes())?;
-        self.push(text.as_bytes())?;
-        self.push(padding(bytes))
+    /// An entry whose bytes are at hand.
+    fn entry(&mut self, name: &str, bytes: &[u8], time: u64) -> io::Result<()> {
+        let length = bytes.len() as u64;
+        self.push(entry_header(name, length, time)?.as_bytes())?;
+        self.push(bytes)?;
+        self.push(padding(length))
     }
 
     /// Copies what the cut holds of a file, and says what its checksum is.

@@ -351,7 +351,7 @@ impl Control {
     async fn delete_topic(&self, body: control::DeleteTopic) -> Result<ControlReply, Failure> {
         let _changes = self.changes.of(&body.name).await;
         let topic = self.topic_named(&body.name)?;
-        self.remove_topic(&topic).await?;
+        self.remove_whole(&topic).await?;
         Ok(done(topic.id(), 0, false))
     }
 

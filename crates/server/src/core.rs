@@ -23,6 +23,7 @@ use tokio::sync::{Notify, oneshot};
 
 use crate::{
     answers::Answers,
+    breaks::Breaks,
     gauge::IngestGauge,
     inbox::{self, Committed, Message},
     lane_thread::{LaneHandle, LaneMessage},
@@ -98,6 +99,7 @@ pub(crate) struct Core {
     /// Effects for other cores' sessions, gathered during this pass.
     effects: Vec<Vec<Effect>>,
     pub(crate) answers: Answers,
+    pub(crate) breaks: Breaks,
     fenced: bool,
     storage_full: bool,
     draining: bool,
@@ -140,6 +142,7 @@ impl CoreHandle {
             commands: (0..count).map(|_| Vec::new()).collect(),
             effects: (0..count).map(|_| Vec::new()).collect(),
             answers: Answers::new(own_session(index)),
+            breaks: Breaks::default(),
             fenced: false,
             storage_full: false,
             draining: false,
@@ -589,5 +592,5 @@ fn published_bytes(commands: &[Command]) -> u64 {
 }
 
 fn appended_bytes(append: &StreamAppend) -> u64 {
-    append.content.as_ref().map_or(0, |batch| batch.bytes().len() as u64)
+    append.content.as_ref().map_or(0, |content| content.bytes() as u64)
 }

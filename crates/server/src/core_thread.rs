@@ -133,7 +133,8 @@ impl CoreThread {
         let partitions =
             partitions.map(|(id, settings)| FoundPartition { id, shard: index, settings });
         let held_streams = state.engine().held_streams().collect();
-        let found = Found { partitions: partitions.collect(), held_streams };
+        let forks = state.engine().forks_of_streams().collect();
+        let found = Found { partitions: partitions.collect(), held_streams, forks };
         let core = CoreHandle::new(index, state, cores, Workers { lane, reads, moves });
         let _ = recovered.send(Ok(found));
         drop(recovered);
@@ -195,6 +196,9 @@ async fn take_messages(
                 Message::Compacted(done) => core.with(|core| core.compacted(done)),
                 Message::CompactionFailed => core.with(|core| core.compaction_failed()),
                 Message::Fetched(fetch, bytes) => core.with(|core| core.fetched(fetch, bytes)),
+                Message::BrokeOff(topic, at) => {
+                    core.with(|core| core.breaks.broke_off(topic, at));
+                }
                 Message::Control(session, request, answer) => {
                     let control = control.clone();
                     spawn_local(async move {
@@ -256,7 +260,7 @@ async fn reconcile(control: Control, found: Found, done: oneshot::Sender<()>) {
     if let Err(error) = control.reconcile(&found.partitions).await {
         tracing::error!(error = error.message, "shards lag the catalogue");
     }
-    control.release_streams(&found.held_streams).await;
+    control.release_streams(&found.held_streams, &found.forks).await;
     control.subscriptions.load().await;
     let _ = done.send(());
 }

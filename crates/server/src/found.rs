@@ -1,5 +1,7 @@
 //! What a start has found that the catalogue may not know: it is brought in line before anybody is let in.
 
+use std::collections::HashSet;
+
 use sennit_engine::{Catalogue, SettingsHash};
 use sennit_model::{PartitionId, TopicId};
 
@@ -11,6 +13,8 @@ pub(crate) struct Found {
     pub(crate) partitions: Vec<FoundPartition>,
     /// Streams with each of their forks; without one, those that are deleted and have none.
     pub(crate) held_streams: Vec<(PartitionId, Option<TopicId>)>,
+    /// Streams that are forks, each with what it was made of.
+    pub(crate) forks: HashSet<(TopicId, PartitionId)>,
 }
 
 /// A partition that a shard was recovered with.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sennit_engine::{Command, Effect, SessionId, StreamStatus};
 use sennit_journal::{Fault, Home, Position};
-use sennit_model::{TopicId, TopicName, TopicPattern};
+use sennit_model::{Offset, TopicId, TopicName, TopicPattern};
 use sennit_protocol::{
     Reply, Request,
     control::{self, WatchedTopic},
@@ -70,6 +70,8 @@ pub(crate) enum Message {
     CompactionFailed,
     /// A read is done.
     Fetched(Fetch, Option<bytes::Bytes>),
+    /// An answer broke off here, because the stream could not be read on.
+    BrokeOff(TopicId, Offset),
     /// Where is the topic of this name? Only the first core is asked.
     Locate(TopicName, oneshot::Sender<Option<Located>>),
     /// Have a stream be there; only the first core is asked.

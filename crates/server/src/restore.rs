@@ -15,6 +15,7 @@ use sennit_journal::{
 use crate::{
     archive::{ArchiveError, ArchiveSummary, Piece, read_archive},
     error::ServeError,
+    key_file,
     storage::{ShardVerdict, lane_config, verify_lane},
 };
 
@@ -91,6 +92,7 @@ pub fn restore(
         // As far as it goes; what is left is no data directory.
         lanes.iter().for_each(|lane| drop(fs::remove_dir_all(lane)));
         let _ = fs::remove_file(data.join("LOCK"));
+        let _ = fs::remove_file(data.join(key_file::NAME));
         if !was_there {
             let _ = fs::remove_dir(data);
         }
@@ -142,6 +144,10 @@ impl Unpacking<'_> {
                     self.lanes.push(lane);
                 }
                 self.settings = Some(settings);
+            }
+            Piece::Keys(secrets) => {
+                let path = self.data.join(key_file::NAME);
+                key_file::write(self.data, &secrets).map_err(failed(&path))?;
             }
             Piece::Begin { lane, name } => {
                 let path = self.directory.lane_directory(lane).join(name.to_string());

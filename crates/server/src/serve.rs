@@ -119,7 +119,7 @@ impl Broker<'_> {
             own_topic: OwnTopic::default(),
         });
         let doors = Arc::new(Doors::closed(shards));
-        let backups = Backups::new(settings, doors.clone(), ended.clone());
+        let backups = Backups::new(settings, config.data.clone(), doors.clone(), ended.clone());
         let status = Arc::new(Status::recovering(metrics, backups));
         let port = Port::new(http, config.http_connections, cores.clone(), status.clone());
         let early = port.early();
@@ -152,10 +152,11 @@ impl Broker<'_> {
         let mut found = Found::default();
         let recovering = async {
             for _ in 0..shards {
-                let Found { mut partitions, mut held_streams } =
+                let Found { mut partitions, mut held_streams, forks } =
                     recoveries.recv().await.unwrap_or_else(|| Ok(Found::default()))?;
                 found.partitions.append(&mut partitions);
                 found.held_streams.append(&mut held_streams);
+                found.forks.extend(forks);
             }
             // Each shard's are in order: this joins a few runs.
             found.partitions.sort_by_key(|found| found.id);

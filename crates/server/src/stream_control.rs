@@ -1,9 +1,12 @@
 //! Streams that begin and end: the catalogue's part on the first core and the partition's where that
 //! lives, both in one commit's time; forks hold what they were made of. It knows no HTTP.
 
+use std::collections::HashSet;
+
 use sennit_engine::{
-    CatalogueCommand, Command, ForkOf, OpenStream, Placed, StreamAnswer, StreamCommand, StreamRead,
-    StreamRefusal, StreamSettings, StreamStatus, Topic, is_same_media_type, media_type,
+    CatalogueCommand, Command, ForkOf, OpenStream, Placed, StreamAnswer, StreamCommand,
+    StreamContent, StreamRead, StreamRefusal, StreamSettings, StreamStatus, Topic,
+    is_same_media_type, media_type,
 };
 use sennit_model::{
     Batch, BatchBuilder, Durability, Message, Messages, Offset, PartitionId, PartitionIndex,
@@ -92,12 +95,18 @@ impl Control {
             }
             None => {}
         }
+        let source = settings.fork.as_ref().filter(|_| is_new).map(|of| (of.source, of.home));
         let config = match self.topic(located.topic) {
             Some(topic) => *topic.config(),
             None => config(durability),
         };
         let open = StreamCommand::Open(Box::new(OpenStream { config, settings, content, closes }));
-        opened(ask(&self.core, located.place(), open).await?)
+        let is_opened = ask(&self.core, located.place(), open).await.and_then(opened);
+        if is_opened.is_err() {
+            // It has not become a fork, and holds nothing.
+            self.remove_fork(source, located.topic).await?;
+        }
+        is_opened
     }
 
     async fn new_stream(
@@ -140,11 +149,13 @@ impl Control {
             // What a fork has from its source is nothing new.
             let from = settings.fork.as_ref().map_or(Offset(0), |fork| fork.at);
             self.announce(topic, from);
-        } else if let Some(topic) = self.topic(topic) {
+        } else {
             // Nothing is left of what was refused.
-            self.remove_topic(&topic).await.map_err(of_failure)?;
+            if let Some(topic) = self.topic(topic) {
+                self.remove_topic(&topic).await.map_err(of_failure)?;
+            }
             let source = settings.fork.map(|of| (of.source, of.home));
-            self.remove_fork(source, topic.id()).await?;
+            self.remove_fork(source, topic).await?;
         }
         is_opened
     }
@@ -326,9 +337,30 @@ impl Control {
         }
     }
 
-    /// What a crash has left of streams: forks that are gone hold nothing any more, and what nothing
-    /// needs is deleted.
-    pub(crate) async fn release_streams(&self, held: &[(PartitionId, Option<TopicId>)]) {
+    /// Deletes a topic, whatever may need it; what it was forked from is not held any more.
+    pub(crate) async fn remove_whole(&self, topic: &Topic) -> Result<(), Failure> {
+        let place = (first_partition(topic.id()), topic.created.home);
+        // It is no fork of its own: this only says what it is a fork of, deleted or not.
+        let asks = StreamCommand::RemoveFork(topic.id());
+        let source = match ask(&self.core, place, asks).await {
+            Ok(StreamAnswer::Deleted { fork_of, .. }) => fork_of.map(|of| (of.source, of.home)),
+            _ => None,
+        };
+        self.remove_topic(topic).await?;
+        if let Err(failure) = self.remove_fork(source, topic.id()).await {
+            let name = topic.created.name.as_str();
+            tracing::warn!(name, %failure, "what it was forked from is held until the next start");
+        }
+        Ok(())
+    }
+
+    /// What a crash has left of streams: forks that are gone, or never came to be, hold nothing any
+    /// more, and what nothing needs is deleted.
+    pub(crate) async fn release_streams(
+        &self,
+        held: &[(PartitionId, Option<TopicId>)],
+        forks: &HashSet<(TopicId, PartitionId)>,
+    ) {
         for &(source, fork) in held {
             let Some(topic) = self.topic(source.topic) else { continue };
             let _changes = self.changes.of(topic.created.name.as_str()).await;
@@ -337,7 +369,9 @@ impl Control {
                 continue;
             }
             let done = match fork {
-                Some(fork) if self.topic(fork).is_some() => continue,
+                Some(fork) if self.topic(fork).is_some() && forks.contains(&(fork, source)) => {
+                    continue;
+                }
                 Some(fork) => self.remove_fork(Some((source, topic.created.home)), fork).await,
                 None => self.remove_stream(&topic).await,
             };
@@ -401,14 +435,20 @@ fn behind(parts: &[bytes::Bytes], behind: u64, is_json: bool) -> Option<(u64, Op
     (left == 0).then_some((whole, None))
 }
 
-/// What a fork has of its source in part, and what its creator gives it: one batch.
-fn joined(first: Option<Batch>, second: Option<Batch>) -> Result<Option<Batch>, StreamRefusal> {
-    let (Some(one), Some(other)) = (&first, &second) else { return Ok(first.or(second)) };
-    let bytes = [&one.bytes()[..], &other.bytes()[..]].concat();
-    // Each is within the limits; together they need not be.
-    let (name, limit) = ("APPEND_BYTES_MAX", APPEND_BYTES_MAX as u64);
-    let joined = Batch::from_journal(bytes.into());
-    joined.map(Some).map_err(|_| StreamRefusal::Limit { name, limit })
+/// What a fork has of its source in part, and what its creator gives it: appended at once.
+fn joined(
+    first: Option<Batch>,
+    second: Option<StreamContent>,
+) -> Result<Option<StreamContent>, StreamRefusal> {
+    let second = second.map(StreamContent::into_parts);
+    let second = second.into_iter().flat_map(|(batch, further)| [batch].into_iter().chain(further));
+    let joined = StreamContent::of(first.into_iter().chain(second));
+    // Each is within the limit; together they need not be.
+    if joined.as_ref().is_some_and(|content| content.bytes() > APPEND_BYTES_MAX) {
+        let (name, limit) = ("APPEND_BYTES_MAX", APPEND_BYTES_MAX as u64);
+        return Err(StreamRefusal::Limit { name, limit });
+    }
+    Ok(joined)
 }
 
 fn opened(answer: StreamAnswer) -> Result<(bool, StreamStatus), StreamFailure> {

@@ -1,7 +1,7 @@
 //! What is asked of streams by name, and what may come of it. It knows nobody who asks or answers.
 
-use sennit_engine::{Refusal, StreamAppend, StreamRefusal, StreamSettings};
-use sennit_model::{Batch, Durability, Offset, PartitionId, PartitionIndex, TopicId, TopicName};
+use sennit_engine::{Refusal, StreamAppend, StreamContent, StreamRefusal, StreamSettings};
+use sennit_model::{Durability, Offset, PartitionId, PartitionIndex, TopicId, TopicName};
 use sennit_protocol::control;
 
 use crate::refusal_reply;
@@ -36,7 +36,7 @@ pub(crate) struct CreateStream {
     /// the source's, and a time to live or end that is not given is the source's too.
     pub(crate) settings: StreamSettings,
     /// What it begins with.
-    pub(crate) content: Option<Batch>,
+    pub(crate) content: Option<StreamContent>,
     /// Whether that is all.
     pub(crate) closes: bool,
     /// What it is a fork of.

@@ -23,9 +23,6 @@ use crate::{
 /// Names whose place a core remembers; beyond that it begins to learn them anew.
 const NAMES_MAX: usize = 100_000;
 
-/// Streams of which a core remembers where an answer broke off; beyond that it begins anew.
-const BREAKS_MAX: usize = 1024;
-
 /// How long an append waits for room before it is told to come again.
 const APPEND_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -38,8 +35,6 @@ pub(crate) struct Streams {
     names: RefCell<HashMap<TopicName, Located>>,
     /// Who wants to know whose streams are asked for.
     neighbours: Option<Rc<Neighbours>>,
-    /// Where an answer broke off because the stream could not be read on.
-    breaks: RefCell<HashMap<TopicId, Offset>>,
 }
 
 impl Streams {
@@ -54,22 +49,20 @@ impl Streams {
     }
 
     fn new_with(core: CoreHandle, neighbours: Option<Rc<Neighbours>>) -> Self {
-        let (names, breaks) = (RefCell::default(), RefCell::default());
-        Self { core, names, neighbours, breaks }
+        Self { core, names: RefCell::default(), neighbours }
     }
 
-    /// An answer broke off here: the next one ends before it, so that who goes on is told why.
+    /// An answer broke off here: the next one ends before it, whichever core is asked, so that who goes
+    /// on is told why.
     pub(crate) fn breaks_off(&self, topic: TopicId, at: Offset) {
-        let mut breaks = self.breaks.borrow_mut();
-        if breaks.len() >= BREAKS_MAX {
-            breaks.clear();
+        for inbox in &self.core.cores.inboxes {
+            let _ = inbox.send(Message::BrokeOff(topic, at));
         }
-        breaks.insert(topic, at);
     }
 
     /// Where an answer broke off last.
     pub(crate) fn break_of(&self, topic: TopicId) -> Option<Offset> {
-        self.breaks.borrow().get(&topic).copied()
+        self.core.look(|core| core.breaks.of(topic))
     }
 
     /// Has a stream be there; says whether it was not before, and how it is.
@@ -92,7 +85,7 @@ impl Streams {
         let located = self.located(name).await?;
         let shard = self.shard(located.home);
         let first = append().ok_or_else(wrong_answer)?;
-        let bytes = first.content.as_ref().map_or(0, |batch| batch.bytes().len() as u64);
+        let bytes = first.content.as_ref().map_or(0, |content| content.bytes() as u64);
         self.has_room(shard, bytes).await?;
         let mut first = Some(first);
         let mut append = || first.take().or_else(&mut append);

@@ -54,7 +54,7 @@ impl Streams {
         let whole = |failure| TogetherFailure { which: None, failure };
         let core = &self.core;
         let contents = appends.iter().filter_map(|each| each.append.content.as_ref());
-        let bytes = contents.map(|batch| batch.bytes().len() as u64).sum();
+        let bytes = contents.map(|content| content.bytes() as u64).sum();
         self.has_room(shard, bytes).await.map_err(whole)?;
         let each = located.iter().zip(appends);
         let all = each.map(|(located, each)| (located.place().0, each.append.clone())).collect();

@@ -123,6 +123,7 @@ impl Subscriptions {
         if self.roster.borrow().is_empty() {
             return;
         }
+        self.roster.borrow_mut().wakes_appeared(stream);
         let (changes, followed) = self.roster.borrow_mut().appeared(stream, topic, from);
         if !changes.is_empty() {
             drop(self.keep(&changes));

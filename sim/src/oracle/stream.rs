@@ -4,10 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sennit_engine::{
-    ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamAppended, StreamCommand, StreamProducer,
-    StreamRefusal, StreamSettings, StreamStatus,
+    ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamAppended, StreamCommand, StreamContent,
+    StreamProducer, StreamRefusal, StreamSettings, StreamStatus,
 };
-use sennit_model::{Batch, Durability, Offset, Timestamp, TopicId};
+use sennit_model::{Durability, Offset, Timestamp, TopicId};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The turn of a change that nobody was told of, and that may or may not have happened.
@@ -301,8 +301,8 @@ impl StreamModel {
         }
     }
 
-    fn push(&mut self, batch: Option<&Batch>, turn: u64) {
-        let messages = batch.into_iter().flat_map(Batch::messages);
+    fn push(&mut self, content: Option<&StreamContent>, turn: u64) {
+        let messages = content.into_iter().flat_map(StreamContent::messages);
         let appended = |hash| Appended { hash, turn };
         self.entries.extend(messages.map(|message| appended(xxh3_64(message.encoded()))));
     }

@@ -42,6 +42,24 @@ pub fn ask_at(
     headers: &[(&str, &str)],
     body: &str,
 ) -> Option<Answer> {
+    let (answer, is_whole) = hear(http, method, path, headers, body)?;
+    is_whole.then_some(answer)
+}
+
+/// Reads a stream whose answer breaks off; `None` if it does not.
+pub fn read_broken(http: &str, path: &str) -> Option<Answer> {
+    let (answer, is_whole) = hear(http, "GET", &format!("/v1/stream/{path}"), &[], "")?;
+    (!is_whole).then_some(answer)
+}
+
+/// Asks for a path; gives what came of the answer, and whether that is all of it.
+fn hear(
+    http: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> Option<(Answer, bool)> {
     let mut stream = TcpStream::connect(http).ok()?;
     stream.set_read_timeout(Some(SOON)).ok()?;
     let mut request = format!(
@@ -60,24 +78,32 @@ pub fn ask_at(
     let body = bytes.split_off(end + 4);
     let mut answer = Answer { status, head, body };
     if answer.header("transfer-encoding").is_some() {
-        answer.body = of_chunks(&answer.body)?;
-        return Some(answer);
+        let (body, is_whole) = of_chunks(&answer.body);
+        answer.body = body;
+        return Some((answer, is_whole));
     }
     let length: usize = answer.header("content-length").unwrap_or("0").parse().ok()?;
-    (answer.body.len() == length).then_some(answer)
+    let is_whole = answer.body.len() == length;
+    Some((answer, is_whole))
 }
 
-/// A body that came in chunks; `None` if it breaks off.
-fn of_chunks(mut bytes: &[u8]) -> Option<Vec<u8>> {
+/// A body that came in chunks, as far as it came, and whether that is all of it.
+fn of_chunks(mut bytes: &[u8]) -> (Vec<u8>, bool) {
     let mut body = Vec::new();
-    loop {
-        let end = bytes.windows(2).position(|window| window == b"\r\n")?;
-        let size = usize::from_str_radix(std::str::from_utf8(&bytes[..end]).ok()?, 16).ok()?;
-        let (data, rest) = bytes.get(end + 2..)?.split_at_checked(size)?;
-        body.extend_from_slice(data);
-        bytes = rest.strip_prefix(b"\r\n")?;
-        if size == 0 {
-            return Some(body);
+    while let Some((data, rest)) = chunk(bytes) {
+        if data.is_empty() {
+            return (body, true);
         }
+        body.extend_from_slice(data);
+        bytes = rest;
     }
+    (body, false)
+}
+
+/// The first chunk, and what follows it.
+fn chunk(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = bytes.windows(2).position(|window| window == b"\r\n")?;
+    let size = usize::from_str_radix(std::str::from_utf8(&bytes[..end]).ok()?, 16).ok()?;
+    let (data, rest) = bytes.get(end + 2..)?.split_at_checked(size)?;
+    Some((data, rest.strip_prefix(b"\r\n")?))
 }

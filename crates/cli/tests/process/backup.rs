@@ -4,7 +4,7 @@
 use std::{
     io::{Read, Write},
     net::{TcpListener, TcpStream},
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, PermissionsExt},
     path::{Path, PathBuf},
     process::{Child, Output, Stdio},
     sync::{
@@ -17,7 +17,10 @@ use std::{
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::broker::{Broker, run, sennit};
+use crate::{
+    asking,
+    broker::{Broker, run, sennit},
+};
 
 /// Longer than anything takes that is to happen.
 const SOON: Duration = Duration::from_secs(30);
@@ -101,6 +104,30 @@ fn stalled(broker: &Broker) -> (Child, Vec<u8>) {
     child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
     assert!(first.starts_with(b"BACKUP"));
     (child, first)
+}
+
+#[test]
+fn a_restored_broker_signs_with_the_keys_of_the_one_that_was_backed_up() {
+    let (folder, broker) = broker();
+    let subscription = r#"{"type":"pull-wake","pattern":"jobs/*","wake_stream":"wake"}"#;
+    let json = [("content-type", "application/json")];
+    let put = asking::ask(&broker.http, "PUT", "__ds/subscriptions/s", &json, subscription);
+    assert_eq!(put.unwrap().status, 201);
+    let keys = |http: &str| get(http, "/v1/stream/__ds/jwks.json");
+    let before = keys(&broker.http);
+    assert!(before.contains("Ed25519"), "{before}");
+    let file = back_up(&broker, &folder, "sennit.backup");
+    let data = folder.path().join("restored");
+    restored(&file, &data);
+    let other = Broker::start(&data);
+    assert_eq!(keys(&other.http), before);
+    let found = asking::ask(&other.http, "GET", "__ds/subscriptions/s", &[], "").unwrap();
+    assert_eq!(found.status, 200);
+    // Both are for their owner alone.
+    for secret in [file, data.join("subscription-keys")] {
+        let mode = std::fs::metadata(&secret).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{}", secret.display());
+    }
 }
 
 #[test]

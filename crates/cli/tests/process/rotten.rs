@@ -156,3 +156,51 @@ fn what_a_disk_turns_over_while_the_broker_runs_is_refused_and_never_given() {
     refuses_the_second(&broker, "acid", &second);
     is_whole(&broker, "spared");
 }
+
+/// Bytes of each piece of a long stream.
+const PIECE: usize = 256 << 10;
+
+/// A piece that says which it is, and is as long as all are.
+fn piece(path: &str, number: u32) -> String {
+    let mut text = message(path, number);
+    text += &"x".repeat(PIECE - text.len());
+    text
+}
+
+#[test]
+fn damage_behind_what_an_answer_has_begun_with_breaks_it_off_and_the_next_ends_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start_with(folder.path(), &["--shards", "2"]);
+    let pieces: Vec<String> = (0..48).map(|number| piece("long", number)).collect();
+    asked(&broker, "PUT", "long", &[TEXT, ("stream-storage", "acid")], "");
+    let ends: Vec<String> =
+        pieces.iter().map(|piece| next(&asked(&broker, "POST", "long", &[TEXT], piece))).collect();
+    // An answer begins when two pages of 4 MiB are read.
+    turn_over(folder.path(), &message("long", 36));
+    // What was written last is in memory; so much behind it, on either core, is not any more.
+    let large = "x".repeat(12 << 20);
+    for others in ["one", "two"] {
+        asked(&broker, "PUT", others, &[TEXT], "");
+        for _ in 0..4 {
+            assert_eq!(asked(&broker, "POST", others, &[TEXT], &large).status, 204);
+        }
+    }
+    let before: String = pieces[..36].concat();
+    let broken = asking::read_broken(&broker.http, "long").expect("the answer breaks off");
+    assert_eq!((broken.status, next(&broken)), (200, ends[47].clone()));
+    assert!(before.as_bytes().starts_with(&broken.body) && broken.body.len() >= 8 << 20);
+    // Connections are handed round the cores: both know by now.
+    for _ in 0..4 {
+        let answer = asked(&broker, "GET", "long", &[], "");
+        assert_eq!((answer.status, next(&answer)), (200, ends[35].clone()));
+        assert_eq!(answer.header("stream-up-to-date"), None);
+        assert!(answer.body == before.as_bytes(), "{} bytes", answer.body.len());
+    }
+    let damaged = asked(&broker, "GET", &format!("long?offset={}", ends[35]), &[], "");
+    assert_eq!((damaged.status, next(&damaged)), (500, ends[36].clone()));
+    let problem: Value = serde_json::from_slice(&damaged.body).unwrap();
+    assert_eq!(problem["code"], "damaged");
+    let rest = asked(&broker, "GET", &format!("long?offset={}", ends[36]), &[], "");
+    assert_eq!((rest.status, rest.header("stream-up-to-date")), (200, Some("true")));
+    assert!(rest.body == pieces[37..].concat().as_bytes());
+}

@@ -142,6 +142,8 @@ fn status_of(no_backup: &NoBackup) -> StatusCode {
         NoBackup::UnderWay => StatusCode::CONFLICT,
         NoBackup::NotServing => StatusCode::SERVICE_UNAVAILABLE,
         NoBackup::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
-        NoBackup::Disk(_) | NoBackup::System(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        NoBackup::Disk(_) | NoBackup::Keys(_) | NoBackup::System(_) => {
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
     }
 }

@@ -4,8 +4,9 @@
 use std::{rc::Rc, time::Duration};
 
 use bytes::Bytes;
-use sennit_engine::{StreamAppend, StreamNote};
+use sennit_engine::{StreamAppend, StreamContent, StreamNote, StreamRefusal};
 use sennit_model::{BatchBuilder, Message, Offset, TopicName};
+use sennit_protocol::ErrorCode;
 use serde_json::json;
 use tokio::{select, sync::Notify, time::sleep};
 
@@ -18,7 +19,9 @@ use super::{
     view,
     webhook::WebhookAnswer,
 };
-use crate::{core::now, subscription_request::Way};
+use crate::{
+    core::now, stream_request::StreamFailure, streams::wrong_answer, subscription_request::Way,
+};
 
 /// The clock may be set: nobody sleeps longer without looking at it.
 const SLEEP_MAX: Duration = Duration::from_secs(60);
@@ -92,18 +95,25 @@ impl Subscriptions {
         };
         let chance = getrandom::u64().unwrap_or_default();
         let told = match &way {
-            Way::PullWake(stream) => match self.announce(id, stream).await {
-                Ok(()) => {
+            Way::PullWake(stream) => {
+                let topic = self.topic(stream);
+                let announced = self.announce(id, stream).await;
+                if let Err(failure) = &announced {
+                    tracing::warn!(id, %stream, %failure, "a wake was not written");
+                }
+                // What never takes a wake is not asked again. Whoever works may claim all the same, and is
+                // told when another stream has the name.
+                let is_never = |failure: &StreamFailure| {
+                    takes_no_wakes(failure) && topic.is_some() && topic == self.topic(stream)
+                };
+                if announced.as_ref().err().is_none_or(is_never) {
                     if let Some(member) = self.roster.borrow_mut().get_mut(id) {
                         member.subscription.told(&wake);
                     }
                     return;
                 }
-                Err(reason) => {
-                    tracing::warn!(id, %stream, reason, "a wake was not written");
-                    Told::Failed(chance)
-                }
-            },
+                Told::Failed(chance)
+            }
             Way::Webhook(url) => {
                 let Ok(_turn) = self.webhooks.acquire().await else { return };
                 let called = self.call(url, id, &wake);
@@ -167,7 +177,7 @@ impl Subscriptions {
     }
 
     /// Writes into the wake stream that there is something.
-    async fn announce(&self, id: &str, stream: &TopicName) -> Result<(), String> {
+    async fn announce(&self, id: &str, stream: &TopicName) -> Result<(), StreamFailure> {
         let text = {
             let roster = self.roster.borrow();
             let Some(member) = roster.get(id) else { return Ok(()) };
@@ -183,16 +193,26 @@ impl Subscriptions {
             .to_string()
         };
         let mut batch = BatchBuilder::for_append(text.len() + 1024);
-        batch.push(&Message::new(Bytes::from(text))).map_err(|error| error.to_string())?;
+        // It is short, whatever it names.
+        batch.push(&Message::new(Bytes::from(text))).map_err(|_| wrong_answer())?;
         let append = StreamAppend {
-            content: batch.take(),
+            content: batch.take().map(StreamContent::from),
             content_type: Some("application/json".into()),
             note: StreamNote::default(),
         };
-        self.streams
-            .append(stream, || Some(append.clone()))
-            .await
-            .map(drop)
-            .map_err(|failure| failure.to_string())
+        self.streams.append(stream, || Some(append.clone())).await.map(drop)
+    }
+}
+
+/// Whether a stream that says so will never take a wake: it is closed, or another kind of stream.
+fn takes_no_wakes(failure: &StreamFailure) -> bool {
+    use StreamRefusal::{Closed, ContentType, Deleted};
+    match failure {
+        StreamFailure::Stream(refusal) => {
+            matches!(refusal, Closed { .. } | Deleted | ContentType { .. })
+        }
+        StreamFailure::Broker(error) => error.error_code() == Some(ErrorCode::KeyMissing),
+        StreamFailure::Partitioned(_) => true,
+        _ => false,
     }
 }

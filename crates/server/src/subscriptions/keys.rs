@@ -1,13 +1,7 @@
 //! The broker's own keys: the one that signs what webhooks are told, and the secret of the tokens.
-//! They lie in the data directory, readable by its owner alone, and are made when first needed. It
-//! knows no subscriptions.
+//! They lie in a file of the data directory, and are made when first needed. It knows no subscriptions.
 
-use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, Read as _, Write as _},
-    os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
-    path::Path,
-};
+use std::{io, path::Path};
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::{
@@ -16,15 +10,7 @@ use ring::{
 };
 use serde_json::json;
 
-/// The file in the data directory.
-const FILE: &str = "subscription-keys";
-
-/// What the file begins with; the seed of the signing key and the secret of the tokens follow, 32 bytes
-/// each.
-const MAGIC: &[u8; 16] = b"sennit keys v1\n\0";
-
-const SECRET_BYTES: usize = 32;
-const FILE_BYTES: usize = MAGIC.len() + 2 * SECRET_BYTES;
+use crate::key_file::{self, Secrets};
 
 /// The broker's own keys.
 #[derive(Debug)]
@@ -40,49 +26,17 @@ impl Keys {
     /// # Errors
     /// The file cannot be read or written, or is not what it should be.
     pub(crate) fn open(directory: &Path) -> io::Result<Self> {
-        let path = directory.join(FILE);
-        match File::open(&path) {
-            Ok(file) => Self::read(file, &path),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::make(directory, &path),
-            Err(error) => Err(error),
+        if let Some(secrets) = key_file::read(directory)? {
+            return Self::of(&secrets);
         }
-    }
-
-    fn read(file: File, path: &Path) -> io::Result<Self> {
-        let mode = file.metadata()?.permissions().mode();
-        if mode & 0o077 != 0 {
-            let path = path.display();
-            tracing::warn!(%path, mode = format!("{:o}", mode & 0o777), "others may read the broker's keys");
-        }
-        let mut bytes = Vec::with_capacity(FILE_BYTES);
-        file.take(FILE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
-        let secrets = bytes.strip_prefix(MAGIC).filter(|rest| rest.len() == 2 * SECRET_BYTES);
-        let secrets = secrets.ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, format!("{} holds no keys", path.display()))
-        })?;
-        Self::of(secrets)
-    }
-
-    fn make(directory: &Path, path: &Path) -> io::Result<Self> {
-        let mut secrets = [0; 2 * SECRET_BYTES];
+        let mut secrets = [0; size_of::<Secrets>()];
         getrandom::fill(&mut secrets).map_err(|error| io::Error::other(error.to_string()))?;
-        let half = path.with_extension("new");
-        // What a crash has left was never used.
-        match fs::remove_file(&half) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&half)?;
-        file.write_all(MAGIC)?;
-        file.write_all(&secrets)?;
-        file.sync_all()?;
-        fs::rename(&half, path)?;
-        File::open(directory)?.sync_all()?;
+        key_file::write(directory, &secrets)?;
         Self::of(&secrets)
     }
 
-    fn of(secrets: &[u8]) -> io::Result<Self> {
-        let (seed, token) = secrets.split_at(SECRET_BYTES);
+    fn of(secrets: &Secrets) -> io::Result<Self> {
+        let (seed, token) = secrets.split_at(secrets.len() / 2);
         let pair = Ed25519KeyPair::from_seed_unchecked(seed)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))?;
         let hash = digest::digest(&digest::SHA256, pair.public_key().as_ref());
@@ -122,11 +76,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_made_once_and_for_the_owner_alone() {
+    fn keys_are_made_once() {
         let directory = tempfile::tempdir().unwrap();
         let made = Keys::open(directory.path()).unwrap();
-        let mode = fs::metadata(directory.path().join(FILE)).unwrap().permissions().mode();
-        assert_eq!(mode & 0o777, 0o600);
         let read = Keys::open(directory.path()).unwrap();
         assert_eq!(read.id(), made.id());
         assert_eq!(read.sign(1, b"body"), made.sign(1, b"body"));
@@ -136,18 +88,9 @@ mod tests {
     #[test]
     fn keys_that_are_damaged_are_not_replaced() {
         let directory = tempfile::tempdir().unwrap();
-        let made = Keys::open(directory.path()).unwrap();
-        let path = directory.path().join(FILE);
-        let bytes = fs::read(&path).unwrap();
-        for wrong in [&bytes[..FILE_BYTES - 1], &[&bytes[..], b"x"].concat(), &[0; FILE_BYTES]] {
-            fs::write(&path, wrong).unwrap();
-            assert_eq!(
-                Keys::open(directory.path()).unwrap_err().kind(),
-                io::ErrorKind::InvalidData
-            );
-        }
-        fs::write(&path, &bytes).unwrap();
-        assert_eq!(Keys::open(directory.path()).unwrap().id(), made.id());
+        std::fs::write(directory.path().join(key_file::NAME), b"other").unwrap();
+        assert_eq!(Keys::open(directory.path()).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(std::fs::read(directory.path().join(key_file::NAME)).unwrap(), b"other");
     }
 
     #[test]

@@ -166,6 +166,16 @@ impl Roster {
         }
     }
 
+    /// A stream is there, and was not before: those whose wakes are written into it are told there.
+    pub(crate) fn wakes_appeared(&mut self, stream: &TopicName) {
+        for member in self.members.values_mut() {
+            if member.subscription.config.wake_stream() == Some(stream) {
+                member.subscription.tell_again();
+                member.bell.notify_one();
+            }
+        }
+    }
+
     /// A stream is there, and was not before: what lies at and behind `from` is news to all who are
     /// linked to it now.
     pub(crate) fn appeared(

@@ -10,7 +10,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use sennit_engine::{StreamAppend, StreamNote, StreamRead, StreamRefusal, StreamSettings};
+use sennit_engine::{
+    StreamAppend, StreamContent, StreamNote, StreamRead, StreamRefusal, StreamSettings,
+};
 use sennit_model::{
     BatchBuilder, Durability, Message as BatchMessage, Messages, Offset, ReadFrom, TopicName,
     limits::{APPEND_BYTES_MAX, BATCH_MESSAGES_MAX},
@@ -226,7 +228,7 @@ impl Store {
                 tracing::error!(%error, "a change of a subscription cannot be kept");
             }
         }
-        let content = batch.take();
+        let content = batch.take().map(StreamContent::from);
         if content.is_none() {
             return Offset(0);
         }

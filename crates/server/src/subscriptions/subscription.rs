@@ -261,6 +261,11 @@ impl Subscription {
         self.is_told |= self.phase.wake() == Some(wake);
     }
 
+    /// Those who were told of the wake are to be told again: it was written where nobody finds it now.
+    pub(crate) fn tell_again(&mut self) {
+        self.is_told = false;
+    }
+
     /// Links it to a stream, or makes that link another one; says what it was.
     pub(crate) fn link(&mut self, stream: TopicName, link: Link) -> Option<Link> {
         self.pending += usize::from(link.is_pending());

@@ -243,3 +243,14 @@ fn a_byte_that_is_not_what_it_was_is_noticed_wherever_it_is() {
     }
     assert!(passed < 2048, "{passed} flips passed");
 }
+
+#[test]
+fn keys_that_are_none_are_refused_and_so_are_two_of_them() {
+    let whole = [&b"sennit keys v1\n\0"[..], &[7; 64]].concat();
+    let keys = |bytes: &[u8]| file("subscription-keys", bytes);
+    refused(&archive(&[keys(&whole[1..])]), "79 bytes of subscription-keys");
+    refused(&archive(&[keys(&[0; 80])]), "subscription-keys holds no keys");
+    refused(&archive(&[keys(&whole), keys(&whole)]), "subscription-keys twice");
+    // Without its last entry it is no backup, whatever came before.
+    refused(&archive(&[keys(&whole)]), "after subscription-keys");
+}

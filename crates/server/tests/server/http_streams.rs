@@ -334,6 +334,39 @@ fn a_topic_of_the_native_protocol_is_a_stream_too() {
 }
 
 #[test]
+fn an_array_of_any_number_of_elements_is_one_append() {
+    let (broker, _folder) = Broker::fresh();
+    let http = &mut Browser::of(&broker);
+    let elements: Vec<String> = (0..100_000).map(|number| number.to_string()).collect();
+    let array = format!("[{}]", elements.join(","));
+    let producer = "Producer-Id: p\r\nProducer-Epoch: 0\r\nProducer-Seq: 0\r\n";
+    for mode in ["memory", "file-fast", "file-durable", "acid"] {
+        let settings = format!("{JSON}Stream-Storage: {mode}\r\n");
+        assert_eq!(ask(http, "PUT", mode, &settings, &array).status, 201, "{mode}");
+        for status in [200, 204] {
+            let by = format!("{JSON}{producer}");
+            let appended = ask(http, "POST", mode, &by, &array);
+            assert_eq!((appended.status, next(&appended)), (status, offset(200_000)), "{mode}");
+        }
+        let all = ask(http, "GET", mode, "", "");
+        let twice = format!("{},{}", &array[..array.len() - 1], &array[1..]);
+        assert!(all.status == 200 && all.body == twice, "{mode}: {} bytes", all.body.len());
+        let closed = ask(http, "POST", mode, "Stream-Closed: true\r\n", "");
+        assert_eq!(next(&closed), offset(200_000), "{mode}");
+    }
+    // What is longer than an append may be is refused by the limit's name.
+    let too_many = format!("[{}1]", "1,".repeat(1_200_000));
+    let refused = ask(http, "PUT", "more", JSON, &too_many);
+    assert_eq!(refused.status, 413);
+    assert!(refused.body.contains("APPEND_BYTES_MAX"), "{}", refused.body);
+    broker.stop();
+}
+
+fn offset(number: u64) -> String {
+    format!("{number:016}_{:016}", 0)
+}
+
+#[test]
 fn a_long_body_comes_back_whole() {
     let (broker, _folder) = Broker::fresh();
     let http = &mut Browser::of(&broker);

@@ -13,6 +13,7 @@ mod http_atomic;
 mod http_catch_up;
 mod http_connections;
 mod http_decoding;
+mod http_forks;
 mod http_parked;
 mod http_streams;
 mod http_strictness;

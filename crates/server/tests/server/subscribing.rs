@@ -13,8 +13,10 @@ use tempfile::TempDir;
 
 use crate::{
     browser::Browser,
+    http_streams::{self, JSON},
+    reading,
     webhooks::Webhook,
-    world::{Broker, SOON, config, publish},
+    world::{Broker, SOON, config, publish, texts_of},
 };
 
 fn start(folder: &TempDir) -> Broker {
@@ -232,6 +234,42 @@ fn one_worker_claims_and_the_next_comes_when_its_lease_is_over() {
     assert!(wakes.iter().all(|wake| {
         wake["type"] == "wake" && wake["subscription_id"] == "s" && wake["stream"] == "jobs"
     }));
+    broker.stop();
+}
+
+#[test]
+fn a_wake_stream_that_takes_no_wakes_is_not_tried_again_before_another_has_its_name() {
+    let folder = TempDir::new().unwrap();
+    let broker = start(&folder);
+    let http = &mut Browser::of(&broker);
+    let closed = format!("{JSON}Stream-Closed: true\r\n");
+    assert_eq!(http_streams::ask(http, "PUT", "wake", &closed, "").status, 201);
+    subscribe(http, "closed", &pulled("jobs"));
+    let mut missing = pulled("jobs");
+    missing["wake_stream"] = json!("nowhere");
+    subscribe(http, "missing", &missing);
+    put(http, "jobs", &json!([1]));
+    // What failed is kept: one that may be there any moment is tried again and again.
+    let mut peer = reading::reader(&broker);
+    reading::begin(&mut peer, reading::read("__ds/subscriptions"));
+    let mut failed = 0;
+    while failed < 2 {
+        for text in texts_of(&peer.delivery()) {
+            let change: Value = serde_json::from_str(&text).unwrap();
+            let attempt = change["moved"]["phase"]["attempt"].as_u64().unwrap_or_default();
+            match change["id"].as_str().unwrap() {
+                "closed" => assert_eq!(attempt, 0, "{text}"),
+                _ => failed = attempt.max(failed),
+            }
+        }
+    }
+    assert_eq!(ask(http, "DELETE", "wake", "", &Value::Null).0, 204);
+    put(http, "wake", &json!([]));
+    let begun = Instant::now();
+    while ask(http, "GET", "wake", "", &Value::Null).1[0]["subscription_id"] != "closed" {
+        assert!(begun.elapsed() < SOON);
+        std::thread::yield_now();
+    }
     broker.stop();
 }
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 
 use sennit_engine::{
-    Command, OpenStream, StreamAnswer, StreamAppend, StreamCommand, StreamNote, StreamRead,
-    StreamRefusal, StreamSettings,
+    Command, OpenStream, StreamAnswer, StreamAppend, StreamCommand, StreamContent, StreamNote,
+    StreamRead, StreamRefusal, StreamSettings,
 };
 use sennit_journal::{BLOCK_BYTES, Disk, Frame, disk::MemoryDisk};
 use sennit_model::{
@@ -34,9 +34,17 @@ fn with_streams() -> Broker {
 }
 
 fn append(round: u64, bytes: usize) -> StreamAppend {
-    let mut builder = BatchBuilder::new();
-    builder.push(&Message::new(format!("{round:8}{}", "x".repeat(bytes)))).unwrap();
-    let (content, content_type) = (builder.take(), None);
+    append_batches(round, &[bytes])
+}
+
+/// An append of a message of each of these lengths, each in a batch of its own.
+fn append_batches(round: u64, bytes: &[usize]) -> StreamAppend {
+    let batches = bytes.iter().map(|bytes| {
+        let mut builder = BatchBuilder::new();
+        builder.push(&Message::new(format!("{round:8}{}", "x".repeat(*bytes)))).unwrap();
+        builder.take().unwrap()
+    });
+    let (content, content_type) = (StreamContent::of(batches), None);
     StreamAppend { content, content_type, note: StreamNote::default() }
 }
 
@@ -57,15 +65,24 @@ fn rounds() -> Vec<Command> {
 
 /// A broker whose lane has not written these frames yet.
 fn unwritten() -> (Broker, Vec<Frame>) {
+    unwritten_of(rounds())
+}
+
+fn unwritten_of(mut commands: Vec<Command>) -> (Broker, Vec<Frame>) {
     let mut broker = with_streams();
-    broker.parts.shard.handle(&mut rounds(), NOW);
+    broker.parts.shard.handle(&mut commands, NOW);
     let frames = broker.take_frames();
     (broker, frames)
 }
 
 /// Which rounds a stream has, by reading all of it.
 fn rounds_of(broker: &mut Broker, id: PartitionId) -> BTreeSet<u64> {
-    let (mut at, mut found) = (0, BTreeSet::new());
+    messages_of(broker, id).into_iter().collect()
+}
+
+/// The round of each message of a stream.
+fn messages_of(broker: &mut Broker, id: PartitionId) -> Vec<u64> {
+    let (mut at, mut found) = (0, Vec::new());
     loop {
         let read = StreamRead {
             at: ReadFrom::Offset(Offset(at)),
@@ -81,7 +98,7 @@ fn rounds_of(broker: &mut Broker, id: PartitionId) -> BTreeSet<u64> {
             Some(StreamAnswer::Chunk(chunk)) => {
                 for message in chunk.messages.iter().flat_map(|part| Messages::of_checked(part)) {
                     let text = String::from_utf8_lossy(message.payload());
-                    found.insert(text[..8].trim().parse().unwrap());
+                    found.push(text[..8].trim().parse().unwrap());
                 }
                 if chunk.is_up_to_date {
                     return found;
@@ -118,6 +135,34 @@ fn a_crash_between_any_two_frames_leaves_all_of_an_atomic_append_or_nothing() {
         seen.insert(found.len());
     }
     assert!(seen.contains(&0) && seen.contains(&(ROUNDS as usize)), "{seen:?}");
+}
+
+#[test]
+fn a_crash_between_any_two_frames_leaves_all_batches_of_an_append_or_none() {
+    let commands = || {
+        let append = |round: u64| {
+            let long = (round as usize * 2_711) % 15_000;
+            let append = append_batches(round, &[long, 9_000, 700]);
+            Command::Stream(ORIGIN, FILLER, StreamCommand::Append(Box::new(append)))
+        };
+        (0..ROUNDS).map(append).collect()
+    };
+    let (_, frames) = unwritten_of(commands());
+    let mut seen = BTreeSet::new();
+    for written in 0..=frames.len() {
+        let (mut broker, frames) = unwritten_of(commands());
+        if written > 0 {
+            broker.parts.lane.append(&frames[..written]).unwrap();
+        }
+        let found = messages_of(&mut broker.crashed(), FILLER);
+        let whole = (0..ROUNDS).flat_map(|round| [round; 3]).take(found.len());
+        assert!(
+            found.len().is_multiple_of(3) && found.iter().copied().eq(whole),
+            "{written}: {found:?}"
+        );
+        seen.insert(found.len());
+    }
+    assert!(seen.contains(&0) && seen.contains(&(3 * ROUNDS as usize)), "{seen:?}");
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn asked(request: &Request<Bytes>) -> Result<StreamAppend, Problem> {
     }
     let content_type = settings::content_type(headers)?;
     let content_type = content_type.ok_or_else(|| Problem::bad("Content-Type is missing"))?;
-    let content = content::batch_of(Form::of(content_type), request.body())?;
+    let content = content::content_of(Form::of(content_type), request.body())?;
     if content.is_none() {
         return Err(Problem::bad("an empty array appends nothing"));
     }

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use sennit_engine::{StreamAppend, StreamAppended, StreamNote, StreamRefusal};
+use sennit_engine::{StreamAppend, StreamAppended, StreamContent, StreamNote, StreamRefusal};
 use sennit_model::limits::{
     APPEND_BYTES_MAX, ATOMIC_APPENDS_MAX, CONTENT_TYPE_BYTES_MAX, STREAM_NUMBER_MAX,
 };
@@ -119,7 +119,7 @@ fn asked(body: &Bytes) -> Result<(Vec<String>, Vec<AppendTo>), Problem> {
         let one: AskedOne<'_> = serde_json::from_str(text.get()).map_err(invalid)?;
         let path = path_of(&one.stream);
         let append = append_of(&path, one).map_err(|problem| about(problem, which, &path))?;
-        bytes += append.append.content.as_ref().map_or(0, |batch| batch.bytes().len());
+        bytes += append.append.content.as_ref().map_or(0, StreamContent::bytes);
         if bytes > APPEND_BYTES_MAX {
             return Err(Problem::too_large("APPEND_BYTES_MAX", APPEND_BYTES_MAX));
         }
@@ -164,7 +164,7 @@ fn append_of(path: &str, one: AskedOne<'_>) -> Result<AppendTo, Problem> {
         let detail = format!("CONTENT_TYPE_BYTES_MAX is {CONTENT_TYPE_BYTES_MAX}");
         return Err(Problem::new(StatusCode::BAD_REQUEST, "limit_reached", detail));
     }
-    let content = content::batch_of(Form::of(&content_type), &body)?;
+    let content = content::content_of(Form::of(&content_type), &body)?;
     if content.is_none() {
         return Err(Problem::bad("an empty array appends nothing"));
     }
@@ -237,15 +237,13 @@ fn answer(paths: &[String], became: &[StreamAppended]) -> Response<Body> {
 
 #[cfg(test)]
 mod tests {
-    use sennit_model::{Messages, Offset};
+    use sennit_model::Offset;
 
     use super::*;
 
     fn payloads(appends: &[AppendTo]) -> Vec<Vec<String>> {
         let texts = |each: &AppendTo| {
-            let batch = each.append.content.as_ref().map(|batch| batch.bytes().clone());
-            let batch = batch.unwrap_or_default();
-            let messages = Messages::of_checked(&batch);
+            let messages = each.append.content.iter().flat_map(StreamContent::messages);
             messages.map(|m| String::from_utf8_lossy(m.payload()).into_owned()).collect()
         };
         appends.iter().map(texts).collect()

@@ -4,7 +4,7 @@
 use std::fmt;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use sennit_engine::media_type;
+use sennit_engine::{StreamContent, media_type};
 use sennit_model::{
     Batch, BatchBuilder, BatchError, Message, Messages,
     limits::{APPEND_BYTES_MAX, BATCH_MESSAGES_MAX, MESSAGE_BYTES_MAX, MESSAGE_BYTES_MIN},
@@ -44,15 +44,15 @@ impl Form {
 ///
 /// # Errors
 /// It is no JSON where it has to be, or too much.
-pub(super) fn batch_of(form: Form, body: &Bytes) -> Result<Option<Batch>, Problem> {
+pub(super) fn content_of(form: Form, body: &Bytes) -> Result<Option<StreamContent>, Problem> {
     match form {
         _ if body.is_empty() => Ok(None),
-        Form::Bytes => batch_of_bytes(body),
-        Form::Json => batch_of_json(body),
+        Form::Bytes => content_of_bytes(body),
+        Form::Json => content_of_json(body),
     }
 }
 
-fn batch_of_bytes(body: &Bytes) -> Result<Option<Batch>, Problem> {
+fn content_of_bytes(body: &Bytes) -> Result<Option<StreamContent>, Problem> {
     let piece = MESSAGE_BYTES_MAX - MESSAGE_BYTES_MIN;
     let pieces = body.len().div_ceil(piece);
     let mut batch = BatchBuilder::for_append(body.len() + pieces * MESSAGE_BYTES_MIN);
@@ -60,10 +60,10 @@ fn batch_of_bytes(body: &Bytes) -> Result<Option<Batch>, Problem> {
         let end = body.len().min((index + 1) * piece);
         batch.push(&Message::new(body.slice(index * piece..end))).map_err(of_batch)?;
     }
-    Ok(batch.take())
+    Ok(batch.take().map(StreamContent::from))
 }
 
-fn batch_of_json(body: &Bytes) -> Result<Option<Batch>, Problem> {
+fn content_of_json(body: &Bytes) -> Result<Option<StreamContent>, Problem> {
     let wrong = |error: serde_json::Error| {
         Problem::new(http::StatusCode::BAD_REQUEST, "invalid_json", format!("no JSON: {error}"))
     };
@@ -77,12 +77,14 @@ fn batch_of_json(body: &Bytes) -> Result<Option<Batch>, Problem> {
         let text = body.slice_ref(value.get().as_bytes());
         let mut batch = BatchBuilder::for_append(text.len() + MESSAGE_BYTES_MIN);
         batch.push(&Message::new(text)).map_err(of_batch)?;
-        return Ok(batch.take());
+        return Ok(batch.take().map(StreamContent::from));
     }
     let mut parser = serde_json::Deserializer::from_slice(body);
     let mut elements = Elements {
         body,
+        full: Vec::new(),
         batch: BatchBuilder::for_append(body.len() + MESSAGE_BYTES_MIN),
+        left: APPEND_BYTES_MAX,
         refused: None,
     };
     let parsed = parser.deserialize_seq(&mut elements).and_then(|()| parser.end());
@@ -90,13 +92,17 @@ fn batch_of_json(body: &Bytes) -> Result<Option<Batch>, Problem> {
         return Err(refused);
     }
     parsed.map_err(wrong)?;
-    Ok(elements.batch.take())
+    Ok(StreamContent::of(elements.full.into_iter().chain(elements.batch.take())))
 }
 
 /// Makes a message of each element of an array.
 struct Elements<'a> {
     body: &'a Bytes,
+    /// Batches that hold as many as one can.
+    full: Vec<Batch>,
     batch: BatchBuilder,
+    /// Bytes that may still be appended at once.
+    left: usize,
     /// Why it goes no further, if that is not the text's fault.
     refused: Option<Problem>,
 }
@@ -111,8 +117,8 @@ impl<'de> Visitor<'de> for &mut Elements<'_> {
     fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<(), A::Error> {
         while let Some(element) = array.next_element::<&RawValue>()? {
             let text = self.body.slice_ref(element.get().as_bytes());
-            if let Err(error) = self.batch.push(&Message::new(text)) {
-                self.refused = Some(of_batch(error));
+            if let Err(refused) = self.take(&Message::new(text)) {
+                self.refused = Some(refused);
                 return Err(A::Error::custom("too much"));
             }
         }
@@ -120,9 +126,23 @@ impl<'de> Visitor<'de> for &mut Elements<'_> {
     }
 }
 
+impl Elements<'_> {
+    fn take(&mut self, message: &Message) -> Result<(), Problem> {
+        if self.batch.count() as usize == BATCH_MESSAGES_MAX {
+            self.full.extend(self.batch.take());
+            self.batch = BatchBuilder::for_append(self.full[0].bytes().len().min(self.left));
+        }
+        let before = self.batch.byte_count();
+        self.batch.push(message).map_err(of_batch)?;
+        let taken = self.batch.byte_count() - before;
+        let left = self.left.checked_sub(taken);
+        self.left = left.ok_or_else(|| Problem::too_large("APPEND_BYTES_MAX", APPEND_BYTES_MAX))?;
+        Ok(())
+    }
+}
+
 fn of_batch(error: BatchError) -> Problem {
     match error {
-        BatchError::TooMany => Problem::too_large("BATCH_MESSAGES_MAX", BATCH_MESSAGES_MAX),
         BatchError::TooLong { .. } => Problem::too_large("APPEND_BYTES_MAX", APPEND_BYTES_MAX),
         BatchError::MessageTooLong { .. } => {
             Problem::too_large("MESSAGE_BYTES_MAX", MESSAGE_BYTES_MAX)
@@ -242,16 +262,20 @@ mod tests {
     use super::*;
 
     fn payloads(form: Form, body: &'static str) -> Vec<String> {
-        let batch = batch_of(form, &Bytes::from_static(body.as_bytes())).unwrap();
-        let batch = batch.iter().flat_map(Batch::messages);
-        batch.map(|message| String::from_utf8_lossy(message.payload()).into_owned()).collect()
+        let content = content_of(form, &Bytes::from_static(body.as_bytes())).unwrap();
+        let messages = content.iter().flat_map(StreamContent::messages);
+        messages.map(|message| String::from_utf8_lossy(message.payload()).into_owned()).collect()
+    }
+
+    fn parts_of(content: &StreamContent) -> Vec<Bytes> {
+        content.batches().map(|batch| batch.bytes().clone()).collect()
     }
 
     fn read(form: Form, bodies: &[&'static str]) -> String {
         let parts: Vec<Bytes> = bodies
             .iter()
-            .filter_map(|body| batch_of(form, &Bytes::from_static(body.as_bytes())).unwrap())
-            .map(|batch| batch.bytes().clone())
+            .filter_map(|body| content_of(form, &Bytes::from_static(body.as_bytes())).unwrap())
+            .flat_map(|content| parts_of(&content))
             .collect();
         String::from_utf8(pieces_of(form, &parts).concat()).unwrap()
     }
@@ -290,10 +314,10 @@ mod tests {
         for body in
             ["{ invalid json }", "[1,", "[1]]", "1 2", "[1,]", "'a'", "[1] x", "\"\u{1}\"", " "]
         {
-            let problem = batch_of(Form::Json, &Bytes::from_static(body.as_bytes())).unwrap_err();
+            let problem = content_of(Form::Json, &Bytes::from_static(body.as_bytes())).unwrap_err();
             assert_eq!(problem.code(), "invalid_json", "{body:?}");
         }
-        let problem = batch_of(Form::Json, &Bytes::from_static(b"\"\xff\"")).unwrap_err();
+        let problem = content_of(Form::Json, &Bytes::from_static(b"\"\xff\"")).unwrap_err();
         assert_eq!(problem.code(), "invalid_json");
     }
 
@@ -308,8 +332,8 @@ mod tests {
     #[test]
     fn a_long_payload_is_not_copied() {
         let body = Bytes::from(vec![b'x'; COPIED_BYTES_MAX + 1]);
-        let batch = batch_of(Form::Bytes, &body).unwrap().unwrap();
-        let part = batch.bytes().clone();
+        let content = content_of(Form::Bytes, &body).unwrap().unwrap();
+        let part = parts_of(&content).remove(0);
         let pieces = pieces_of(Form::Bytes, std::slice::from_ref(&part));
         assert_eq!(pieces, [body]);
         assert!(part.as_ptr_range().contains(&pieces[0].as_ptr()));
@@ -318,18 +342,29 @@ mod tests {
     #[test]
     fn a_body_longer_than_a_message_becomes_several() {
         let body: Bytes = (0..MESSAGE_BYTES_MAX * 2).map(|at| at as u8).collect();
-        let batch = batch_of(Form::Bytes, &body).unwrap().unwrap();
-        assert_eq!(batch.count(), 3);
-        assert_eq!(pieces_of(Form::Bytes, &[batch.bytes().clone()]).concat(), body);
+        let content = content_of(Form::Bytes, &body).unwrap().unwrap();
+        assert_eq!(content.count(), 3);
+        assert_eq!(pieces_of(Form::Bytes, &parts_of(&content)).concat(), body);
+    }
+
+    #[test]
+    fn an_array_of_more_than_a_batch_holds_becomes_several() {
+        let count = 2 * BATCH_MESSAGES_MAX + 1;
+        let elements: Vec<String> = (0..count).map(|number| number.to_string()).collect();
+        let body = Bytes::from(format!("[{}]", elements.join(",")));
+        let content = content_of(Form::Json, &body).unwrap().unwrap();
+        let counts: Vec<_> = content.batches().map(|batch| batch.count() as usize).collect();
+        assert_eq!(counts, [BATCH_MESSAGES_MAX, BATCH_MESSAGES_MAX, 1]);
+        assert_eq!(pieces_of(Form::Json, &parts_of(&content)).concat(), body);
     }
 
     #[test]
     fn too_much_is_refused_by_name() {
         let refused = |form, body: Vec<u8>| {
-            let problem = batch_of(form, &Bytes::from(body)).unwrap_err();
+            let problem = content_of(form, &Bytes::from(body)).unwrap_err();
             (problem.status().as_u16(), problem.code())
         };
-        let elements = format!("[{}1]", "1,".repeat(BATCH_MESSAGES_MAX));
+        let elements = format!("[{}1]", "1,".repeat(APPEND_BYTES_MAX / MESSAGE_BYTES_MIN));
         assert_eq!(refused(Form::Json, elements.into_bytes()), (413, "limit_reached"));
         let long = format!("\"{}\"", "x".repeat(MESSAGE_BYTES_MAX));
         assert_eq!(refused(Form::Json, long.into_bytes()), (413, "limit_reached"));
@@ -337,6 +372,6 @@ mod tests {
         let deep = "[".repeat(JSON_DEPTH_MAX + 1) + &"]".repeat(JSON_DEPTH_MAX + 1);
         assert_eq!(refused(Form::Json, deep.into_bytes()), (400, "limit_reached"));
         let fits = format!("\"{}\"", r#"[[\"[["#.repeat(JSON_DEPTH_MAX));
-        assert!(batch_of(Form::Json, &Bytes::from(fits)).is_ok());
+        assert!(content_of(Form::Json, &Bytes::from(fits)).is_ok());
     }
 }

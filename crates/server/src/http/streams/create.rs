@@ -35,9 +35,9 @@ impl StreamsDoor {
                 // What its body is depends on what it is a fork of.
                 let source = self.streams.status(&fork.source, false).await.map_err(of_source)?;
                 let form = Form::of(&source.settings.content_type);
-                content::batch_of(form, request.body())?
+                content::content_of(form, request.body())?
             }
-            _ => content::batch_of(Form::of(&asked.settings.content_type), request.body())?,
+            _ => content::content_of(Form::of(&asked.settings.content_type), request.body())?,
         };
         let create = CreateStream {
             name,

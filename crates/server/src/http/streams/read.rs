@@ -196,8 +196,8 @@ mod tests {
 
     fn chunk(content_type: &str, body: &'static str) -> StreamChunk {
         let body = Bytes::from_static(body.as_bytes());
-        let batch = content::batch_of(Form::of(content_type), &body).unwrap();
-        let count = batch.as_ref().map_or(0, |batch| u64::from(batch.count()));
+        let content = content::content_of(Form::of(content_type), &body).unwrap();
+        let count = content.as_ref().map_or(0, |content| u64::from(content.count()));
         let settings =
             StreamSettings { content_type: content_type.into(), ..StreamSettings::of_topic() };
         StreamChunk {
@@ -207,7 +207,10 @@ mod tests {
             is_up_to_date: true,
             is_closed: false,
             rest: None,
-            messages: batch.map(|batch| batch.bytes().clone()).into_iter().collect(),
+            messages: content
+                .iter()
+                .flat_map(|content| content.batches().map(|batch| batch.bytes().clone()))
+                .collect(),
             settings: Arc::new(settings),
         }
     }

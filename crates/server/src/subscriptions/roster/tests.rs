@@ -2,7 +2,10 @@
 //! it as it was.
 
 use super::*;
-use crate::subscription_request::{Config, Glob, Way};
+use crate::{
+    subscription_request::{Config, Glob, Way},
+    subscriptions::subscription::Due,
+};
 
 fn name(text: &str) -> TopicName {
     text.parse().unwrap()
@@ -172,4 +175,21 @@ fn a_replay_of_what_it_says_leaves_it_as_it_was() {
     assert_eq!(replayed.keep().collect::<Vec<_>>(), kept);
     assert!(replayed.replay(Change { id: "all".into(), what: What::Deleted }));
     assert!(replayed.is_empty() && replayed.followed.is_empty() && replayed.links == 0);
+}
+
+#[test]
+fn those_whose_wake_stream_is_made_anew_are_told_again() {
+    let mut roster = Roster::default();
+    roster.add("one", subscription(Some("events/**"), &[]));
+    roster.appeared(&name("events/a"), TopicId(1), Offset(0));
+    roster.seen(&name("events/a"), TopicId(1), Offset(1));
+    let now = sennit_model::Timestamp(1);
+    let woken = roster.get("one").unwrap().subscription.wake(now, "wake_1".into()).unwrap();
+    roster.apply("one", &woken);
+    let due = |roster: &Roster| roster.get("one").unwrap().subscription.due(now);
+    roster.get_mut("one").unwrap().subscription.told("wake_1");
+    roster.wakes_appeared(&name("events/other"));
+    assert_eq!(due(&roster), Due::Nothing);
+    roster.wakes_appeared(&name("events/wake"));
+    assert_eq!(due(&roster), Due::Tell);
 }
