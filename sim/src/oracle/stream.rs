@@ -7,7 +7,7 @@ use sennit_engine::{
     ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamAppended, StreamCommand, StreamProducer,
     StreamRefusal, StreamSettings, StreamStatus,
 };
-use sennit_model::{Batch, Durability, Offset, Timestamp, TopicId};
+use sennit_model::{Batch, Durability, Offset, ProducerStamp, Timestamp, TopicId};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The turn of a change that nobody was told of, and that may or may not have happened.
@@ -17,6 +17,8 @@ pub(super) const UNSURE: u64 = u64::MAX;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Appended {
     pub(super) hash: u64,
+    /// Who has published it natively, if it was not appended over HTTP.
+    pub(super) stamp: ProducerStamp,
     /// Durable once this turn is.
     pub(super) turn: u64,
 }
@@ -103,7 +105,12 @@ impl StreamModel {
         turns.filter(|turn| *turn != UNSURE).max().unwrap_or(0)
     }
 
-    fn change(&mut self, when: &mut When<'_>, turn: u64, make: impl FnOnce(&mut Standing)) {
+    pub(super) fn change(
+        &mut self,
+        when: &mut When<'_>,
+        turn: u64,
+        make: impl FnOnce(&mut Standing),
+    ) {
         let mut standing = self.standing().clone();
         make(&mut standing);
         *when.changes += 1;
@@ -269,8 +276,10 @@ impl StreamModel {
         }
         self.settings = open.settings.clone();
         self.touched_at = when.now;
-        self.entries = inherited;
-        self.push(open.content.as_ref(), when.turn);
+        // What producers have published is remembered of them there alone.
+        let stamp = ProducerStamp::default();
+        self.entries = inherited.into_iter().map(|entry| Appended { stamp, ..entry }).collect();
+        self.push(open.content.as_ref(), stamp, when.turn);
         let (end, turn) = (self.entries.len() as u64, when.turn);
         self.change(when, turn, |standing| {
             *standing =
@@ -301,10 +310,14 @@ impl StreamModel {
         }
     }
 
-    fn push(&mut self, batch: Option<&Batch>, turn: u64) {
-        let messages = batch.into_iter().flat_map(Batch::messages);
-        let appended = |hash| Appended { hash, turn };
-        self.entries.extend(messages.map(|message| appended(xxh3_64(message.encoded()))));
+    /// Adds messages: of a producer the first has the sequence that its stamp says.
+    pub(super) fn push(&mut self, batch: Option<&Batch>, stamp: ProducerStamp, turn: u64) {
+        let messages = (stamp.first_sequence..).zip(batch.into_iter().flat_map(Batch::messages));
+        self.entries.extend(messages.map(|(first_sequence, message)| Appended {
+            hash: xxh3_64(message.encoded()),
+            stamp: ProducerStamp { first_sequence, ..stamp },
+            turn,
+        }));
     }
 
     fn append(
@@ -368,7 +381,7 @@ impl StreamModel {
         }
         let StreamAppend { content, note, .. } = append;
         let turn = when.turn;
-        self.push(content.as_ref(), turn);
+        self.push(content.as_ref(), ProducerStamp::default(), turn);
         let end = self.entries.len() as u64;
         self.change(when, turn, |standing| {
             standing.end = end;
