@@ -49,6 +49,29 @@ pub fn batch(random: &mut Random, swarm: &Swarm, first: u64) -> Batch {
     builder.take().expect("it holds a message")
 }
 
+/// A new batch of messages that carry the numbers from `next` on and nothing else, of no more than `room` bytes.
+pub fn plain(random: &mut Random, swarm: &Swarm, next: &mut u64, room: usize) -> Batch {
+    let mut builder = BatchBuilder::new();
+    for _ in 0..random.between(1, swarm.batch_messages_max) {
+        let length = random.below(swarm.payload_bytes_max + 1) as usize;
+        let mut payload = next.to_le_bytes().to_vec();
+        payload.resize(8 + length.min(room - 200), *next as u8);
+        let message = Message::new(payload);
+        if !builder.is_empty() && builder.byte_count() + BatchBuilder::encoded_len(&message) > room
+        {
+            break;
+        }
+        *next += 1;
+        builder.push(&message).expect("within all limits");
+    }
+    builder.take().expect("it holds a message")
+}
+
+/// How long a batch for a stream may be: a record has room for the settings, or for what is said beside it.
+pub fn plain_room(swarm: &Swarm) -> usize {
+    (swarm.segment_bytes as usize - 8192) / 2 - 1024
+}
+
 /// The number a message carries; `None` if it is not of the simulation.
 #[must_use]
 pub fn number(message: &MessageView<'_>) -> Option<u64> {

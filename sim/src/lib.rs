@@ -2,15 +2,17 @@
 //! clock that jumps, judged by an oracle that knows only the promises.
 //!
 //! In reading order: `swarm` draws what a seed's world is like, `run` draws what happens in it,
-//! `world` does it with `moving` for the mover, `publishers`, `consumers`, `readers`, `streams` and `topics` are those who speak, `oracle` judges.
+//! `world` does it with `moving` for the mover, `publishers`, `consumers`, `readers`, `streams`, `natives` and `topics` are those who speak, `oracle` judges.
 
 mod consumers;
 mod disk;
 mod drain;
 mod letter;
 mod moving;
+mod natives;
 pub mod oracle;
 mod publishers;
+mod publishing;
 mod random;
 mod readers;
 mod reading;

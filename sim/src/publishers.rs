@@ -1,16 +1,19 @@
 //! The publishers: each sends batches under its own id and sends them again when it does not know
-//! what became of them, with the same sequences. They know nothing of consumers.
+//! what became of them, with the same sequences. They know nothing of consumers, nor what lies in a batch.
 
 use std::collections::BTreeMap;
 
-use sennit_engine::{Confirmed, Origin, Publish, SessionId};
+use sennit_engine::{Origin, Publish, SessionId};
 use sennit_model::{Batch, PartitionId, ProducerId, ProducerStamp};
 
-use crate::{letter, random::Random, swarm::Swarm};
+use crate::{random::Random, swarm::Swarm};
 
 const PUBLISHERS: u64 = 4;
 /// The session all publishers speak in.
 const SESSION: SessionId = SessionId(1);
+
+/// Makes a batch of messages that carry the numbers from the last argument on.
+type Fill = fn(&mut Random, &Swarm, u64) -> Batch;
 
 /// What one publisher has sent to one partition in its epoch.
 #[derive(Debug, Default)]
@@ -22,9 +25,10 @@ struct Line {
     at: usize,
 }
 
-/// All publishers.
-#[derive(Debug, Default)]
+/// All publishers of a kind.
+#[derive(Debug)]
 pub struct Publishers {
+    fill: Fill,
     lines: BTreeMap<(ProducerId, PartitionId), Line>,
     next_message: u64,
     /// Which batch of which line each request on its way was.
@@ -32,6 +36,11 @@ pub struct Publishers {
 }
 
 impl Publishers {
+    /// Some who have sent nothing yet; their messages count from `first`.
+    pub fn new(fill: Fill, first: u64) -> Self {
+        Self { fill, lines: BTreeMap::new(), next_message: first, requests: BTreeMap::new() }
+    }
+
     /// The next batch for a partition: new, or the oldest whose outcome is not known.
     pub fn publish(
         &mut self,
@@ -61,7 +70,7 @@ impl Publishers {
     }
 
     fn batch(&mut self, random: &mut Random, swarm: &Swarm) -> Batch {
-        let batch = letter::batch(random, swarm, self.next_message);
+        let batch = (self.fill)(random, swarm, self.next_message);
         self.next_message += u64::from(batch.count());
         batch
     }
@@ -106,8 +115,8 @@ impl Publishers {
     }
 
     /// A batch is confirmed.
-    pub fn confirmed(&mut self, confirmed: &Confirmed) {
-        if let Some((id, partition, epoch, index)) = self.requests.remove(&confirmed.origin.request)
+    pub fn confirmed(&mut self, request: u64) {
+        if let Some((id, partition, epoch, index)) = self.requests.remove(&request)
             && let Some(line) = self.lines.get_mut(&(id, partition))
             && line.epoch == epoch
             && let Some(sent) = line.sent.get_mut(index)
@@ -116,15 +125,16 @@ impl Publishers {
         }
     }
 
-    /// A batch was refused: it, and all after it, have to be sent again.
-    pub fn refused(&mut self, request: u64) {
-        if let Some((id, partition, epoch, index)) = self.requests.remove(&request)
-            && let Some(line) = self.lines.get_mut(&(id, partition))
+    /// A batch was refused: it, and all after it, have to be sent again. Says which partition it was for.
+    pub fn refused(&mut self, request: u64) -> Option<PartitionId> {
+        let (id, partition, epoch, index) = self.requests.remove(&request)?;
+        if let Some(line) = self.lines.get_mut(&(id, partition))
             && line.epoch == epoch
             && line.sent.get(index).is_some_and(|sent| !sent.2)
         {
             line.at = line.at.min(index);
         }
+        Some(partition)
     }
 
     /// The broker is gone: what was not confirmed has to be sent again.

@@ -15,6 +15,7 @@ use sennit_shard::Settings;
 use crate::{
     consumers::window,
     oracle::Violation,
+    publishing,
     random::Random,
     readers::Readers,
     reading, streaming,
@@ -272,6 +273,7 @@ impl Run {
         reading::step(&mut self.world)?;
         streaming::step(&mut self.world, &self.swarm)?;
         together::step(&mut self.world, &self.swarm);
+        publishing::step(&mut self.world, &self.swarm);
         if self.random.chance(self.swarm.turn_eagerness) {
             self.world.turn()?;
         }

@@ -8,13 +8,11 @@ use sennit_engine::{
     Command, ForkOf, OpenStream, Origin, PartitionCommand, SessionId, StreamAnswer, StreamAppend,
     StreamCommand, StreamNote, StreamProducer, StreamRead, StreamRefusal, StreamSettings,
 };
-use sennit_model::{
-    Batch, BatchBuilder, Message, Offset, PartitionId, ReadFrom, TopicConfig, TopicKind,
-};
+use sennit_model::{Batch, Offset, PartitionId, ReadFrom, TopicConfig, TopicKind};
 
 use crate::{
+    letter,
     oracle::Violation,
-    random::Random,
     streams::{Heard, Held, Line, Step},
     swarm::Swarm,
     world::World,
@@ -129,29 +127,10 @@ fn lose_fork(world: &mut World, fork_of: Option<ForkOf>, fork: PartitionId) {
     }
 }
 
-/// Messages of no more than `room` bytes.
-pub fn batch(random: &mut Random, swarm: &Swarm, next: &mut u64, room: usize) -> Batch {
-    let mut builder = BatchBuilder::new();
-    for _ in 0..random.between(1, swarm.batch_messages_max) {
-        let length = random.below(swarm.payload_bytes_max + 1) as usize;
-        let mut payload = next.to_le_bytes().to_vec();
-        payload.resize(8 + length.min(room - 200), *next as u8);
-        let message = Message::new(payload);
-        if !builder.is_empty() && builder.byte_count() + BatchBuilder::encoded_len(&message) > room
-        {
-            break;
-        }
-        *next += 1;
-        builder.push(&message).expect("within all limits");
-    }
-    builder.take().expect("it holds a message")
-}
-
 fn new_batch(world: &mut World, swarm: &Swarm) -> Batch {
-    // A record has room for the settings, or for what is said beside the messages.
-    let room = (swarm.segment_bytes as usize - 8192) / 2 - 1024;
     let streams = &mut world.streams;
-    batch(&mut streams.random, swarm, &mut streams.next_message, room)
+    let room = letter::plain_room(swarm);
+    letter::plain(&mut streams.random, swarm, &mut streams.next_message, room)
 }
 
 /// Opens a stream that goes to `end` already.

@@ -9,6 +9,7 @@ use sennit_engine::{Effect, ForkOf, OpenStream, StreamAnswer, StreamAppend};
 use sennit_model::{Offset, PartitionId, PartitionIndex, TopicId};
 
 use crate::{
+    natives::Natives,
     random::Random,
     tellers::{Sent, Tellers},
 };
@@ -79,6 +80,7 @@ pub struct Streams {
     pub heard: Vec<(u64, Heard)>,
     pub ended: Vec<PartitionId>,
     pub tellers: Tellers,
+    pub natives: Natives,
     next_topic: u32,
     pub next_message: u64,
 }
@@ -112,6 +114,7 @@ impl Streams {
             heard: Vec::new(),
             ended: Vec::new(),
             tellers: Tellers::new(seed),
+            natives: Natives::new(seed),
             next_topic: TOPICS,
             next_message: 1 << 40,
         }
@@ -131,6 +134,11 @@ impl Streams {
 
     /// Takes an effect that is meant for one of them.
     pub fn hear(&mut self, effect: &Effect) {
+        if let Some((id, end)) = self.natives.hear(effect)
+            && let Some(held) = self.find(id)
+        {
+            held.end = held.end.max(end.0);
+        }
         let (request, heard) = match effect {
             Effect::Stream(origin, answer) => (origin.request, Heard::Answer((**answer).clone())),
             Effect::Done { origin, .. } => (origin.request, Heard::Done),
@@ -157,13 +165,9 @@ impl Streams {
         self.gone.push(id);
     }
 
-    /// One of the streams, if there is one.
+    /// One of the streams, if there is one, or was.
     pub fn any(&mut self) -> Option<PartitionId> {
-        if self.random.chance(30) {
-            return self.random.pick(&self.gone).copied();
-        }
-        let ids: Vec<PartitionId> = self.held.iter().map(|held| held.id).collect();
-        self.random.pick(&ids).copied()
+        one_of(&mut self.random, &self.held, &self.gone)
     }
 
     /// Whether somebody waits for something that is to come by itself.
@@ -180,8 +184,18 @@ impl Streams {
         self.heard.clear();
         self.ended.clear();
         self.tellers.disconnected();
+        self.natives.disconnected();
         for line in self.held.iter_mut().flat_map(|held| held.lines.values_mut()) {
             line.at = line.sent.iter().position(|sent| !sent.1).unwrap_or(line.sent.len());
         }
     }
+}
+
+/// A stream that is there, or now and then one that is gone.
+pub fn one_of(random: &mut Random, held: &[Held], gone: &[PartitionId]) -> Option<PartitionId> {
+    if random.chance(30) {
+        return random.pick(gone).copied();
+    }
+    let ids: Vec<PartitionId> = held.iter().map(|held| held.id).collect();
+    random.pick(&ids).copied()
 }

@@ -8,7 +8,7 @@ use sennit_engine::{
 use sennit_model::{PartitionId, TopicConfig, TopicKind};
 
 use crate::{
-    streaming,
+    letter, streaming,
     streams::Step,
     swarm::Swarm,
     tellers::{Appends, GROUPS, Sent, Teller, Tellers},
@@ -54,7 +54,7 @@ fn content(world: &mut World, swarm: &Swarm, count: usize) -> Option<StreamConte
     let room = (swarm.segment_bytes as usize - 4096 - 512) / count - 256;
     let streams = &mut world.streams;
     let random = &mut streams.tellers.random;
-    Some(streaming::batch(random, swarm, &mut streams.next_message, room).into())
+    Some(letter::plain(random, swarm, &mut streams.next_message, room).into())
 }
 
 fn open(world: &mut World, swarm: &Swarm, group: u64) {

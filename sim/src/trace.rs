@@ -3,7 +3,9 @@
 
 use std::{cell::RefCell, fmt, io::Write, rc::Rc};
 
-use sennit_engine::{Command, Effect, StreamAnswer, StreamAppend, StreamCommand, StreamContent};
+use sennit_engine::{
+    Command, Effect, Publish, StreamAnswer, StreamAppend, StreamCommand, StreamContent,
+};
 use sennit_model::PartitionId;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -67,14 +69,8 @@ impl Trace {
     pub fn command(&self, command: &Command) {
         match command {
             _ if self.is_silent() => {}
-            Command::Publish(publish) => self.step(format_args!(
-                "  > publish {:?} to {} {:?} {} messages {:016x}",
-                publish.origin.request,
-                publish.partition,
-                publish.producer,
-                publish.batch.count(),
-                xxh3_64(publish.batch.bytes()),
-            )),
+            Command::Publish(publish) => self.publish(publish, format_args!("")),
+            Command::PublishAt(publish, at) => self.publish(publish, format_args!(" at {at}")),
             Command::Stream(origin, id, command) => self.stream(origin.request, *id, command),
             Command::AppendTogether(origin, appends) => {
                 for (id, append) in appends {
@@ -83,6 +79,17 @@ impl Trace {
             }
             other => self.step(format_args!("  > {other:?}")),
         }
+    }
+
+    fn publish(&self, publish: &Publish, at: fmt::Arguments<'_>) {
+        self.step(format_args!(
+            "  > publish {:?} to {}{at} {:?} {} messages {:016x}",
+            publish.origin.request,
+            publish.partition,
+            publish.producer,
+            publish.batch.count(),
+            xxh3_64(publish.batch.bytes()),
+        ));
     }
 
     fn stream(&self, request: u64, id: PartitionId, command: &StreamCommand) {

@@ -17,6 +17,7 @@ use sennit_shard::{Fetch, RecoverError, Recovered, Settings, recover};
 use crate::{
     consumers::Consumers,
     disk::SimulatedDisk,
+    letter,
     moving::{MoveStep, Moving},
     oracle::{FoundStream, Oracle, Violation},
     publishers::Publishers,
@@ -133,7 +134,7 @@ impl World {
             disk,
             now,
             oracle: Oracle::default(),
-            publishers: Publishers::default(),
+            publishers: Publishers::new(letter::batch, 0),
             consumers: Consumers::default(),
             readers: Readers::new(0),
             streams: Streams::none(),
@@ -206,8 +207,12 @@ impl World {
         for effect in &effects {
             self.streams.hear(effect);
             match effect {
-                Effect::Confirmed(confirmed) => self.publishers.confirmed(confirmed),
-                Effect::Refused { origin, .. } => self.publishers.refused(origin.request),
+                Effect::Confirmed(confirmed) => {
+                    self.publishers.confirmed(confirmed.origin.request);
+                }
+                Effect::Refused { origin, .. } => {
+                    self.publishers.refused(origin.request);
+                }
                 Effect::Deliver(delivery) if delivery.attempt == 0 => {
                     self.readers.delivered(delivery);
                 }

@@ -7,17 +7,20 @@ use std::time::Duration;
 use bytes::Bytes;
 use sennit_engine::{
     Command, Confirmed, Credit, DeadLetters, Delivery, DeliveryRun, Effect, GroupSetting,
-    OpenStream, Origin, PartitionCommand, PartitionDescription, Publish, SessionId, Settle,
-    StreamAppend, StreamCommand, StreamNote, StreamSettings, StreamStatus, Subscribe, Verdict,
+    OpenStream, Origin, PartitionCommand, PartitionDescription, Publish, Refusal, SessionId,
+    Settle, StreamAppend, StreamCommand, StreamNote, StreamSettings, StreamStatus, Subscribe,
+    Verdict,
 };
 use sennit_model::{
     Batch, BatchBuilder, Durability, Generation, GroupConfig, GroupId, Message, Offset,
     PartitionId, PartitionIndex, ProducerId, ProducerStamp, StartAt, Timestamp, TopicConfig,
     TopicId, TopicKind,
 };
-use sennit_sim::oracle::{Oracle, Violation};
+use sennit_sim::oracle::{FoundStream, Oracle, Violation};
 
 const ORDERS: PartitionId = PartitionId { topic: TopicId(1), index: PartitionIndex(0) };
+const STREAM: PartitionId = PartitionId { topic: TopicId(8), ..ORDERS };
+const OTHER: PartitionId = PartitionId { topic: TopicId(9), ..ORDERS };
 const GROUP: GroupId = GroupId(1);
 const ALICE: SessionId = SessionId(2);
 
@@ -283,20 +286,92 @@ fn a_generation_that_is_used_twice_is_reported() {
     assert_eq!(rule(history.restart(1)), "I5 generations rise");
 }
 
+/// A stream, committed, that may end by itself.
+fn with_stream(time_to_live: Option<u64>) -> (History, StreamSettings) {
+    let mut history = History::begin(0);
+    let settings = StreamSettings { time_to_live, ..StreamSettings::of_topic() };
+    open(&mut history, STREAM, &settings);
+    history.commit(&[]).unwrap();
+    (history, settings)
+}
+
+fn open(history: &mut History, id: PartitionId, settings: &StreamSettings) {
+    let (config, settings) = (TopicConfig::of_kind(TopicKind::Stream), settings.clone());
+    let open = OpenStream { config, settings, content: None, closes: false };
+    let command = Command::Stream(history.origin(), id, StreamCommand::Open(Box::new(open)));
+    history.turn(command, &[]).unwrap();
+}
+
+fn found(id: PartitionId, settings: &StreamSettings, end: u64) -> FoundStream {
+    let status = StreamStatus {
+        settings: settings.clone().into(),
+        start: Offset(0),
+        next: Offset(end),
+        is_closed: false,
+        durability: Durability::Durable,
+    };
+    (id, status, false, Default::default())
+}
+
+/// Publishes to the stream; returns the refusal that is to come.
+fn refused(history: &mut History, refusal: Refusal, effects: usize) -> Result<Effect, Violation> {
+    let (origin, producer) = (history.origin(), ProducerStamp::default());
+    let publish = Publish { origin, partition: STREAM, producer, batch: batch(&["a"]) };
+    let refused = Effect::Refused { origin, refusal };
+    let at_once = vec![refused.clone(); effects];
+    history.turn(Command::Publish(publish), &at_once)?;
+    Ok(refused)
+}
+
+#[test]
+fn a_refusal_for_what_is_not_committed_is_reported() {
+    let (mut history, _) = with_stream(None);
+    let note = StreamNote { closes: true, ..StreamNote::default() };
+    let append = StreamAppend { content: None, content_type: None, note };
+    let command = StreamCommand::Append(Box::new(append));
+    let command = Command::Stream(history.origin(), STREAM, command);
+    history.turn(command, &[]).unwrap();
+    let waits = refused(&mut history, Refusal::StreamClosed, 0).unwrap();
+    let broken = refused(&mut history, Refusal::StreamClosed, 1).map(|_| ());
+    assert_eq!(rule(broken), "I6 nothing is said before its commit");
+    history.commit(&[waits]).unwrap();
+}
+
+#[test]
+fn a_stream_that_comes_back_after_a_publisher_was_told_that_it_is_gone_is_reported() {
+    for is_told in [false, true] {
+        let (mut history, settings) = with_stream(Some(10));
+        history.now = history.now.plus(Duration::from_secs(11));
+        let waits = refused(&mut history, Refusal::UnknownTopic, 0).unwrap();
+        if is_told {
+            history.commit(&[waits]).unwrap();
+        }
+        history.oracle.crashed();
+        let is_back = [found(STREAM, &settings, 0)];
+        let recovered = history.oracle.streams_recovered(&is_back, history.now);
+        assert_eq!(recovered.is_err(), is_told);
+    }
+}
+
+#[test]
+fn who_waits_to_be_refused_and_is_told_nothing_when_the_lane_fails_is_reported() {
+    let (mut history, _) = with_stream(None);
+    open(&mut history, OTHER, &StreamSettings::of_topic());
+    let (origin, producer) = (history.origin(), ProducerStamp::default());
+    let publish = Publish { origin, partition: STREAM, producer, batch: batch(&["a"]) };
+    history.turn(Command::PublishAt(publish, Offset(3)), &[]).unwrap();
+    history.oracle.fenced();
+    let broken = history.oracle.turned(&[], &[], history.now);
+    assert_eq!(rule(broken), "every command is answered");
+}
+
 /// Two streams of a group, to which a message each is appended at once; then a crash, and a start that finds
 /// them ending there.
 fn appended_together_and_found(ends: [u64; 2]) -> Result<(), Violation> {
     let mut history = History::begin(0);
     let settings = StreamSettings { group: Some("accounts".into()), ..StreamSettings::of_topic() };
-    let ids = [8, 9].map(|topic| PartitionId { topic: TopicId(topic), ..ORDERS });
-    for id in ids {
-        let config = TopicConfig::of_kind(TopicKind::Stream);
-        let (settings, content, closes) = (settings.clone(), None, false);
-        let open = OpenStream { config, settings, content, closes };
-        let origin = history.origin();
-        let command = StreamCommand::Open(Box::new(open));
-        history.turn(Command::Stream(origin, id, command), &[]).unwrap();
-    }
+    let ids = [STREAM, OTHER];
+    ids.into_iter().for_each(|id| open(&mut history, id, &settings));
     history.commit(&[]).unwrap();
     let append = StreamAppend {
         content: Some(batch(&["a"]).into()),
@@ -307,17 +382,7 @@ fn appended_together_and_found(ends: [u64; 2]) -> Result<(), Violation> {
     let appends = ids.map(|id| (id, append.clone())).into();
     history.turn(Command::AppendTogether(origin, appends), &[]).unwrap();
     history.oracle.crashed();
-    let found = |(id, end)| {
-        let status = StreamStatus {
-            settings: settings.clone().into(),
-            start: Offset(0),
-            next: Offset(end),
-            is_closed: false,
-            durability: Durability::Durable,
-        };
-        (id, status, false, Default::default())
-    };
-    let found: Vec<_> = ids.into_iter().zip(ends).map(found).collect();
+    let found: Vec<_> = ids.iter().zip(ends).map(|(&id, end)| found(id, &settings, end)).collect();
     history.oracle.streams_recovered(&found, history.now)
 }
 

@@ -118,11 +118,11 @@ impl Engine {
 
     /// Whether something may be published to a partition, as far as it is a stream.
     pub(crate) fn takes_messages(&self, id: PartitionId, now: Timestamp) -> Result<(), Refusal> {
-        let Some(stream) = self.streams.get(id) else { return Ok(()) };
-        if stream.is_closed {
-            return Err(Refusal::StreamClosed);
+        self.living(id, now, false).map_err(|_| Refusal::UnknownTopic)?;
+        match self.streams.get(id).is_some_and(|stream| stream.is_closed) {
+            true => Err(Refusal::StreamClosed),
+            false => Ok(()),
         }
-        self.living(id, now, false).map_err(|_| Refusal::UnknownTopic)
     }
 
     pub(crate) fn touch_stream(&mut self, id: PartitionId, now: Timestamp) {

@@ -80,6 +80,15 @@ fn nothing_is_published_to_a_stream_that_is_deleted() {
 }
 
 #[test]
+fn a_stream_that_is_deleted_is_unknown_though_it_was_closed() {
+    let mut world = stream(StreamSettings::of_topic());
+    close(&mut world);
+    ask(&mut world, StreamCommand::AddFork(TopicId(9)));
+    ask(&mut world, StreamCommand::Delete);
+    assert_eq!(refused(&mut world, Command::Publish), [Refusal::UnknownTopic]);
+}
+
+#[test]
 fn that_the_time_of_a_stream_is_over_is_said_with_its_record() {
     let ends = StreamSettings { time_to_live: Some(10), ..StreamSettings::of_topic() };
     let mut world = stream(ends);

@@ -419,6 +419,7 @@ impl Shard {
             let origin = match &effect {
                 Effect::Done { origin, .. }
                 | Effect::PublishedAt { origin, .. }
+                | Effect::Refused { origin, .. }
                 | Effect::Stream(origin, _) => *origin,
                 Effect::Settled(settled) => settled.origin,
                 Effect::Confirmed(confirmed) => confirmed.origin,

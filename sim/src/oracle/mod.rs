@@ -7,6 +7,7 @@
 
 mod delivery;
 mod group;
+mod native;
 mod owed;
 mod partition;
 mod reader;
@@ -60,6 +61,8 @@ impl fmt::Display for Violation {
 #[derive(Clone, Debug)]
 struct Sent {
     publish: Publish,
+    /// The offset that it had to begin at, if it had to: it is answered in another way then.
+    expected: Option<Offset>,
     admitted: Admitted,
     turn: u64,
 }
@@ -148,12 +151,16 @@ impl Oracle {
         for (request, refusal) in refused {
             self.late_refusal(request, refusal)?;
         }
+        self.nobody_waits_in_vain()?;
         effects.iter().try_for_each(|effect| self.effect(effect, now))?;
         self.all_taken_told()
     }
 
-    /// What was on its way is refused because the lane has failed.
+    /// What was on its way is refused because the lane has failed, or for what is durable by now.
     fn late_refusal(&mut self, request: u64, refusal: &Refusal) -> Result<(), Violation> {
+        if self.refused_in_time(request, refusal)? {
+            return Ok(());
+        }
         let is_known = self.sent.contains_key(&request)
             || self.asked.contains_key(&request)
             || self.changes.contains_key(&request)
@@ -172,7 +179,8 @@ impl Oracle {
         now: Timestamp,
     ) -> Result<(), Violation> {
         let expected = self.expected_refusal(command);
-        if let Some(origin) = origin_of(command) {
+        let may_wait = expected.is_none() && self.may_be_refused_in_time(command);
+        if let Some(origin) = origin_of(command).filter(|_| !may_wait) {
             let found = refused.remove(&origin);
             if expected.as_ref() != found {
                 return Err(Violation::new(
@@ -185,7 +193,13 @@ impl Oracle {
             return Ok(());
         }
         match command {
+            Command::Publish(publish) if self.is_stream(publish.partition) => {
+                self.publish_to_stream(publish, None, now);
+            }
             Command::Publish(publish) => self.publish(publish, now),
+            Command::PublishAt(publish, expected) => {
+                self.publish_to_stream(publish, Some(*expected), now);
+            }
             Command::Settle(settle) => {
                 let Some(partition) = self.partitions.get_mut(&settle.partition) else {
                     return Ok(());
@@ -233,7 +247,7 @@ impl Oracle {
                 self.change_reader((*session, *subscription), *change);
             }
             Command::AppendTogether(origin, appends) => self.together_asked(*origin, appends, now),
-            Command::Catalogue(..) | Command::PublishAt(..) => {}
+            Command::Catalogue(..) => {}
         }
         Ok(())
     }
@@ -252,19 +266,28 @@ impl Oracle {
             return origin_of(command).map(|_| Refusal::OutcomeUnknown);
         }
         match command {
-            Command::Publish(_) if self.is_full => Some(Refusal::StorageFull),
-            Command::Publish(publish) => match unknown_topic(&publish.partition) {
-                Ok(partition) => {
-                    let needs_keys = partition.config.retention.latest_per_key.is_some();
-                    match partition.admit(publish.producer, publish.batch.count()) {
-                        Ok(Admitted::New(_)) if needs_keys && !publish.batch.is_keyed() => {
-                            Some(Refusal::KeyMissing)
+            Command::Publish(_) | Command::PublishAt(..) if self.is_full => {
+                Some(Refusal::StorageFull)
+            }
+            Command::Publish(publish) | Command::PublishAt(publish, _)
+                if self.is_stream(publish.partition) =>
+            {
+                self.refused_at_once(publish)
+            }
+            Command::Publish(publish) | Command::PublishAt(publish, _) => {
+                match unknown_topic(&publish.partition) {
+                    Ok(partition) => {
+                        let needs_keys = partition.config.retention.latest_per_key.is_some();
+                        match partition.admit(publish.producer, publish.batch.count()) {
+                            Ok(Admitted::New(_)) if needs_keys && !publish.batch.is_keyed() => {
+                                Some(Refusal::KeyMissing)
+                            }
+                            admitted => admitted.err(),
                         }
-                        admitted => admitted.err(),
                     }
+                    Err(refusal) => Some(refusal),
                 }
-                Err(refusal) => Some(refusal),
-            },
+            }
             Command::Settle(settle) => in_group(&settle.partition, &settle.group),
             Command::Subscribe(subscribe) => in_group(&subscribe.partition, &subscribe.group),
             Command::Partition(_, _, PartitionCommand::Open { .. }) => None,
@@ -306,7 +329,7 @@ impl Oracle {
             }
             Admitted::Duplicate(offset) => partition.entries[offset as usize].turn,
         };
-        let sent = Sent { publish: publish.clone(), admitted, turn };
+        let sent = Sent { publish: publish.clone(), expected: None, admitted, turn };
         self.sent.insert(publish.origin.request, sent);
     }
 
@@ -369,6 +392,9 @@ impl Oracle {
     fn effect(&mut self, effect: &Effect, now: Timestamp) -> Result<(), Violation> {
         match effect {
             Effect::Confirmed(confirmed) => self.confirmed(confirmed),
+            Effect::PublishedAt { origin, first, count } => {
+                self.published_at(origin.request, *first, *count)
+            }
             Effect::Settled(settled) => self.settled(settled),
             Effect::Deliver(delivery) if delivery.attempt == 0 => self.was_read(delivery),
             Effect::Deliver(delivery) => self.delivered(delivery, now),
@@ -382,7 +408,6 @@ impl Oracle {
             Effect::Stream(origin, answer) => self.stream_answered(origin.request, answer),
             Effect::Described { .. }
             | Effect::Located { .. }
-            | Effect::PublishedAt { .. }
             | Effect::Cursors { .. }
             | Effect::StreamEnded { .. }
             | Effect::ReaderTooSlow { .. }
@@ -426,6 +451,7 @@ impl Oracle {
         };
         let stamp = sent.publish.producer;
         let fits = is_at
+            && sent.expected.is_none()
             && confirmed.duplicate == duplicate
             && confirmed.count == sent.publish.batch.count()
             && (confirmed.producer, confirmed.first_sequence) == (stamp.id, stamp.first_sequence);
@@ -435,6 +461,7 @@ impl Oracle {
                 format!("expected offset {offset}, duplicate {duplicate}; came {confirmed:?}"),
             ));
         }
+        self.told_of_stream(&sent);
         self.must_be_durable(sent.turn, confirmed)
     }
 

@@ -181,29 +181,7 @@ impl PartitionModel {
 
     /// What a batch must come to.
     pub(super) fn admit(&self, stamp: ProducerStamp, count: u32) -> Result<Admitted, Refusal> {
-        let end = self.entries.len() as u64;
-        if stamp.id == ProducerId(0) {
-            return Ok(Admitted::New(end));
-        }
-        let own = || self.entries.iter().enumerate().filter(|(_, e)| e.stamp.id == stamp.id);
-        let current = own().map(|(_, entry)| entry.stamp.epoch).max();
-        if let Some(current) = current.filter(|current| stamp.epoch < *current) {
-            return Err(Refusal::ProducerFenced { current, given: stamp.epoch });
-        }
-        let given = stamp.first_sequence;
-        let of_epoch = || own().filter(|(_, entry)| entry.stamp.epoch == stamp.epoch);
-        let expected = of_epoch().count() as u64;
-        if given == expected {
-            return Ok(Admitted::New(end));
-        }
-        if given > expected {
-            return Err(Refusal::SequenceGap { expected, given });
-        }
-        if given + u64::from(count) > expected {
-            return Err(Refusal::SequenceOverlap { expected, given, count });
-        }
-        let first = of_epoch().find(|(_, entry)| entry.stamp.first_sequence == given);
-        Ok(Admitted::Duplicate(first.map_or(0, |(offset, _)| offset as u64)))
+        admit(self.entries.iter().map(|entry| entry.stamp), stamp, count)
     }
 
     /// Adds the messages of a batch that was accepted.
@@ -330,4 +308,35 @@ impl PartitionModel {
         self.ever_until_settled
             && self.groups.values().all(|group| expired || group.may_be_through(offset))
     }
+}
+
+/// What a batch must come to behind messages with these stamps.
+pub(super) fn admit(
+    stamps: impl ExactSizeIterator<Item = ProducerStamp> + Clone,
+    stamp: ProducerStamp,
+    count: u32,
+) -> Result<Admitted, Refusal> {
+    let end = stamps.len() as u64;
+    if stamp.id == ProducerId(0) {
+        return Ok(Admitted::New(end));
+    }
+    let own = || (0..).zip(stamps.clone()).filter(|(_, held)| held.id == stamp.id);
+    let current = own().map(|(_, held)| held.epoch).max();
+    if let Some(current) = current.filter(|current| stamp.epoch < *current) {
+        return Err(Refusal::ProducerFenced { current, given: stamp.epoch });
+    }
+    let given = stamp.first_sequence;
+    let of_epoch = || own().filter(|(_, held)| held.epoch == stamp.epoch);
+    let expected = of_epoch().count() as u64;
+    if given == expected {
+        return Ok(Admitted::New(end));
+    }
+    if given > expected {
+        return Err(Refusal::SequenceGap { expected, given });
+    }
+    if given + u64::from(count) > expected {
+        return Err(Refusal::SequenceOverlap { expected, given, count });
+    }
+    let first = of_epoch().find(|(_, held)| held.first_sequence == given);
+    Ok(Admitted::Duplicate(first.map_or(0, |(offset, _)| offset)))
 }

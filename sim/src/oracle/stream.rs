@@ -7,7 +7,7 @@ use sennit_engine::{
     ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamAppended, StreamCommand, StreamContent,
     StreamProducer, StreamRefusal, StreamSettings, StreamStatus,
 };
-use sennit_model::{Durability, Offset, Timestamp, TopicId};
+use sennit_model::{Durability, MessageView, Offset, ProducerStamp, Timestamp, TopicId};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// The turn of a change that nobody was told of, and that may or may not have happened.
@@ -17,6 +17,8 @@ pub(super) const UNSURE: u64 = u64::MAX;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Appended {
     pub(super) hash: u64,
+    /// Who has published it natively, if it was not appended over HTTP.
+    pub(super) stamp: ProducerStamp,
     /// Durable once this turn is.
     pub(super) turn: u64,
 }
@@ -103,7 +105,12 @@ impl StreamModel {
         turns.filter(|turn| *turn != UNSURE).max().unwrap_or(0)
     }
 
-    fn change(&mut self, when: &mut When<'_>, turn: u64, make: impl FnOnce(&mut Standing)) {
+    pub(super) fn change(
+        &mut self,
+        when: &mut When<'_>,
+        turn: u64,
+        make: impl FnOnce(&mut Standing),
+    ) {
         let mut standing = self.standing().clone();
         make(&mut standing);
         *when.changes += 1;
@@ -269,8 +276,11 @@ impl StreamModel {
         }
         self.settings = open.settings.clone();
         self.touched_at = when.now;
-        self.entries = inherited;
-        self.push(open.content.as_ref(), when.turn);
+        // What producers have published is remembered of them there alone.
+        let stamp = ProducerStamp::default();
+        self.entries = inherited.into_iter().map(|entry| Appended { stamp, ..entry }).collect();
+        let messages = open.content.iter().flat_map(StreamContent::messages);
+        self.push(messages, stamp, when.turn);
         let (end, turn) = (self.entries.len() as u64, when.turn);
         self.change(when, turn, |standing| {
             *standing =
@@ -301,10 +311,20 @@ impl StreamModel {
         }
     }
 
-    fn push(&mut self, content: Option<&StreamContent>, turn: u64) {
-        let messages = content.into_iter().flat_map(StreamContent::messages);
-        let appended = |hash| Appended { hash, turn };
-        self.entries.extend(messages.map(|message| appended(xxh3_64(message.encoded()))));
+    /// Adds messages: of a producer the first has the sequence that its stamp says.
+    pub(super) fn push<'a>(
+        &mut self,
+        messages: impl Iterator<Item = MessageView<'a>>,
+        stamp: ProducerStamp,
+        turn: u64,
+    ) {
+        self.entries.extend((stamp.first_sequence..).zip(messages).map(
+            |(first_sequence, message)| Appended {
+                hash: xxh3_64(message.encoded()),
+                stamp: ProducerStamp { first_sequence, ..stamp },
+                turn,
+            },
+        ));
     }
 
     fn append(
@@ -368,7 +388,8 @@ impl StreamModel {
         }
         let StreamAppend { content, note, .. } = append;
         let turn = when.turn;
-        self.push(content.as_ref(), turn);
+        let messages = content.iter().flat_map(StreamContent::messages);
+        self.push(messages, ProducerStamp::default(), turn);
         let end = self.entries.len() as u64;
         self.change(when, turn, |standing| {
             standing.end = end;

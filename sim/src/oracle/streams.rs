@@ -13,6 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::{
     Oracle, Violation,
+    native::Refused,
     stream::{StreamModel, UNSURE, Version, When},
     together::each_of,
 };
@@ -57,6 +58,8 @@ pub(super) struct Streams {
     pub(super) by_id: BTreeMap<PartitionId, StreamModel>,
     pub(super) asked: BTreeMap<u64, AskedStream>,
     reads: BTreeMap<u64, AskedRead>,
+    /// What somebody publishes natively that is to be refused once that is durable.
+    pub(super) refusals: BTreeMap<u64, Refused>,
     pub(super) changes: u64,
     /// Whether this life has found something that it cannot read.
     has_damage: bool,
@@ -102,7 +105,7 @@ impl Oracle {
     pub fn streams_awaited(&self) -> usize {
         let reads =
             self.streams.reads.values().filter(|asked| !asked.read.waits && !asked.is_stopped);
-        self.streams.asked.len() + reads.count()
+        self.streams.asked.len() + self.streams.refusals.len() + reads.count()
     }
 
     /// Time passes for all streams.
@@ -262,6 +265,7 @@ impl Oracle {
     pub(super) fn streams_crashed(&mut self) {
         self.streams.asked.clear();
         self.streams.reads.clear();
+        self.streams.refusals.clear();
         self.streams.has_damage = false;
     }
 
@@ -332,6 +336,9 @@ impl Oracle {
         let rule = "every command is answered";
         if let Some((request, asked)) = self.streams.asked.first_key_value() {
             return Err(Violation::new(rule, format!("{request}: {asked:?}")));
+        }
+        if let Some((request, refused)) = self.streams.refusals.first_key_value() {
+            return Err(Violation::new(rule, format!("{request}: {refused:?}")));
         }
         let awaited = self.streams.reads.iter().filter(|(_, asked)| !asked.is_stopped);
         for (request, AskedRead { id, read, .. }) in awaited {

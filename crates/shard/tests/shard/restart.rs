@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use sennit_engine::{
     Command, Credit, DeadLetters, DeliveryRun, Effect, GroupSetting, Origin, PartitionCommand,
-    Publish, SessionId, Settle, Subscribe, Verdict,
+    Publish, Refusal, SessionId, Settle, Subscribe, Verdict,
 };
 use sennit_journal::{
     LaneConfig,
@@ -372,4 +372,28 @@ fn a_batch_that_was_there_before_counts_as_confirmed_whoever_asks() {
         broker.tell(Command::PublishAt(publish.clone(), Offset(0)));
         assert_eq!(broker.parts.shard.counters().confirmed_messages, count);
     }
+}
+
+#[test]
+fn who_waits_to_be_refused_when_the_lane_fails_is_told_that_the_outcome_is_unknown() {
+    let mut broker = Broker::open(&MemoryDisk::default(), 1 << 20);
+    broker.create();
+    let mut builder = BatchBuilder::new();
+    builder.push(&Message::new("first")).unwrap();
+    let (batch, producer) = (builder.take().unwrap(), ProducerStamp::default());
+    let of = |request| Origin { request, ..ORIGIN };
+    let publish = |request| Publish {
+        origin: of(request),
+        partition: ORDERS,
+        producer,
+        batch: batch.clone(),
+    };
+    let at = |request| Command::PublishAt(publish(request), Offset(0));
+    let Recovered { shard, .. } = &mut broker.parts;
+    shard.handle(&mut vec![at(7), at(8)], broker.now);
+    assert_eq!(shard.effects().drain(..).count(), 0);
+    shard.fenced();
+    let unknown =
+        |request| Effect::Refused { origin: of(request), refusal: Refusal::OutcomeUnknown };
+    assert_eq!(*shard.effects(), [unknown(7), unknown(8)]);
 }

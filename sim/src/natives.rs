@@ -1,0 +1,61 @@
+//! Those who publish natively to the topics that streams are, and what comes back to them. They draw from
+//! chance of their own, so that a world without them is what it was. What they do is in `publishing`.
+
+use sennit_engine::{Effect, Refusal};
+use sennit_model::{Batch, Offset, PartitionId};
+
+use crate::{letter, publishers::Publishers, random::Random, swarm::Swarm};
+
+/// Their messages count from here: those of others are far below.
+const MESSAGES: u64 = 1 << 50;
+
+/// All of them.
+#[derive(Debug)]
+pub struct Natives {
+    pub random: Random,
+    /// How often one of them publishes, in parts of a thousand.
+    pub eagerness: u32,
+    pub publishers: Publishers,
+}
+
+fn fill(random: &mut Random, swarm: &Swarm, first: u64) -> Batch {
+    letter::plain(random, swarm, &mut first.clone(), letter::plain_room(swarm))
+}
+
+impl Natives {
+    /// Those of a seed: of half of all seeds there are none.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let mut random = Random::new(seed ^ 0x7A71_7E5F);
+        let eagerness = [0, 0, 0, 60, 200, 500][random.below(6) as usize];
+        Self { random, eagerness, publishers: Publishers::new(fill, MESSAGES) }
+    }
+
+    /// Takes an effect that may be meant for one of them; says which end of which stream it has heard of.
+    pub fn hear(&mut self, effect: &Effect) -> Option<(PartitionId, Offset)> {
+        match effect {
+            Effect::Confirmed(confirmed) => {
+                self.publishers.confirmed(confirmed.origin.request);
+                let first = confirmed.first_offset?;
+                Some((confirmed.partition, first.plus(u64::from(confirmed.count))))
+            }
+            Effect::PublishedAt { origin, .. } => {
+                self.publishers.confirmed(origin.request);
+                None
+            }
+            Effect::Refused { origin, refusal } => {
+                let partition = self.publishers.refused(origin.request)?;
+                match refusal {
+                    Refusal::OffsetMismatch { next, .. } => Some((partition, *next)),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    /// The broker is gone.
+    pub fn disconnected(&mut self) {
+        self.publishers.disconnected();
+    }
+}

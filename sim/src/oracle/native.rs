@@ -1,0 +1,194 @@
+//! What must come of a native publish to a topic that is a stream: it is appended at the end, was before, or is
+//! refused for what the stream is, once that is durable. Written from docs/reference/protocol.md and
+//! http-streams.md; it knows no appends over HTTP.
+
+use sennit_engine::{Command, Publish, Refusal};
+use sennit_model::{Offset, PartitionId, Timestamp, limits::PRODUCER_BATCHES_REMEMBERED};
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::{
+    Oracle, Sent, Violation,
+    partition::{Admitted, admit},
+    stream::{StreamModel, When},
+};
+
+/// A publish that is to be refused for what its stream is.
+#[derive(Debug)]
+pub(super) struct Refused {
+    id: PartitionId,
+    refusal: Refusal,
+    /// The turn on which that stands.
+    turn: u64,
+}
+
+impl StreamModel {
+    fn admit(&self, publish: &Publish) -> Result<Admitted, Refusal> {
+        let stamps = self.entries.iter().map(|entry| entry.stamp);
+        admit(stamps, publish.producer, publish.batch.count())
+    }
+
+    /// What a publish comes to that is not refused at once. What was heard before is told so whatever has
+    /// become of the stream.
+    fn publish(
+        &mut self,
+        publish: &Publish,
+        expected: Option<Offset>,
+        when: &mut When<'_>,
+    ) -> Result<Admitted, Refusal> {
+        let admitted = self.admit(publish)?;
+        let Admitted::New(end) = admitted else { return Ok(admitted) };
+        if self.gone().is_some() {
+            return Err(Refusal::UnknownTopic);
+        }
+        if self.standing().is_closed {
+            return Err(Refusal::StreamClosed);
+        }
+        if let Some(expected) = expected.filter(|expected| expected.0 != end) {
+            return Err(Refusal::OffsetMismatch { expected, next: Offset(end) });
+        }
+        // To be appended to is a use.
+        self.touch(when.now);
+        let turn = when.turn;
+        self.push(publish.batch.messages(), publish.producer, turn);
+        let end = self.entries.len() as u64;
+        self.change(when, turn, |standing| standing.end = end);
+        Ok(admitted)
+    }
+
+    /// Whether it has to be remembered that this batch lies there: it was sent as it was the first time, and
+    /// its producer has not published many since.
+    fn remembers(&self, publish: &Publish, first: u64) -> bool {
+        let from = &self.entries[first as usize..];
+        let own = from.iter().filter(|entry| entry.stamp.id == publish.producer.id);
+        let messages = publish.batch.messages().map(|message| xxh3_64(message.encoded()));
+        let count = publish.batch.count() as usize;
+        let lies_there = from.iter().take(count).map(|entry| entry.hash).eq(messages);
+        lies_there && own.count() <= PRODUCER_BATCHES_REMEMBERED
+    }
+}
+
+impl Oracle {
+    /// What a publish to a stream is refused for without a look at what the stream is.
+    pub(super) fn refused_at_once(&self, publish: &Publish) -> Option<Refusal> {
+        match self.streams.by_id.get(&publish.partition) {
+            Some(model) if model.standing().is_there => model.admit(publish).err(),
+            _ => Some(Refusal::UnknownTopic),
+        }
+    }
+
+    /// Whether a command that is not refused at once may be refused later.
+    pub(super) fn may_be_refused_in_time(&self, command: &Command) -> bool {
+        match command {
+            Command::Publish(publish) | Command::PublishAt(publish, _) => {
+                self.is_stream(publish.partition)
+            }
+            _ => false,
+        }
+    }
+
+    /// Something is published natively to a stream, and not refused at once.
+    pub(super) fn publish_to_stream(
+        &mut self,
+        publish: &Publish,
+        expected: Option<Offset>,
+        now: Timestamp,
+    ) {
+        let (id, request, turn) = (publish.partition, publish.origin.request, self.turn);
+        let Some(model) = self.streams.by_id.get_mut(&id) else { return };
+        let mut when = When { turn, changes: &mut self.streams.changes, now };
+        model.passes(&mut when);
+        match model.publish(publish, expected, &mut when) {
+            Ok(admitted) => {
+                let (Admitted::New(first) | Admitted::Duplicate(first)) = admitted;
+                let turn = model.entries[first as usize].turn;
+                let sent = Sent { publish: publish.clone(), expected, admitted, turn };
+                self.sent.insert(request, sent);
+            }
+            Err(refusal) => {
+                let turn = model.stands_on();
+                self.streams.refusals.insert(request, Refused { id, refusal, turn });
+            }
+        }
+    }
+
+    /// Somebody is refused who waits for that: so it stays. Says whether somebody does, unless it is because
+    /// the lane has failed.
+    pub(super) fn refused_in_time(
+        &mut self,
+        request: u64,
+        refusal: &Refusal,
+    ) -> Result<bool, Violation> {
+        let Some(Refused { id, refusal: expected, turn }) = self.streams.refusals.remove(&request)
+        else {
+            return Ok(false);
+        };
+        if self.is_fenced && *refusal == Refusal::OutcomeUnknown {
+            return Ok(true);
+        }
+        if *refusal != expected {
+            let detail = format!("expected {expected:?}, came {refusal:?}, of {request} to {id}");
+            return Err(Violation::new("a command is refused for its reason alone", detail));
+        }
+        self.must_be_durable(turn, refusal)?;
+        if let Some(model) = self.streams.by_id.get_mut(&id) {
+            match refusal {
+                Refusal::UnknownTopic => model.told_gone(),
+                Refusal::StreamClosed => model.told_closed = true,
+                Refusal::OffsetMismatch { next, .. } => {
+                    model.told_end = model.told_end.max(next.0);
+                }
+                _ => {}
+            }
+        }
+        Ok(true)
+    }
+
+    /// Once the lane has failed nothing is durable in time: who waits has been told so.
+    pub(super) fn nobody_waits_in_vain(&self) -> Result<(), Violation> {
+        match self.streams.refusals.first_key_value().filter(|_| self.is_fenced) {
+            None => Ok(()),
+            Some((request, refused)) => {
+                let detail = format!("{request}, when the lane failed: {refused:?}");
+                Err(Violation::new("every command is answered", detail))
+            }
+        }
+    }
+
+    /// A batch was appended where it was expected, or is there since it was sent first.
+    pub(super) fn published_at(
+        &mut self,
+        request: u64,
+        first: Offset,
+        count: u32,
+    ) -> Result<(), Violation> {
+        let said = format!("{request} is published at {first}, {count} messages");
+        let Some(sent) = self.sent.remove(&request) else {
+            return Err(Violation::new("I2 never sent is absent", said));
+        };
+        let id = sent.publish.partition;
+        let model = self.streams.by_id.get(&id);
+        let is_at = match sent.admitted {
+            Admitted::New(offset) => first.0 == offset,
+            Admitted::Duplicate(offset) => {
+                let remembers = model.is_some_and(|model| model.remembers(&sent.publish, offset));
+                first.0 == offset || !remembers && Some(first) == sent.expected
+            }
+        };
+        if !is_at || sent.expected.is_none() || count != sent.publish.batch.count() {
+            let Sent { expected, admitted, .. } = sent;
+            let detail = format!("{said}; expected at {expected:?} in {id}, it is {admitted:?}");
+            return Err(Violation::new("I1 confirmed is present once, at its offset", detail));
+        }
+        self.told_of_stream(&sent);
+        self.must_be_durable(sent.turn, &said)
+    }
+
+    /// Somebody has heard that this was published: what it says of the end of a stream stays so.
+    pub(super) fn told_of_stream(&mut self, sent: &Sent) {
+        let (Admitted::New(first) | Admitted::Duplicate(first)) = sent.admitted;
+        if let Some(model) = self.streams.by_id.get_mut(&sent.publish.partition) {
+            let end = first + u64::from(sent.publish.batch.count());
+            model.told_end = model.told_end.max(end);
+        }
+    }
+}
