@@ -173,7 +173,9 @@ fn unreachable(address: &str, why: &str) -> Failure {
 
 fn refusal(status: StatusCode, body: &[u8]) -> Failure {
     let problem: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
-    let detail = match problem["detail"].as_str() {
+    // Subscriptions say it as their protocol does.
+    let said = problem["detail"].as_str().or_else(|| problem["error"]["message"].as_str());
+    let detail = match said {
         Some(detail) => detail.to_owned(),
         // To who asks how a stream is nothing is said but the status.
         None if status == StatusCode::NOT_FOUND => "there is no such stream".to_owned(),
@@ -209,6 +211,8 @@ mod tests {
     fn a_refusal_says_what_the_broker_said() {
         let failure = refusal(StatusCode::NOT_FOUND, br#"{"detail":"there is no such stream"}"#);
         assert_eq!(failure.to_string(), "sennit: there is no such stream");
+        let body = br#"{"error":{"code":"FENCED","message":"it is another's"}}"#;
+        assert_eq!(refusal(StatusCode::CONFLICT, body).to_string(), "sennit: it is another's");
         let other = refusal(StatusCode::BAD_GATEWAY, b"<html>");
         assert_eq!(other.to_string(), "sennit: the answer was 502 Bad Gateway");
     }

@@ -20,6 +20,7 @@ mod shown;
 mod source;
 mod storage;
 mod stream;
+mod subscription;
 mod topic;
 mod verbs;
 

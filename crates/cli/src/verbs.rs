@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 
 use crate::{
     backup, bench, consume, cursor, exit::Failure, group, publish, read, restore, serve, storage,
-    stream, topic,
+    stream, subscription, topic,
 };
 
 /// Shown below the help of the whole program.
@@ -52,6 +52,8 @@ enum Verb {
     Cursor(cursor::Args),
     /// HTTP streams: create them, append to them, read them
     Stream(stream::Args),
+    /// Who is woken when HTTP streams hold something: create, list, look
+    Subscription(subscription::Args),
     /// Look at a data directory that no broker serves
     Storage(storage::Args),
     /// Copy all that a broker holds, while it serves, into one archive
@@ -78,6 +80,7 @@ pub fn run(command: Sennit) -> Result<(), Failure> {
         Verb::Read(args) => read::run(args),
         Verb::Cursor(args) => cursor::run(args),
         Verb::Stream(args) => stream::run(args),
+        Verb::Subscription(args) => subscription::run(args),
         Verb::Storage(args) => storage::run(&args),
         Verb::Backup(args) => backup::run(&args),
         Verb::Restore(args) => restore::run(&args),
@@ -152,6 +155,8 @@ What `sennit` prints as help, verb by verb. This page is written by a test of `c
             &["sennit", "serve", "--streams-storage", "disk"],
             &["sennit", "stream", "create"],
             &["sennit", "stream", "fork", "a", "b", "--behind", "1"],
+            &["sennit", "subscription", "create", "s", "--pattern", "a/*"],
+            &["sennit", "subscription", "create", "s", "--wake-stream", "w"],
             &["sennit", "backup"],
             &["sennit", "restore"],
         ] {

@@ -96,6 +96,12 @@ core_metrics! {
     counter http_answers_3xx none "HTTP requests answered with another place, or with nothing new";
     counter http_answers_4xx none "HTTP requests answered with a fault of the client's";
     counter http_answers_5xx none "HTTP requests answered with a fault of the broker's, or not now";
+    gauge subscriptions none "Subscriptions over HTTP";
+    gauge subscription_links none "Streams that subscriptions are linked to, counted for each of them";
+    gauge subscriptions_woken none "Subscriptions that wait for somebody to take their work";
+    gauge subscriptions_held none "Subscriptions whose work somebody has";
+    counter subscription_wakes none "Wakes of subscriptions";
+    counter subscription_wakes_failed none "Tries to tell of a wake that failed";
     gauge packs none "Packs in use";
     gauge pack_bytes bytes "Bytes of packs in use";
     gauge pack_live_bytes bytes "Bytes of live batches in packs";

@@ -22,6 +22,8 @@ pub(crate) enum Asked {
     Create(NewSubscription),
     /// How is it?
     Get(Box<str>),
+    /// Which are there? Of none in particular.
+    List,
     /// Be gone. Nobody is told that it was not there.
     Delete(Box<str>),
     /// Be linked to these streams too: in order, each once.

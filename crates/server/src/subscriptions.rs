@@ -35,8 +35,9 @@ use sennit_model::{Offset, TopicId, TopicName};
 use tokio::{sync::Semaphore, task::spawn_local};
 
 use self::{
-    change::Change,
+    change::{Change, Moved, What},
     keys::Keys,
+    phase::Phase,
     roster::{NewlyFollowed, Roster},
     store::{Durable, Store},
     webhook::Caller,
@@ -108,6 +109,7 @@ impl Subscriptions {
         if !changes.is_empty() {
             drop(self.keep(&changes));
         }
+        self.count(&[]);
         let (members, followed) = self.roster.borrow().all();
         for (id, life) in members {
             spawn_local(self.clone().drive(id, life));
@@ -141,6 +143,7 @@ impl Subscriptions {
 
     /// Has changes be written.
     fn keep(self: &Rc<Self>, changes: &[Change]) -> Durable {
+        self.count(changes);
         let (durable, is_to_be_served) = self.store.keep(changes);
         if is_to_be_served {
             let this = self.clone();
@@ -149,6 +152,27 @@ impl Subscriptions {
             });
         }
         durable
+    }
+
+    /// Says in the metrics what has changed, and how it is now.
+    fn count(&self, changes: &[Change]) {
+        let metrics = &self.core.cores.metrics[self.core.index];
+        let [all, links, woken, held] = self.roster.borrow().counts().map(|count| count as u64);
+        metrics.subscriptions.set(all);
+        metrics.subscription_links.set(links);
+        metrics.subscriptions_woken.set(woken);
+        metrics.subscriptions_held.set(held);
+        for change in changes {
+            if let What::Moved(Moved { phase: Phase::Woken { attempt, .. }, .. }) = &change.what {
+                let is_new = *attempt == 0;
+                let counted = if is_new {
+                    &metrics.subscription_wakes
+                } else {
+                    &metrics.subscription_wakes_failed
+                };
+                counted.add(1);
+            }
+        }
     }
 
     fn follow_all(self: &Rc<Self>, streams: NewlyFollowed) {

@@ -45,7 +45,7 @@ pub fn get(http: &str, path: &str) -> String {
 }
 
 /// Lines of about 1 KB that begin with their number.
-fn lines(numbers: std::ops::Range<u32>) -> Vec<u8> {
+pub fn lines(numbers: std::ops::Range<u32>) -> Vec<u8> {
     let line = |number| format!("{number} {}\n", "x".repeat(1000)).into_bytes();
     numbers.flat_map(line).collect()
 }
@@ -61,7 +61,7 @@ fn topics(listed: &[u8]) -> Vec<String> {
     lines.map(|line| line.split('\t').next().unwrap().to_owned()).collect()
 }
 
-fn restore(file: &Path, data: &Path) -> Output {
+pub fn restore(file: &Path, data: &Path) -> Output {
     let mut command = sennit(&["restore", "--json"]);
     command.arg(file).arg("--data").arg(data);
     run(command, b"")
@@ -92,7 +92,7 @@ fn back_up(broker: &Broker, folder: &TempDir, name: &str) -> PathBuf {
 }
 
 /// A backup that nobody takes further than the pipe goes, and its first block.
-fn stalled(broker: &Broker) -> (Child, Vec<u8>) {
+pub fn stalled(broker: &Broker) -> (Child, Vec<u8>) {
     let mut child = broker
         .command(&["backup", "--to", "-"])
         .stdin(Stdio::null())

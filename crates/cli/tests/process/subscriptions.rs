@@ -6,7 +6,7 @@ use std::{process::Command, thread, time::Duration};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{asking, broker::Broker};
+use crate::{asking, backup::get, broker::Broker};
 
 const KILLS: u64 = 5;
 
@@ -85,4 +85,53 @@ fn what_was_acked_survives_a_kill_and_no_generation_comes_twice() {
     }
     eprintln!("{} acks, generation {}", known.acks, known.generation);
     assert!(known.acks >= KILLS, "{known:?}");
+}
+
+#[test]
+fn subscriptions_are_made_listed_shown_and_deleted_from_the_command_line() {
+    let folder = TempDir::new().unwrap();
+    let broker = Broker::start(folder.path());
+    let text = |args: &[&str]| String::from_utf8(broker.ok(args, b"")).unwrap();
+    let create = |id, pattern| {
+        [
+            "subscription",
+            "create",
+            id,
+            "--pattern",
+            pattern,
+            "--wake-stream",
+            "wake",
+            "--lease",
+            "1m",
+        ]
+    };
+    text(&create("one", "jobs/*"));
+    text(&create("two", "mails/**"));
+    assert_eq!(ask(&broker.http, "PUT", "jobs/a", "", &json!([1])).unwrap().0, 201);
+    let claim = "__ds/subscriptions/one/claim";
+    assert_eq!(ask(&broker.http, "POST", claim, "", &json!({ "worker": "me" })).unwrap().0, 200);
+    assert_eq!(
+        text(&["subscription", "list"]),
+        "one\tpull-wake\theld\t1\t1\t1\ntwo\tpull-wake\tidle\t0\t0\t0\n"
+    );
+    let shown = text(&["subscription", "show", "one"]);
+    for line in ["holder\tme", "pattern\tjobs/*", "lease_ttl_ms\t60000", "stream jobs/a\tacked "] {
+        assert!(shown.contains(line), "{line:?} is missing: {shown}");
+    }
+    let shown: Value =
+        serde_json::from_str(&text(&["subscription", "show", "one", "--json"])).unwrap();
+    assert_eq!(shown["streams"][0]["has_pending"], true);
+    let metrics = get(&broker.http, "/metrics");
+    for line in [
+        "sennit_subscriptions{shard=\"0\"} 2",
+        "sennit_subscription_links{shard=\"0\"} 1",
+        "sennit_subscriptions_held{shard=\"0\"} 1",
+        "sennit_subscriptions_woken{shard=\"0\"} 0",
+    ] {
+        assert!(metrics.contains(line), "{line} is missing: {metrics}");
+    }
+    text(&["subscription", "delete", "one"]);
+    assert_eq!(text(&["subscription", "list", "--json"]).lines().count(), 1);
+    let gone = broker.run(&["subscription", "show", "one"], b"");
+    assert_eq!(gone.status.code(), Some(3), "{}", String::from_utf8_lossy(&gone.stderr));
 }

@@ -34,13 +34,16 @@ impl Subscriptions {
             let why = "what was kept cannot be read, see its log";
             return Err(SubscriptionRefusal::Unavailable(why.into()));
         }
-        if self.store.waiting() >= CHANGES_WAITING_MAX && !matches!(asked, Asked::Get(_)) {
+        if self.store.waiting() >= CHANGES_WAITING_MAX
+            && !matches!(asked, Asked::Get(_) | Asked::List)
+        {
             let limit = CHANGES_WAITING_MAX;
             return Err(SubscriptionRefusal::Limit { name: "CHANGES_WAITING_MAX", limit });
         }
         match asked {
             Asked::Create(new) => self.create(new).await,
             Asked::Get(id) => self.view(&id).map(Told::So),
+            Asked::List => Ok(Told::So(view::all(self.roster.borrow().members()))),
             Asked::Delete(id) => self.delete(id).await,
             Asked::Link(id, streams) => self.link(id, streams).await,
             Asked::Unlink(id, stream) => self.unlink(id, stream).await,

@@ -107,6 +107,9 @@ impl Subscriptions {
                     takes_no_wakes(failure) && topic.is_some() && topic == self.topic(stream)
                 };
                 if announced.as_ref().err().is_none_or(is_never) {
+                    if announced.is_err() {
+                        self.core.cores.metrics[self.core.index].subscription_wakes_failed.add(1);
+                    }
                     if let Some(member) = self.roster.borrow_mut().get_mut(id) {
                         member.subscription.told(&wake);
                     }

@@ -11,6 +11,7 @@ use tokio::sync::Notify;
 
 use super::{
     change::{Change, Kept, KeptLink, Link, Moved, What},
+    phase::Phase,
     subscription::Subscription,
 };
 use crate::subscription_request::{
@@ -24,6 +25,9 @@ pub(crate) struct Roster {
     members: BTreeMap<Box<str>, Member>,
     followed: HashMap<TopicName, Followed>,
     links: usize,
+    /// Those that are woken, and those that somebody has.
+    woken: usize,
+    held: usize,
     lives: u64,
 }
 
@@ -76,6 +80,16 @@ impl Roster {
         self.members.is_empty()
     }
 
+    /// Every subscription, by id.
+    pub(crate) fn members(&self) -> impl Iterator<Item = (&str, &Subscription)> {
+        self.members.iter().map(|(id, member)| (&**id, &member.subscription))
+    }
+
+    /// How many there are, their links, and how many of them are woken and held.
+    pub(crate) fn counts(&self) -> [usize; 4] {
+        [self.members.len(), self.links, self.woken, self.held]
+    }
+
     /// Everything, as it is kept.
     pub(crate) fn keep(&self) -> impl Iterator<Item = Change> {
         self.members.iter().map(|(id, member)| {
@@ -91,6 +105,7 @@ impl Roster {
         let streams: Vec<_> =
             subscription.links().iter().map(|(stream, link)| (stream.clone(), *link)).collect();
         self.links += streams.len();
+        self.count(subscription.phase(), usize::wrapping_add);
         let member = Member { subscription, bell: Rc::default(), life };
         self.members.insert(id.into(), member);
         let new = streams.into_iter().filter_map(|(stream, link)| {
@@ -128,6 +143,7 @@ impl Roster {
         let Some(member) = self.members.remove(id) else { return false };
         member.bell.notify_one();
         self.links -= member.subscription.links().len();
+        self.count(member.subscription.phase(), usize::wrapping_sub);
         for stream in member.subscription.links().keys() {
             self.follow_no_more(id, stream);
         }
@@ -137,8 +153,12 @@ impl Roster {
     /// Applies what was decided for one.
     pub(crate) fn apply(&mut self, id: &str, moved: &Moved) {
         let Some(member) = self.members.get_mut(id) else { return };
+        let was = member.subscription.phase().clone();
         member.subscription.apply(moved);
         member.bell.notify_one();
+        self.count(&was, usize::wrapping_sub);
+        self.count(&moved.phase, usize::wrapping_add);
+        let Some(member) = self.members.get(id) else { return };
         if member.subscription.is_idle() {
             // Those whose ends nobody wanted to know while it was busy.
             for stream in member.subscription.links().keys() {
@@ -331,6 +351,15 @@ impl Roster {
         let members = self.members.iter().map(|(id, member)| (id.clone(), member.life));
         let followed = self.followed.iter().map(|(stream, one)| (stream.clone(), one.life));
         (members.collect(), followed.collect())
+    }
+
+    /// One more, or one fewer, is in this phase.
+    fn count(&mut self, phase: &Phase, change: impl Fn(usize, usize) -> usize) {
+        match phase {
+            Phase::Idle => {}
+            Phase::Woken { .. } => self.woken = change(self.woken, 1),
+            Phase::Held { .. } => self.held = change(self.held, 1),
+        }
     }
 
     /// One of this id follows the stream; the life of the task that is to, if there is none yet.

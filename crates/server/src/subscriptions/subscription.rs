@@ -111,6 +111,11 @@ impl Subscription {
         &self.links
     }
 
+    /// How many streams hold something that is not done.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending
+    }
+
     /// Whether there is something that is not done.
     pub(crate) fn is_pending(&self) -> bool {
         self.pending > 0

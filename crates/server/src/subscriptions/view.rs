@@ -19,6 +19,36 @@ pub(crate) fn streams(it: &Subscription) -> Value {
     Value::Array(streams.collect())
 }
 
+/// All subscriptions, each in a few words.
+pub(crate) fn all<'a>(all: impl Iterator<Item = (&'a str, &'a Subscription)>) -> Value {
+    let each = all.map(|(id, it)| {
+        json!({
+            "id": id,
+            "type": type_of(it),
+            "status": status_of(it),
+            "generation": it.generation(),
+            "streams": it.links().len(),
+            "pending": it.pending(),
+        })
+    });
+    json!({ "subscriptions": each.collect::<Vec<_>>() })
+}
+
+fn type_of(it: &Subscription) -> &'static str {
+    match it.config.way {
+        Way::Webhook(_) => "webhook",
+        Way::PullWake(_) => "pull-wake",
+    }
+}
+
+fn status_of(it: &Subscription) -> &'static str {
+    match it.phase() {
+        Phase::Idle => "idle",
+        Phase::Woken { .. } => "woken",
+        Phase::Held { .. } => "held",
+    }
+}
+
 /// A whole subscription.
 pub(crate) fn subscription(id: &str, it: &Subscription, keys: &Keys) -> Value {
     let mut told = json!({
@@ -26,17 +56,13 @@ pub(crate) fn subscription(id: &str, it: &Subscription, keys: &Keys) -> Value {
         "subscription_id": id,
         "lease_ttl_ms": it.config.lease_ms,
         "created_at_ms": it.created_at.0,
-        "status": match it.phase() {
-            Phase::Idle => "idle",
-            Phase::Woken { .. } => "woken",
-            Phase::Held { .. } => "held",
-        },
+        "type": type_of(it),
+        "status": status_of(it),
         "generation": it.generation(),
         "streams": streams(it),
     });
     match &it.config.way {
         Way::Webhook(url) => {
-            told["type"] = "webhook".into();
             told["webhook"] = json!({
                 "url": url,
                 "signing": {
@@ -47,7 +73,6 @@ pub(crate) fn subscription(id: &str, it: &Subscription, keys: &Keys) -> Value {
             });
         }
         Way::PullWake(stream) => {
-            told["type"] = "pull-wake".into();
             told["wake_stream"] = stream.as_str().into();
         }
     }

@@ -21,6 +21,19 @@ use crate::{core::now, http::answer::Body};
 /// How long it waits with its task: who is answered sooner need not leave it and come back.
 const STAY: Duration = Duration::from_millis(50);
 
+/// What a long-poll waits for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Awaited {
+    /// Where something is to come.
+    pub(super) at: ReadFrom,
+    /// What its client has given back.
+    pub(super) cursor: u64,
+    /// When it ends, whatever has come.
+    pub(super) until: Instant,
+    /// Whether it may wait without its task.
+    pub(super) may_leave: bool,
+}
+
 impl StreamsDoor {
     pub(super) async fn long_poll(
         &self,
@@ -34,21 +47,19 @@ impl StreamsDoor {
             at = ReadFrom::Offset(end.next);
         }
         let until = Instant::now() + self.settings.long_poll_timeout;
-        self.awaited(source, at, asked.cursor.unwrap_or_default(), until, true).await
+        let cursor = asked.cursor.unwrap_or_default();
+        self.awaited(source, Awaited { at, cursor, until, may_leave: true }).await
     }
 
-    /// The answer with what comes at `at`, or with nothing at the end. If it `may_leave`, it may wait
-    /// without its task.
+    /// The answer with what comes, or with nothing at the end.
     pub(super) async fn awaited(
         &self,
         source: &Source,
-        at: ReadFrom,
-        cursor: u64,
-        until: Instant,
-        may_leave: bool,
+        awaited: Awaited,
     ) -> Result<Response<Body>, Problem> {
+        let Awaited { at, cursor, .. } = awaited;
         let waited = tokio::select! {
-            chunk = self.something(source, at, cursor, until, may_leave) => chunk,
+            chunk = self.something(source, awaited) => chunk,
             // The broker stops: there is nothing to wait for.
             () = self.hall.closing.begun() => None,
         };
@@ -60,14 +71,11 @@ impl StreamsDoor {
         answer(&chunk, cursor::next(now(), Some(cursor), random))
     }
 
-    /// What comes at `at`; none if nothing does in time.
+    /// What comes; none if nothing does in time.
     async fn something(
         &self,
         source: &Source,
-        at: ReadFrom,
-        cursor: u64,
-        until: Instant,
-        may_leave: bool,
+        Awaited { at, cursor, until, may_leave }: Awaited,
     ) -> Option<Result<StreamChunk, Problem>> {
         let mut waiting = pin!(source.chunk(at, true, READ_BYTES_MAX));
         if may_leave {

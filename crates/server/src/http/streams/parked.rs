@@ -6,7 +6,14 @@ use sennit_engine::{StreamChunk, StreamRead};
 use sennit_model::{Offset, ReadFrom, TopicName};
 use tokio::time::Instant;
 
-use super::{StreamsDoor, cors, long_poll, query::Live, read, read::Source, sse};
+use super::{
+    StreamsDoor, cors,
+    long_poll::{self, Awaited},
+    query::Live,
+    read,
+    read::Source,
+    sse,
+};
 use crate::{http::answer::Body, stream_request::StreamPlace};
 
 /// Where reads wait: what comes there is told to all of them alike.
@@ -51,9 +58,10 @@ impl StreamsDoor {
         let source = Source { streams: self.streams.clone(), name: wait.spot.name.clone() };
         let mut response = match wait.spot.live {
             Live::LongPoll => {
+                let Wait { cursor, until, stays, .. } = wait;
                 let at = ReadFrom::Offset(wait.spot.at);
-                let awaited = self.awaited(&source, at, wait.cursor, wait.until, !wait.stays);
-                awaited.await.unwrap_or_else(Response::from)
+                let awaited = Awaited { at, cursor, until, may_leave: !stays };
+                self.awaited(&source, awaited).await.unwrap_or_else(Response::from)
             }
             Live::Events => return Response::new(Body::Events(self.events_from(source, wait))),
         };

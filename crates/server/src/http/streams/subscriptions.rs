@@ -96,6 +96,12 @@ fn asked(
             _ => Err(NotAsked::Method("GET, HEAD")),
         };
     }
+    if path == "subscriptions" {
+        return match *method {
+            Method::GET | Method::HEAD => Ok(Asked::List),
+            _ => Err(NotAsked::Method("GET, HEAD")),
+        };
+    }
     let path = path.strip_prefix("subscriptions/").ok_or(NotAsked::NoSuchPath)?;
     let (id, rest) = path.split_once('/').map_or((path, None), |(id, rest)| (id, Some(rest)));
     let id = bodies::id(&decoded(id)?)?;
@@ -190,7 +196,9 @@ fn not_asked(why: &NotAsked) -> Response<Body> {
         NotAsked::NoSuchPath => (
             StatusCode::NOT_FOUND,
             "NOT_FOUND",
-            format!("there are {RESERVED}/subscriptions/ID and {RESERVED}/jwks.json"),
+            format!(
+                "there are {RESERVED}/subscriptions, what lies below, and {RESERVED}/jwks.json"
+            ),
         ),
         NotAsked::Method(known) => {
             (StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", format!("this knows {known}"))
@@ -244,6 +252,7 @@ mod tests {
         let base = "/v1/stream/__ds";
         for (method, path, body) in [
             ("GET", "jwks.json", ""),
+            ("GET", "subscriptions", ""),
             ("PUT", "subscriptions/s", create),
             ("GET", "subscriptions/s", ""),
             ("DELETE", "subscriptions/s", ""),
@@ -257,7 +266,7 @@ mod tests {
             assert!(ask(method, &format!("{base}/{path}"), body).is_ok(), "{method} {path}");
             assert_eq!(ask("PATCH", &format!("{base}/{path}"), body).unwrap_err(), 405, "{path}");
         }
-        for path in ["", "other", "subscriptions", "subscriptions/s/other", "subscriptions/s/"] {
+        for path in ["", "other", "subscriptions/s/other", "subscriptions/s/"] {
             assert_eq!(ask("GET", &format!("{base}/{path}"), "").unwrap_err(), 404, "{path}");
         }
         assert_eq!(ask("GET", &format!("{base}/subscriptions/"), "").unwrap_err(), 400);

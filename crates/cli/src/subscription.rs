@@ -1,0 +1,210 @@
+//! `sennit subscription`: who is woken when HTTP streams hold something: create, list, show, delete. It
+//! asks over HTTP, as everybody else does.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::{
+    exit::{Exit, Failure},
+    http::{Answer, Reach},
+    output::{print_json, print_table, talk},
+    quantity::duration,
+    reach::block_on,
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  sennit subscription create mailer --pattern 'mails/*' --webhook https://example.com/wake
+  sennit subscription create jobs --stream a --stream b --wake-stream wakes --lease 1m
+  sennit subscription list
+  sennit subscription show mailer
+  sennit subscription delete mailer";
+
+/// Where subscriptions are.
+const ROOT: &str = "/v1/stream/__ds/subscriptions";
+
+/// The arguments of `sennit subscription`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    reach: Reach,
+    /// Print JSON
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Verb {
+    /// Create a subscription, or find it if it has the same settings
+    Create {
+        /// Its id
+        id: String,
+        /// Link it to all streams that this means, those to come too: a/*, a/**, user-*
+        #[arg(long, required_unless_present = "stream")]
+        pattern: Option<String>,
+        /// Link it to this stream; as often as you like
+        #[arg(long)]
+        stream: Vec<String>,
+        /// Tell this address
+        #[arg(long, value_name = "URL", conflicts_with = "wake_stream")]
+        #[arg(required_unless_present = "wake_stream")]
+        webhook: Option<String>,
+        /// Write wakes into this stream; whoever works claims
+        #[arg(long, value_name = "STREAM")]
+        wake_stream: Option<String>,
+        /// How long who has the work may be silent [default: 30s]
+        #[arg(long, value_name = "DURATION", value_parser = duration)]
+        lease: Option<Duration>,
+        /// What it is for
+        #[arg(long, value_name = "TEXT")]
+        description: Option<String>,
+    },
+    /// List all subscriptions
+    List,
+    /// Print how a subscription is: its streams, what is acked of each, who has the work
+    Show {
+        /// Its id
+        id: String,
+    },
+    /// Delete a subscription; whoever works on it is refused from then on
+    Delete {
+        /// Its id
+        id: String,
+    },
+}
+
+/// Does what was asked for with subscriptions.
+///
+/// # Errors
+/// The broker cannot be reached, or refuses.
+pub fn run(args: Args) -> Result<(), Failure> {
+    let Args { reach, json: as_json, verb } = args;
+    block_on(async {
+        let http = &mut reach.connect().await?;
+        match verb {
+            Verb::Create { id, pattern, stream, webhook, wake_stream, lease, description } => {
+                let mut body = json!({ "type": "pull-wake", "streams": stream });
+                if let Some(url) = webhook {
+                    body["type"] = "webhook".into();
+                    body["webhook"] = json!({ "url": url });
+                }
+                let texts = [
+                    ("pattern", pattern),
+                    ("wake_stream", wake_stream),
+                    ("description", description),
+                ];
+                for (name, text) in texts {
+                    if let Some(text) = text {
+                        body[name] = text.into();
+                    }
+                }
+                if let Some(lease) = lease {
+                    body["lease_ttl_ms"] =
+                        json!(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX));
+                }
+                let headers = [("content-type", "application/json".to_owned())];
+                let body = Bytes::from(body.to_string());
+                let answer = http.ask("PUT", &path(&id), &headers, body).await?;
+                if as_json {
+                    return print_json(&told(&answer)?);
+                }
+                let outcome = if answer.status.as_u16() == 201 { "created" } else { "found" };
+                talk(&format!("{id}: {outcome}"));
+                Ok(())
+            }
+            Verb::List => {
+                let answer = http.ask("GET", ROOT, &[], Bytes::new()).await?;
+                list(&told(&answer)?, as_json)
+            }
+            Verb::Show { id } => {
+                let answer = http.ask("GET", &path(&id), &[], Bytes::new()).await?;
+                show(&told(&answer)?, as_json)
+            }
+            Verb::Delete { id } => {
+                http.ask("DELETE", &path(&id), &[], Bytes::new()).await?;
+                if as_json {
+                    return print_json(&json!({ "id": id, "outcome": "deleted" }));
+                }
+                talk(&format!("{id}: deleted"));
+                Ok(())
+            }
+        }
+    })
+}
+
+/// What an answer says.
+fn told(answer: &Answer) -> Result<Value, Failure> {
+    serde_json::from_slice(&answer.body)
+        .map_err(|error| Failure::new(Exit::Failed, format!("the answer is no JSON: {error}")))
+}
+
+fn list(told: &Value, as_json: bool) -> Result<(), Failure> {
+    let all = told["subscriptions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    if as_json {
+        return all.iter().try_for_each(print_json);
+    }
+    let columns = ["id", "type", "status", "generation", "streams", "pending"];
+    let rows: Vec<_> =
+        all.iter().map(|one| columns.map(|name| text(&one[name])).to_vec()).collect();
+    print_table(&["ID", "TYPE", "STATUS", "GENERATION", "STREAMS", "PENDING"], &rows)
+}
+
+/// A line for each setting, and one for each stream.
+fn show(told: &Value, as_json: bool) -> Result<(), Failure> {
+    if as_json {
+        return print_json(told);
+    }
+    let named = ["id", "type", "status", "holder", "generation", "pattern", "wake_stream"];
+    let mut rows: Vec<_> = named
+        .iter()
+        .filter(|name| !told[**name].is_null())
+        .map(|name| vec![(*name).to_owned(), text(&told[*name])])
+        .collect();
+    if let Some(url) = told["webhook"]["url"].as_str() {
+        rows.push(vec!["webhook".to_owned(), url.to_owned()]);
+    }
+    for name in ["lease_ttl_ms", "description"] {
+        if !told[name].is_null() {
+            rows.push(vec![name.to_owned(), text(&told[name])]);
+        }
+    }
+    for stream in told["streams"].as_array().into_iter().flatten() {
+        let (acked, tail) = (text(&stream["acked_offset"]), text(&stream["tail_offset"]));
+        let said = format!("acked {acked} of {tail}, {}", text(&stream["link_type"]));
+        rows.push(vec![format!("stream {}", text(&stream["path"])), said]);
+    }
+    print_table(&["SETTING", "VALUE"], &rows)
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// The path of a subscription; what cannot stand in one is written `%XX`.
+fn path(id: &str) -> String {
+    let mut path = format!("{ROOT}/");
+    for byte in id.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~:".contains(&byte) {
+            path.push(char::from(byte));
+        } else {
+            path += &format!("%{byte:02X}");
+        }
+    }
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_becomes_one_segment() {
+        assert_eq!(path("a-b:1"), format!("{ROOT}/a-b:1"));
+        assert_eq!(path("a/b?"), format!("{ROOT}/a%2Fb%3F"));
+    }
+}
