@@ -11,7 +11,7 @@ use tokio::{
         TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
-    time::{Instant, timeout, timeout_at},
+    time::{Instant, sleep_until, timeout, timeout_at},
 };
 
 use crate::{
@@ -21,6 +21,7 @@ use crate::{
     inbox::Message,
     outbox::Outbox,
     outgoing::Outgoing,
+    pace::Pace,
     session::{Flow, Session},
 };
 
@@ -30,6 +31,9 @@ const READ_BYTES_MAX: usize = 512 << 10;
 
 /// Room of the scratch that stays between writes. Only a frame of more than that makes it larger.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
+
+/// What readers are given may wait for more up to here.
+const SMALL_BYTES_MAX: usize = 8 << 10;
 
 /// A connection that has not said Hello by then is closed.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
@@ -63,10 +67,10 @@ pub(crate) async fn serve(arrival: Arrival, core: CoreHandle) {
         }
         core.open_session(outbox.clone())
     });
-    let scratch = core.write_scratch.clone();
+    let (scratch, pace) = (core.write_scratch.clone(), core.pace.clone());
     let cores = core.cores.clone();
     let (mut reading, writing) = stream.into_split();
-    let writer = tokio::task::spawn_local(write(writing, outbox.clone(), scratch));
+    let writer = tokio::task::spawn_local(write(writing, outbox.clone(), scratch, pace));
     let mut session = Session::new(id, core.clone(), outbox.clone());
     let mut input = BytesMut::new();
     let end = tokio::select! {
@@ -168,8 +172,14 @@ async fn write(
     stream: OwnedWriteHalf,
     outbox: Rc<Outbox>,
     scratch: Rc<RefCell<Outgoing>>,
+    pace: Rc<Pace>,
 ) -> Option<OwnedWriteHalf> {
+    let mut not_before = None;
     while outbox.has_something().await {
+        let is_small = outbox.is_little_for_readers(SMALL_BYTES_MAX);
+        if let Some(then) = not_before.take().filter(|_| is_small) {
+            sleep_until(then).await;
+        }
         outbox.set_writing(true);
         // All writers of a core share one scratch, which stays hot; a connection keeps memory of
         // its own only for what its socket does not take at once.
@@ -188,6 +198,9 @@ async fn write(
             taken = rest.write_now(stream.as_ref(), taken).ok()?;
         }
         outbox.set_writing(false);
+        if is_small {
+            not_before = pace.wrote(Instant::now());
+        }
         if !outbox.is_empty() {
             // Others have their turn: what waits here can be all of a session's credit.
             tokio::task::yield_now().await;

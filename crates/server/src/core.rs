@@ -32,6 +32,7 @@ use crate::{
     move_turn::MoveTurn,
     outbox::Outbox,
     outgoing::Outgoing,
+    pace::Pace,
     read_thread::ReadThreads,
     refusal_reply,
     reserved::OwnTopic,
@@ -113,6 +114,8 @@ pub(crate) struct CoreHandle {
     bell: Rc<Notify>,
     /// Where the writers of this core's connections make their writes ready, one after the other.
     pub(crate) write_scratch: Rc<RefCell<Outgoing>>,
+    /// How often they write to readers.
+    pub(crate) pace: Rc<Pace>,
     pub(crate) cores: Arc<Cores>,
     pub(crate) index: usize,
 }
@@ -152,6 +155,7 @@ impl CoreHandle {
             core: Rc::new(RefCell::new(core)),
             bell: Rc::default(),
             write_scratch: Rc::default(),
+            pace: Rc::default(),
             cores,
             index,
         }

@@ -38,6 +38,7 @@ mod move_turn;
 mod neighbours;
 mod outbox;
 mod outgoing;
+mod pace;
 mod placement;
 mod read_thread;
 mod reading;

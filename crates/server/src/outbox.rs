@@ -319,6 +319,19 @@ impl Outbox {
         waiting.confirms.is_empty() && waiting.items.is_empty() && !self.is_writing.get()
     }
 
+    /// Whether all that waits is for readers, and at most so many bytes.
+    pub(crate) fn is_little_for_readers(&self, bytes_max: usize) -> bool {
+        let waiting = self.waiting.borrow();
+        let mut bytes = 0;
+        waiting.confirms.is_empty()
+            && !waiting.closed
+            && waiting.items.iter().all(|item| {
+                let delivery = item.delivery().filter(|delivery| delivery.attempt == 0);
+                bytes += delivery.map_or(0, |delivery| delivery.messages.len());
+                delivery.is_some() && bytes <= bytes_max
+            })
+    }
+
     /// Whether a subscription of this number was told that it has ended.
     pub(crate) fn has_ended(&self, subscription: u32) -> bool {
         self.waiting.borrow().ended.contains(&subscription)
@@ -400,7 +413,8 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
-    use sennit_model::{Offset, OffsetRange};
+    use sennit_engine::SessionId;
+    use sennit_model::{Generation, Offset, OffsetRange, Timestamp, TopicId};
     use sennit_protocol::GapReason;
 
     use super::*;
@@ -440,6 +454,36 @@ mod tests {
         assert!(outbox.is_empty() && outbox.waiting.borrow().gaps.is_empty());
         outbox.gap(gap(0, 20_000..20_001, passed));
         assert_eq!(gaps(&outbox), [gap(0, 20_000..20_001, passed)]);
+    }
+
+    fn delivery(attempt: u32, bytes: usize) -> Delivery {
+        Delivery {
+            session: SessionId(1),
+            subscription: 7,
+            partition: PartitionId { topic: TopicId(1), index: PartitionIndex(0) },
+            first: Offset(0),
+            count: 1,
+            attempt,
+            generation: Generation(1),
+            appended_at: Timestamp(0),
+            durability: Durability::Durable,
+            messages: vec![0; bytes].into(),
+        }
+    }
+
+    #[test]
+    fn only_what_is_little_and_for_readers_alone_may_wait_for_more() {
+        let holds = |fill: &dyn Fn(&Outbox)| {
+            let outbox = outbox();
+            outbox.deliver(delivery(0, 400));
+            fill(&outbox);
+            outbox.is_little_for_readers(1000)
+        };
+        assert!(holds(&|outbox| outbox.deliver(delivery(0, 600))));
+        assert!(!holds(&|outbox| outbox.deliver(delivery(0, 601))));
+        assert!(!holds(&|outbox| outbox.deliver(delivery(1, 1))));
+        assert!(!holds(&|outbox| outbox.reply(&Reply::Pong, 0)));
+        assert!(!holds(&Outbox::close));
     }
 
     #[tokio::test(flavor = "current_thread")]
