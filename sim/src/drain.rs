@@ -12,8 +12,9 @@ const DRAIN_STEPS: u64 = 1_500;
 const FINE_STEPS: u64 = 300;
 const DRAIN_STEP: Duration = Duration::from_secs(60);
 /// Segments that a replay may have beyond what is counted: the one after which a checkpoint is due, those
-/// at whose ends it begins and ends, and those whose headers do not state it yet.
-const SLACK: u64 = 5;
+/// at whose ends it begins and ends, those whose headers do not state it yet, and what frames are padded
+/// with.
+const SLACK: u64 = 6;
 /// Steps in which all that is to be moved at the end is moved.
 const MOVE_STEPS: u64 = 5_000;
 /// Rounds within which all streams were read.
@@ -155,7 +156,7 @@ impl Run {
         // if this one rots.
         let snapshot = self.snapshot_bytes().max(largest_snapshot);
         let taken = self.world.takes.longest();
-        let replayed = 2 * ((13 * snapshot + 2 * taken) / segment_bytes + SLACK);
+        let replayed = 2 * ((13 * snapshot + 2 * taken).div_ceil(segment_bytes) + SLACK);
         let (count, most) = (shard.segment_count(), live.len() as u64 + replayed);
         if count as u64 > most {
             let detail = format!(

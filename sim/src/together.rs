@@ -190,8 +190,11 @@ fn err(world: &mut World, swarm: &Swarm, group: u64) {
             let sent = &world.streams.tellers.by_group[group as usize].sent;
             let first =
                 sent.first().and_then(|(sent, _)| sent.iter().find(|(id, _)| *id == ids[at]));
+            // With content of its own: of what says nothing but who appends, a restart cannot tell
+            // whether it is there.
             if let Some((_, append)) = first {
-                appends[at].1 = StreamAppend { content: None, ..append.clone() };
+                let content = appends[at].1.content.take();
+                appends[at].1 = StreamAppend { content, ..append.clone() };
             }
         }
         _ => {}
