@@ -4,8 +4,9 @@ use std::{cell::OnceCell, path::PathBuf};
 
 use crate::home::Home;
 
-/// How many files a reader has open at most.
-const OPEN_FILES_MAX: usize = 64;
+/// How many files a reader has open at most, each of them perhaps once more past the system's cache: a shard
+/// has three readers, and a process as a rule 1,024 descriptors.
+const OPEN_FILES_MAX: usize = 32;
 
 /// Open files by what they hold.
 #[derive(Debug)]
