@@ -7,113 +7,20 @@ use std::time::Duration;
 
 use sennit_engine::{
     Command, Effect, ForkOf, OpenStream, Outbox, Record, Refusal, StreamAnswer, StreamAppend,
-    StreamAppended, StreamChunk, StreamCommand, StreamContent, StreamNote, StreamProducer,
-    StreamRead, StreamRefusal, StreamSettings,
+    StreamAppended, StreamCommand, StreamContent, StreamNote, StreamRead, StreamRefusal,
+    StreamSettings,
 };
 use sennit_model::{
-    Durability, Generation, Message, Messages, Offset, OffsetRange, PartitionId, ReadFrom,
-    Retention, TopicConfig, TopicId, TopicKind, limits::STREAM_READS_WAITING_MAX,
+    Durability, Generation, Message, Offset, OffsetRange, PartitionId, ReadFrom, Retention,
+    TopicConfig, TopicId, limits::STREAM_READS_WAITING_MAX,
 };
-use world::{ALICE, DEAD, ORDERS, World, batch};
-
-fn settings() -> StreamSettings {
-    StreamSettings { content_type: "text/plain".into(), ..StreamSettings::of_topic() }
-}
-
-fn config(durability: Durability) -> TopicConfig {
-    TopicConfig { durability, ..TopicConfig::of_kind(TopicKind::Stream) }
-}
-
-fn with(settings: StreamSettings) -> OpenStream {
-    OpenStream { config: config(Durability::Durable), settings, content: None, closes: false }
-}
-
-fn opened(settings: StreamSettings) -> World {
-    let mut world = World::empty();
-    let answer = ask(&mut world, StreamCommand::Open(Box::new(with(settings))));
-    assert!(matches!(answer, Some(StreamAnswer::Opened { created: true, .. })), "{answer:?}");
-    world
-}
-
-/// What the stream answers, if it does at once.
-fn ask(world: &mut World, command: StreamCommand) -> Option<StreamAnswer> {
-    let origin = world.origin(ALICE);
-    world.effects.clear();
-    world.do_now(Command::Stream(origin, ORDERS, command));
-    answers(world).pop()
-}
-
-fn answers(world: &mut World) -> Vec<StreamAnswer> {
-    let answer = |effect| match effect {
-        Effect::Stream(_, answer) => Some(*answer),
-        _ => None,
-    };
-    world.effects.drain(..).filter_map(answer).collect()
-}
-
-fn append(world: &mut World, text: &str, note: StreamNote) -> StreamAnswer {
-    let content = (!text.is_empty()).then(|| batch(&[Message::new(text.to_owned())]).into());
-    let append = StreamAppend { content, content_type: Some("TEXT/plain; a=b".into()), note };
-    ask(world, StreamCommand::Append(Box::new(append))).expect("an append is answered")
-}
-
-fn plain() -> StreamNote {
-    StreamNote::default()
-}
-
-fn by(epoch: u64, sequence: u64) -> StreamNote {
-    let producer = Some(StreamProducer { id: "writer".into(), epoch, sequence });
-    StreamNote { producer, ..plain() }
-}
-
-fn closing(note: StreamNote) -> StreamNote {
-    StreamNote { closes: true, ..note }
-}
-
-fn read_at(at: u64) -> StreamRead {
-    StreamRead {
-        at: ReadFrom::Offset(Offset(at)),
-        before: None,
-        bytes_max: 1 << 20,
-        waits: false,
-        one_append: false,
-        for_fork: false,
-    }
-}
-
-fn texts(chunk: &StreamChunk) -> Vec<String> {
-    let messages = chunk.messages.iter().flat_map(|part| Messages::of_checked(part));
-    messages.map(|message| String::from_utf8_lossy(message.payload()).into_owned()).collect()
-}
-
-fn read(world: &mut World, read: StreamRead) -> StreamChunk {
-    match ask(world, StreamCommand::Read(read)) {
-        Some(StreamAnswer::Chunk(chunk)) => chunk,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn refused(answer: Option<StreamAnswer>) -> StreamRefusal {
-    match answer {
-        Some(StreamAnswer::Refused(refusal)) => refusal,
-        other => panic!("{other:?}"),
-    }
-}
-
-/// The world after a crash: what was journaled is replayed.
-fn replayed(world: &World) -> World {
-    let mut after = World::empty();
-    after.now = world.now;
-    for (record, position) in &world.journal.records {
-        after.engine.apply(record, *position);
-        after.engine.committed(u64::MAX);
-    }
-    after.engine.set_generation(Generation(2));
-    after.journal.batches = world.journal.batches.clone();
-    after.journal.end = world.journal.end;
-    after.journal.records = world.journal.records.clone();
-    after
-}
+use world::{
+    ALICE, DEAD, ORDERS, World, batch,
+    streams::{
+        answers, append, ask, by, closing, config, opened, plain, read, read_at, refused, replayed,
+        settings, texts, with,
+    },
+};
 
 #[test]
 fn what_is_appended_is_read_from_any_offset_and_survives() {

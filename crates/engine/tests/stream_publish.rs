@@ -5,32 +5,20 @@ mod world;
 use std::time::Duration;
 
 use sennit_engine::{
-    Command, Effect, OpenStream, Outbox, Publish, Record, Refusal, StreamAppend, StreamCommand,
-    StreamNote, StreamSettings,
+    Command, Effect, Outbox, Publish, Record, Refusal, StreamCommand, StreamSettings,
 };
-use sennit_model::{Message, Offset, ProducerId, ProducerStamp, TopicConfig, TopicId, TopicKind};
-use world::{ALICE, ORDERS, World, batch};
+use sennit_model::{Message, Offset, ProducerId, ProducerStamp, TopicId};
+use world::{
+    ALICE, ORDERS, World, batch,
+    streams::{append, ask, closing, opened, plain, settings},
+};
 
+/// A stream to which something was published.
 fn stream(settings: StreamSettings) -> World {
-    let mut world = World::empty();
-    let config = TopicConfig::of_kind(TopicKind::Stream);
-    let open = OpenStream { config, settings, content: None, closes: false };
-    ask(&mut world, StreamCommand::Open(Box::new(open)));
+    let mut world = opened(settings);
     world.publish_texts(&["a"]);
     assert_eq!(world.describe(ORDERS).end, Offset(1));
     world
-}
-
-fn ask(world: &mut World, command: StreamCommand) {
-    let origin = world.origin(ALICE);
-    world.do_now(Command::Stream(origin, ORDERS, command));
-    world.effects.clear();
-}
-
-fn close(world: &mut World) {
-    let note = StreamNote { closes: true, ..StreamNote::default() };
-    let append = StreamAppend { content: None, content_type: None, note };
-    ask(world, StreamCommand::Append(Box::new(append)));
 }
 
 /// What a publish is refused with once all is committed; at once it is told nothing.
@@ -47,11 +35,11 @@ fn refused(world: &mut World, how: impl FnOnce(Publish) -> Command) -> Vec<Refus
 
 #[test]
 fn what_was_sent_before_the_close_is_confirmed_as_it_was_when_it_comes_again() {
-    let mut world = stream(StreamSettings::of_topic());
+    let mut world = stream(settings());
     let stamp = ProducerStamp { id: ProducerId(7), epoch: 1, first_sequence: 0 };
     let messages = [Message::new("a")];
     world.publish_as(stamp, &messages);
-    close(&mut world);
+    append(&mut world, "", closing(plain()));
     world.publish_as(stamp, &messages);
     let confirmed = world.effects.pop();
     assert!(
@@ -64,16 +52,16 @@ fn what_was_sent_before_the_close_is_confirmed_as_it_was_when_it_comes_again() {
 
 #[test]
 fn a_refusal_for_what_others_did_waits_until_that_is_committed() {
-    let mut world = stream(StreamSettings::of_topic());
+    let mut world = stream(settings());
     let elsewhere = refused(&mut world, |publish| Command::PublishAt(publish, Offset(0)));
     assert_eq!(elsewhere, [Refusal::OffsetMismatch { expected: Offset(0), next: Offset(1) }]);
-    close(&mut world);
+    append(&mut world, "", closing(plain()));
     assert_eq!(refused(&mut world, Command::Publish), [Refusal::StreamClosed]);
 }
 
 #[test]
 fn nothing_is_published_to_a_stream_that_is_deleted() {
-    let mut world = stream(StreamSettings::of_topic());
+    let mut world = stream(settings());
     ask(&mut world, StreamCommand::AddFork(TopicId(9)));
     ask(&mut world, StreamCommand::Delete);
     assert_eq!(refused(&mut world, Command::Publish), [Refusal::UnknownTopic]);
@@ -81,8 +69,8 @@ fn nothing_is_published_to_a_stream_that_is_deleted() {
 
 #[test]
 fn a_stream_that_is_deleted_is_unknown_though_it_was_closed() {
-    let mut world = stream(StreamSettings::of_topic());
-    close(&mut world);
+    let mut world = stream(settings());
+    append(&mut world, "", closing(plain()));
     ask(&mut world, StreamCommand::AddFork(TopicId(9)));
     ask(&mut world, StreamCommand::Delete);
     assert_eq!(refused(&mut world, Command::Publish), [Refusal::UnknownTopic]);
@@ -90,7 +78,7 @@ fn a_stream_that_is_deleted_is_unknown_though_it_was_closed() {
 
 #[test]
 fn that_the_time_of_a_stream_is_over_is_said_with_its_record() {
-    let ends = StreamSettings { time_to_live: Some(10), ..StreamSettings::of_topic() };
+    let ends = StreamSettings { time_to_live: Some(10), ..settings() };
     let mut world = stream(ends);
     world.now = world.now.plus(Duration::from_secs(11));
     assert_eq!(refused(&mut world, Command::Publish), [Refusal::UnknownTopic]);

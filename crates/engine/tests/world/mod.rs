@@ -3,6 +3,8 @@
 
 #![allow(dead_code, clippy::allow_attributes, reason = "each test file uses a part of it")]
 
+pub mod streams;
+
 use std::{collections::BTreeMap, time::Duration};
 
 use bytes::Bytes;
