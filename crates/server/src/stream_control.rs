@@ -42,18 +42,20 @@ impl Control {
             if located.partitions > 1 {
                 return Err(StreamFailure::Partitioned(located.partitions));
             }
-            match ask(&self.core, located.place(), StreamCommand::Ask { touches: false }).await {
+            let asks = StreamCommand::Ask { touches: false };
+            let found = match ask(&self.core, located.place(), asks).await {
                 Ok(StreamAnswer::Status(status)) => {
-                    return self.find_stream(create, located, &status).await;
+                    self.find_stream(create.clone(), located, &status).await
                 }
-                // Its time is over, and nobody has come to take it away.
-                Err(StreamFailure::Stream(StreamRefusal::Unknown)) => {
-                    if let Some(topic) = self.topic(located.topic) {
-                        self.remove_stream(&topic).await?;
-                    }
-                }
-                Ok(_) => return Err(wrong_answer()),
-                Err(failure) => return Err(failure),
+                Ok(_) => Err(wrong_answer()),
+                Err(failure) => Err(failure),
+            };
+            if !matches!(found, Err(StreamFailure::Stream(StreamRefusal::Unknown))) {
+                return found;
+            }
+            // Its time is over, perhaps since it was asked, and nobody has come to take it away.
+            if let Some(topic) = self.topic(located.topic) {
+                self.remove_stream(&topic).await?;
             }
         }
         self.new_stream(create).await

@@ -1,7 +1,7 @@
 //! HTTP streams over real sockets: the main paths of the protocol, end to end. The conformance suite of
 //! the protocol asks for the rest.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use sennit_server::Config;
 use tempfile::TempDir;
@@ -55,6 +55,26 @@ fn what_is_appended_is_read_from_where_one_was() {
     let head = ask(http, "HEAD", "notes", "", "");
     assert_eq!((head.status, next(&head)), (200, next(&appended)));
     assert_eq!(header(&head, "content-type"), Some("text/plain"));
+    broker.stop();
+}
+
+#[test]
+fn who_creates_a_stream_just_when_it_ends_gets_it_or_a_new_one() {
+    let (broker, _folder) = Broker::fresh();
+    let http = &mut Browser::of(&broker);
+    for round in 0..40 {
+        let ends_at = SystemTime::now() + Duration::from_millis(20);
+        let headers =
+            format!("{TEXT}Stream-Expires-At: {}\r\n", jiff::Timestamp::try_from(ends_at).unwrap());
+        let path = format!("short/{round}");
+        let mut made = 0;
+        while SystemTime::now() < ends_at + Duration::from_millis(5) {
+            let answer = ask(http, "PUT", &path, &headers, "");
+            assert!(matches!(answer.status, 200 | 201), "{round}: {}", answer.head);
+            made += u32::from(answer.status == 201);
+        }
+        assert!(made > 0, "{round}");
+    }
     broker.stop();
 }
 
