@@ -11,7 +11,7 @@ use tokio::{
         TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
-    time::{Instant, sleep_until, timeout, timeout_at},
+    time::{Instant, timeout, timeout_at},
 };
 
 use crate::{
@@ -178,7 +178,7 @@ async fn write(
     while outbox.has_something().await {
         let is_small = outbox.is_little_for_readers(SMALL_BYTES_MAX);
         if let Some(then) = not_before.take().filter(|_| is_small) {
-            sleep_until(then).await;
+            outbox.pause(then).await;
         }
         outbox.set_writing(true);
         // All writers of a core share one scratch, which stays hot; a connection keeps memory of

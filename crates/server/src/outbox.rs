@@ -4,6 +4,7 @@
 use std::{
     cell::{Cell, RefCell},
     collections::{HashMap, HashSet, VecDeque, hash_map::Entry},
+    pin::pin,
     rc::Rc,
 };
 
@@ -13,7 +14,10 @@ use sennit_protocol::{
     ConfirmHead, ConfirmRun, Durability, ErrorCode, Features, Gap, Reply, Run, SettleRun, Settled,
     control,
 };
-use tokio::sync::Notify;
+use tokio::{
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
 
 use crate::{
     delivery_frames::{encode, row},
@@ -42,6 +46,11 @@ impl Item {
             Self::Gap(_) | Self::Reply(_) => None,
         }
     }
+}
+
+/// Whether it is of a stream's reader, who has no lease.
+fn is_for_reader(delivery: &Delivery) -> bool {
+    delivery.attempt == 0
 }
 
 /// Confirms of one producer in one partition.
@@ -146,6 +155,8 @@ pub(crate) struct Outbox {
     pub(crate) routes: Rc<RefCell<Routes>>,
     /// Whether the writer holds bytes that the socket has not taken.
     is_writing: Cell<bool>,
+    /// Whether the writer waits for more to readers.
+    is_pausing: Cell<bool>,
 }
 
 impl Outbox {
@@ -159,6 +170,7 @@ impl Outbox {
             successor: Successor::default(),
             routes: Rc::default(),
             is_writing: Cell::new(false),
+            is_pausing: Cell::new(false),
         }
     }
 
@@ -292,8 +304,11 @@ impl Outbox {
     }
 
     pub(crate) fn deliver(&self, delivery: Delivery) {
+        let may_wait = self.is_pausing.get() && is_for_reader(&delivery);
         self.waiting.borrow_mut().items.push_back(Item::Delivery(delivery));
-        self.filled.notify_one();
+        if !may_wait {
+            self.filled.notify_one();
+        }
     }
 
     /// Messages are passed over; said behind what was delivered before.
@@ -326,10 +341,23 @@ impl Outbox {
         waiting.confirms.is_empty()
             && !waiting.closed
             && waiting.items.iter().all(|item| {
-                let delivery = item.delivery().filter(|delivery| delivery.attempt == 0);
+                let delivery = item.delivery().filter(|delivery| is_for_reader(delivery));
                 bytes += delivery.map_or(0, |delivery| delivery.messages.len());
                 delivery.is_some() && bytes <= bytes_max
             })
+    }
+
+    /// Waits until then, or until something is here that does not wait: all but what is for readers.
+    pub(crate) async fn pause(&self, until: Instant) {
+        let mut end = pin!(sleep_until(until));
+        self.is_pausing.set(true);
+        while self.is_little_for_readers(usize::MAX) {
+            tokio::select! {
+                () = &mut end => break,
+                () = self.filled.notified() => {}
+            }
+        }
+        self.is_pausing.set(false);
     }
 
     /// Whether a subscription of this number was told that it has ended.
@@ -413,6 +441,8 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use sennit_engine::SessionId;
     use sennit_model::{Generation, Offset, OffsetRange, Timestamp, TopicId};
     use sennit_protocol::GapReason;
@@ -484,6 +514,25 @@ mod tests {
         assert!(!holds(&|outbox| outbox.deliver(delivery(1, 1))));
         assert!(!holds(&|outbox| outbox.reply(&Reply::Pong, 0)));
         assert!(!holds(&Outbox::close));
+    }
+
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn what_is_for_readers_waits_to_the_end_of_a_pause_and_all_else_ends_it() {
+        let paused = async |fill: &dyn Fn(&Outbox)| {
+            let (outbox, begin) = (outbox(), Instant::now());
+            outbox.deliver(delivery(0, 400));
+            let filling = async {
+                sleep_until(begin + Duration::from_millis(1)).await;
+                fill(&outbox);
+            };
+            tokio::join!(outbox.pause(begin + Duration::from_millis(3)), filling);
+            begin.elapsed().as_millis()
+        };
+        assert_eq!(paused(&|outbox| outbox.deliver(delivery(0, 400))).await, 3);
+        assert_eq!(paused(&|outbox| outbox.deliver(delivery(1, 400))).await, 1);
+        assert_eq!(paused(&|outbox| outbox.reply(&Reply::Pong, 0)).await, 1);
+        assert_eq!(paused(&|outbox| outbox.gap(gap(0, 0..1, GapReason::Filtered))).await, 1);
+        assert_eq!(paused(&Outbox::close).await, 1);
     }
 
     #[tokio::test(flavor = "current_thread")]
