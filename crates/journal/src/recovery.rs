@@ -8,6 +8,7 @@ use std::{
 };
 
 use crate::{
+    block::Blocks,
     disk::{Disk, DiskFile},
     fault::Fault,
     format::{BLOCK_BYTES, FORMAT_VERSION, SegmentHeader},
@@ -70,6 +71,8 @@ struct FoundSegment<F> {
 fn open_for_frames<D: Disk>(disk: &D, path: &Path, is_cut: bool) -> Result<D::File, Fault> {
     // Of one that is cut the end may lie within a block.
     let past = if is_cut { None } else { disk.open_to_read_past(path).unwrap_or_default() };
+    // Some file systems open it so, and refuse to read.
+    let past = past.filter(|past| past.read_at(Blocks::zeroed(1).as_mut(), 0).is_ok());
     past.map_or_else(|| disk.open_to_read(path).map_err(Fault::io("open", path)), Ok)
 }
 

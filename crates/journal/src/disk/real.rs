@@ -40,11 +40,6 @@ fn direct_flag() -> io::Result<i32> {
     i32::try_from(OFlags::DIRECT.bits()).map_err(io::Error::other)
 }
 
-/// Some file systems take the flag and refuse the first transfer.
-fn takes_direct(file: &File) -> io::Result<()> {
-    FileExt::read_at(file, Blocks::zeroed(1).as_mut(), 0).map(drop)
-}
-
 impl RealDisk {
     /// The disk, written in this way.
     #[must_use]
@@ -86,11 +81,7 @@ impl Disk for RealDisk {
         if self.access == Access::Buffered {
             return Ok(None);
         }
-        let direct = || {
-            let file = OpenOptions::new().read(true).custom_flags(direct_flag()?).open(path)?;
-            takes_direct(&file).map(|()| file)
-        };
-        match direct() {
+        match OpenOptions::new().read(true).custom_flags(direct_flag()?).open(path) {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(None),
             opened => opened.map(Some),
         }
@@ -101,7 +92,9 @@ impl Disk for RealDisk {
         let direct = || {
             let mut options = OpenOptions::new();
             let file = options.read(true).write(true).custom_flags(direct_flag()?).open(path)?;
-            takes_direct(&file).map(|()| file)
+            // Some file systems take the flag and refuse the first transfer.
+            FileExt::read_at(&file, Blocks::zeroed(1).as_mut(), 0)?;
+            Ok(file)
         };
         match self.access {
             Access::Buffered => buffered(),

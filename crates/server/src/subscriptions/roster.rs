@@ -188,6 +188,9 @@ impl Roster {
 
     /// A stream is there, and was not before: those whose wakes are written into it are told there.
     pub(crate) fn wakes_appeared(&mut self, stream: &TopicName) {
+        if self.woken == 0 {
+            return;
+        }
         for member in self.members.values_mut() {
             if member.subscription.config.wake_stream() == Some(stream) {
                 member.subscription.tell_again();
