@@ -22,6 +22,7 @@ mod core_thread;
 mod cursor_list;
 mod delivery_frames;
 mod descriptions;
+mod descriptors;
 mod doors;
 mod drain;
 mod error;

@@ -1,14 +1,17 @@
 //! Accepts connections and hands them round the cores. One listener for all: a fair share by count
 //! beats a share by the kernel's hash where connections are few, as they are between services.
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 
-use crate::{arrival::Arrival, core::Cores, error::ServeError, inbox};
+use crate::{arrival::Arrival, core::Cores, descriptors::Descriptors, error::ServeError, inbox};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
+
+/// How long nobody is accepted where that failed: those who are here have to leave first.
+const REST: Duration = Duration::from_millis(50);
 
 /// Listens on an address.
 pub(crate) fn listen(address: SocketAddr) -> Result<std::net::TcpListener, ServeError> {
@@ -25,24 +28,46 @@ pub(crate) fn listen(address: SocketAddr) -> Result<std::net::TcpListener, Serve
     listen().map_err(|error| ServeError::Listen { address, error })
 }
 
+/// A socket that is listened on.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: TcpListener,
+    descriptors: Descriptors,
+}
+
+impl Listener {
+    pub(crate) fn new(
+        socket: std::net::TcpListener,
+        descriptors: Descriptors,
+    ) -> Result<Self, ServeError> {
+        let socket = TcpListener::from_std(socket).map_err(ServeError::system("listen"))?;
+        Ok(Self { socket, descriptors })
+    }
+
+    /// The next connection that there is room for; the others are closed.
+    pub(crate) async fn accept(&self) -> TcpStream {
+        loop {
+            match self.socket.accept().await {
+                Ok((stream, _)) if self.descriptors.have_room_for(&stream) => return stream,
+                Ok(_) => tracing::warn!("a connection was closed: too few descriptors are left"),
+                Err(error) => tracing::warn!(%error, "accepting failed"),
+            }
+            tokio::time::sleep(REST).await;
+        }
+    }
+}
+
 /// Accepts for ever, and gives each connection to the next core.
-pub(crate) async fn accept(listener: TcpListener, cores: Arc<Cores>) {
+pub(crate) async fn accept(listener: Listener, cores: Arc<Cores>) {
     let mut next = 0;
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => match stream.into_std() {
-                Ok(stream) => {
-                    let arrival = Arrival { stream, moved: None };
-                    let _ = cores.inboxes[next].send(inbox::Message::Connection(arrival));
-                    next = (next + 1) % cores.inboxes.len();
-                }
-                Err(error) => tracing::warn!(%error, "a connection could not be handed on"),
-            },
-            Err(error) => {
-                // No descriptors are left, say: those who are here have to leave first.
-                tracing::warn!(%error, "accepting failed");
-                tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        match listener.accept().await.into_std() {
+            Ok(stream) => {
+                let arrival = Arrival { stream, moved: None };
+                let _ = cores.inboxes[next].send(inbox::Message::Connection(arrival));
+                next = (next + 1) % cores.inboxes.len();
             }
+            Err(error) => tracing::warn!(%error, "a connection could not be handed on"),
         }
     }
 }

@@ -15,7 +15,6 @@ use std::{
 
 use sennit_journal::{DataDirectory, DirectorySettings, LaneConfig};
 use tokio::{
-    net::TcpListener,
     sync::{mpsc as async_mpsc, oneshot},
     task::LocalSet,
 };
@@ -25,6 +24,7 @@ use crate::{
     config::Config,
     core::Cores,
     core_thread::CoreThread,
+    descriptors::Descriptors,
     doors::Doors,
     drain,
     error::ServeError,
@@ -32,7 +32,7 @@ use crate::{
     gauge::IngestGauge,
     http::{port::Port, status::Status},
     inbox::Message,
-    listener,
+    listener::{self, Listener},
     metrics::CoreMetrics,
     move_turn::MoveTurn,
     reserved::OwnTopic,
@@ -103,8 +103,9 @@ impl Broker<'_> {
             http: http.local_addr().map_err(ServeError::system("ask for an address"))?,
             shards: settings.shards,
         };
-        let native = TcpListener::from_std(native).map_err(ServeError::system("listen"))?;
-        let http = TcpListener::from_std(http).map_err(ServeError::system("listen"))?;
+        let descriptors = Descriptors::raise(shards);
+        let native = Listener::new(native, descriptors)?;
+        let http = Listener::new(http, descriptors)?;
 
         let (inboxes, receivers): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| async_mpsc::unbounded_channel()).unzip();

@@ -13,6 +13,7 @@ mod broker;
 mod checker;
 mod compaction;
 mod crash;
+mod descriptors;
 mod durability;
 mod files;
 mod full_disk;

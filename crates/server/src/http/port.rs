@@ -2,10 +2,10 @@
 //! Who finds no place waits a moment, and is told to come again then.
 //! While there are no cores to serve them, at the start and at the end, its own thread does.
 
-use std::{cell::Cell, io, net, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::Cell, io, net, rc::Rc, sync::Arc};
 
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     sync::{OwnedSemaphorePermit, Semaphore},
 };
 
@@ -19,15 +19,12 @@ use super::{
     status::Status,
     turned_away::turn_away,
 };
-use crate::{arrival::HttpArrival, core::Cores, inbox::Message};
-
-/// How long nobody is accepted after that has failed: those who are here have to leave first.
-const REST: Duration = Duration::from_millis(50);
+use crate::{arrival::HttpArrival, core::Cores, inbox::Message, listener::Listener};
 
 /// The port, from its first connection to the end of the broker.
 #[derive(Debug)]
 pub(crate) struct Port {
-    listener: TcpListener,
+    listener: Listener,
     cores: Arc<Cores>,
     status: Arc<Status>,
     /// Serves those who come before the cores do.
@@ -43,7 +40,7 @@ pub(crate) struct Port {
 
 impl Port {
     pub(crate) fn new(
-        listener: TcpListener,
+        listener: Listener,
         connections_max: usize,
         cores: Arc<Cores>,
         status: Arc<Status>,
@@ -68,14 +65,7 @@ impl Port {
         let this = Rc::new(self);
         loop {
             let Ok(waits) = this.waiting.clone().acquire_owned().await else { return };
-            let stream = match this.listener.accept().await {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::warn!(%error, "accepting on the HTTP port failed");
-                    tokio::time::sleep(REST).await;
-                    continue;
-                }
-            };
+            let stream = this.listener.accept().await;
             match this.places.clone().try_acquire_owned() {
                 Ok(place) => this.place(stream, place),
                 Err(_) => {

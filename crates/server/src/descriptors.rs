@@ -1,0 +1,39 @@
+//! The descriptors of the process: it has as many as it may, and connections leave the log those that
+//! it needs.
+
+use std::os::fd::AsRawFd;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::net::TcpStream;
+
+/// Descriptors that connections leave to a shard, if that is not more than half of all.
+const RESERVED_PER_SHARD: u64 = 256;
+
+/// What connections may have of the process's descriptors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Descriptors {
+    /// The first that is the log's.
+    reserved: u64,
+}
+
+impl Descriptors {
+    /// Has the process be given all that it may have: as a rule it begins with far fewer.
+    pub(crate) fn raise(shards: usize) -> Self {
+        let limit = getrlimit(Resource::Nofile);
+        let all = Rlimit { current: limit.maximum, ..limit };
+        let current = match setrlimit(Resource::Nofile, all) {
+            Ok(()) => limit.maximum,
+            Err(error) => {
+                tracing::warn!(%error, "the limit of open files stays as it is");
+                limit.current
+            }
+        };
+        let all = current.unwrap_or(u64::MAX);
+        Self { reserved: all - (shards as u64 * RESERVED_PER_SHARD).min(all / 2) }
+    }
+
+    /// Whether there is room for this connection. The lowest free number is a new descriptor's.
+    pub(crate) fn have_room_for(self, stream: &TcpStream) -> bool {
+        u64::try_from(stream.as_raw_fd()).is_ok_and(|number| number < self.reserved)
+    }
+}
