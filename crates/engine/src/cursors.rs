@@ -1,47 +1,67 @@
 //! Named cursors: an offset of a partition that outlives whoever reads there. They live beside the
-//! partitions, so that a partition without one pays nothing. It does not know who reads.
+//! partitions, so that a partition without one pays nothing. One that is set often in a turn is one
+//! record. It does not know who reads.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashMap;
 use sennit_model::{CursorName, PartitionId};
 
 /// The cursors of all partitions of a shard.
 #[derive(Debug, Default)]
-pub(crate) struct Cursors(
-    HashMap<PartitionId, BTreeMap<CursorName, u64>, foldhash::fast::FixedState>,
-);
+pub(crate) struct Cursors {
+    held: HashMap<PartitionId, BTreeMap<CursorName, u64>, foldhash::fast::FixedState>,
+    /// Set in this turn, and not recorded yet.
+    moved: BTreeSet<(PartitionId, CursorName)>,
+}
 
 impl Cursors {
     /// Where a cursor is; `None` if it has never been set here.
     pub(crate) fn get(&self, partition: PartitionId, name: &CursorName) -> Option<u64> {
-        self.0.get(&partition)?.get(name).copied()
+        self.held.get(&partition)?.get(name).copied()
     }
 
     pub(crate) fn set(&mut self, partition: PartitionId, name: CursorName, offset: u64) {
-        self.0.entry(partition).or_default().insert(name, offset);
+        self.held.entry(partition).or_default().insert(name, offset);
+    }
+
+    /// Sets a cursor, which is recorded at the end of the turn.
+    pub(crate) fn advance(&mut self, partition: PartitionId, name: CursorName, offset: u64) {
+        self.moved.insert((partition, name.clone()));
+        self.set(partition, name, offset);
+    }
+
+    /// The next cursor that was set in this turn, and where it is; those that are gone again are not
+    /// told.
+    pub(crate) fn next_moved(&mut self) -> Option<(PartitionId, CursorName, u64)> {
+        loop {
+            let (partition, name) = self.moved.pop_first()?;
+            if let Some(offset) = self.get(partition, &name) {
+                return Some((partition, name, offset));
+            }
+        }
     }
 
     pub(crate) fn remove(&mut self, partition: PartitionId, name: &CursorName) {
-        let Some(held) = self.0.get_mut(&partition) else { return };
+        let Some(held) = self.held.get_mut(&partition) else { return };
         held.remove(name);
         if held.is_empty() {
-            self.0.remove(&partition);
+            self.held.remove(&partition);
         }
     }
 
     /// The cursors of a partition, by name.
     pub(crate) fn of(&self, partition: PartitionId) -> impl Iterator<Item = (&CursorName, u64)> {
-        let held = self.0.get(&partition);
+        let held = self.held.get(&partition);
         held.into_iter().flatten().map(|(name, &offset)| (name, offset))
     }
 
     pub(crate) fn count(&self, partition: PartitionId) -> usize {
-        self.0.get(&partition).map_or(0, BTreeMap::len)
+        self.held.get(&partition).map_or(0, BTreeMap::len)
     }
 
     /// The partition is gone, or told anew.
     pub(crate) fn forget(&mut self, partition: PartitionId) {
-        self.0.remove(&partition);
+        self.held.remove(&partition);
     }
 }

@@ -306,6 +306,14 @@ impl Engine {
         }
     }
 
+    /// The last command of a turn is done: of each cursor that it has set, however often, where that is
+    /// now is appended.
+    pub fn end_turn(&mut self, journal: &mut impl Journal) {
+        while let Some((partition, name, offset)) = self.cursors.next_moved() {
+            journal.append(&Record::CursorSet { partition, name, offset: Offset(offset) });
+        }
+    }
+
     /// Appends a record and applies it.
     pub(crate) fn commit(&mut self, record: &Record, journal: &mut impl Journal) {
         let position = self.keep(record, journal);
@@ -366,7 +374,7 @@ impl Engine {
             }
             PartitionCommand::Drop => Record::PartitionDropped { partition: id },
             PartitionCommand::SetCursor(name, offset, by) => {
-                return self.set_cursor(origin, id, (name, offset, by), journal, out);
+                return self.set_cursor(origin, id, (name, offset, by), out);
             }
             PartitionCommand::DeleteCursor(name) => {
                 return self.delete_cursor(origin, id, name, journal, out);

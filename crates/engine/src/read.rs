@@ -324,7 +324,6 @@ impl Engine {
         origin: Origin,
         id: PartitionId,
         (name, offset, by): (CursorName, Offset, CursorSetter),
-        journal: &mut impl Journal,
         out: &mut Outbox,
     ) {
         let Some(partition) = self.partitions.get(&id) else {
@@ -352,7 +351,7 @@ impl Engine {
             self.readers.leave(id, holder);
         }
         if held != Some(offset.0) {
-            self.commit(&Record::CursorSet { partition: id, name, offset }, journal);
+            self.cursors.advance(id, name, offset.0);
         }
         let (topic, group, created) = (id.topic, None, held.is_none());
         out.after_commit.push(Effect::Done { origin, topic, group, created });

@@ -122,6 +122,29 @@ fn a_cursor_is_where_it_was_set_also_after_a_restart() {
 }
 
 #[test]
+fn a_cursor_that_is_set_often_in_one_turn_is_one_record() {
+    let mut world = streaming(TopicConfig::of_kind(TopicKind::Stream));
+    world.publish_texts(&["a", "b", "c"]);
+    let records = world.journal.records.len();
+    let [one, other, gone]: [CursorName; 3] =
+        ["one", "other", "gone"].map(|name| name.parse().unwrap());
+    let set = |name: &CursorName, at| PartitionCommand::SetCursor(name.clone(), Offset(at), HAND);
+    let sets = [(&one, 1), (&gone, 1), (&one, 2), (&other, 3), (&one, 1)];
+    let mut commands: Vec<_> = sets.iter().map(|&(name, at)| set(name, at)).collect();
+    commands.push(PartitionCommand::DeleteCursor(gone));
+    let commands: Vec<_> = commands
+        .into_iter()
+        .map(|command| Command::Partition(world.origin(ALICE), ORDERS, command))
+        .collect();
+    world.do_in_one_turn(commands);
+    let answers = world.effects.drain(..);
+    assert_eq!(answers.filter(|effect| matches!(effect, Effect::Done { .. })).count(), 6);
+    assert_eq!(world.journal.records.len(), records + 3, "two are set, one was deleted");
+    world.engine = world.replayed();
+    assert_eq!(cursors(&mut world), [("one".into(), 1), ("other".into(), 3)]);
+}
+
+#[test]
 fn a_topic_has_so_many_cursors_and_no_more() {
     let mut world = streaming(TopicConfig::of_kind(TopicKind::Stream));
     for n in 0..CURSORS_PER_TOPIC_MAX {

@@ -168,6 +168,7 @@ impl Shard {
                 None => self.engine.handle(command, now, &mut self.writer, &mut self.outbox),
             }
         }
+        self.engine.end_turn(&mut self.writer);
         self.finish_turn(now);
     }
 

@@ -134,8 +134,16 @@ impl World {
 
     /// A turn whose records are committed at once.
     pub fn do_now(&mut self, command: Command) {
+        self.do_in_one_turn([command]);
+    }
+
+    /// The same, with several commands.
+    pub fn do_in_one_turn(&mut self, commands: impl IntoIterator<Item = Command>) {
         let mut out = Outbox::default();
-        self.engine.handle(command, self.now, &mut self.journal, &mut out);
+        for command in commands {
+            self.engine.handle(command, self.now, &mut self.journal, &mut out);
+        }
+        self.engine.end_turn(&mut self.journal);
         self.finish(out);
     }
 
