@@ -176,10 +176,10 @@ async fn write(
 ) -> Option<OwnedWriteHalf> {
     let mut not_before = None;
     while outbox.has_something().await {
-        let is_small = outbox.is_little_for_readers(SMALL_BYTES_MAX);
-        if let Some(then) = not_before.take().filter(|_| is_small) {
-            outbox.pause(then).await;
+        if let Some(then) = not_before.take() {
+            outbox.pause(then, SMALL_BYTES_MAX).await;
         }
+        let small = outbox.little_for_readers(SMALL_BYTES_MAX);
         outbox.set_writing(true);
         // All writers of a core share one scratch, which stays hot; a connection keeps memory of
         // its own only for what its socket does not take at once.
@@ -198,8 +198,8 @@ async fn write(
             taken = rest.write_now(stream.as_ref(), taken).ok()?;
         }
         outbox.set_writing(false);
-        if is_small {
-            not_before = pace.wrote(Instant::now());
+        if let Some(deliveries) = small {
+            not_before = pace.wrote(deliveries, Instant::now());
         }
         if !outbox.is_empty() {
             // Others have their turn: what waits here can be all of a session's credit.

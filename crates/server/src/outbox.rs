@@ -334,24 +334,25 @@ impl Outbox {
         waiting.confirms.is_empty() && waiting.items.is_empty() && !self.is_writing.get()
     }
 
-    /// Whether all that waits is for readers, and at most so many bytes.
-    pub(crate) fn is_little_for_readers(&self, bytes_max: usize) -> bool {
+    /// How many deliveries wait, if all that waits is for readers, and at most so many bytes.
+    pub(crate) fn little_for_readers(&self, bytes_max: usize) -> Option<usize> {
         let waiting = self.waiting.borrow();
         let mut bytes = 0;
-        waiting.confirms.is_empty()
+        let is_little = waiting.confirms.is_empty()
             && !waiting.closed
             && waiting.items.iter().all(|item| {
                 let delivery = item.delivery().filter(|delivery| is_for_reader(delivery));
                 bytes += delivery.map_or(0, |delivery| delivery.messages.len());
                 delivery.is_some() && bytes <= bytes_max
-            })
+            });
+        is_little.then_some(waiting.items.len())
     }
 
-    /// Waits until then, or until something is here that does not wait: all but what is for readers.
-    pub(crate) async fn pause(&self, until: Instant) {
+    /// Waits until then, unless more than a little is here, or something that is not for readers comes.
+    pub(crate) async fn pause(&self, until: Instant, bytes_max: usize) {
         let mut end = pin!(sleep_until(until));
         self.is_pausing.set(true);
-        while self.is_little_for_readers(usize::MAX) {
+        while self.little_for_readers(bytes_max).is_some() {
             tokio::select! {
                 () = &mut end => break,
                 () = self.filled.notified() => {}
@@ -507,13 +508,13 @@ mod tests {
             let outbox = outbox();
             outbox.deliver(delivery(0, 400));
             fill(&outbox);
-            outbox.is_little_for_readers(1000)
+            outbox.little_for_readers(1000)
         };
-        assert!(holds(&|outbox| outbox.deliver(delivery(0, 600))));
-        assert!(!holds(&|outbox| outbox.deliver(delivery(0, 601))));
-        assert!(!holds(&|outbox| outbox.deliver(delivery(1, 1))));
-        assert!(!holds(&|outbox| outbox.reply(&Reply::Pong, 0)));
-        assert!(!holds(&Outbox::close));
+        assert_eq!(holds(&|outbox| outbox.deliver(delivery(0, 600))), Some(2));
+        assert_eq!(holds(&|outbox| outbox.deliver(delivery(0, 601))), None);
+        assert_eq!(holds(&|outbox| outbox.deliver(delivery(1, 1))), None);
+        assert_eq!(holds(&|outbox| outbox.reply(&Reply::Pong, 0)), None);
+        assert_eq!(holds(&Outbox::close), None);
     }
 
     #[tokio::test(flavor = "current_thread", start_paused = true)]
@@ -525,7 +526,7 @@ mod tests {
                 sleep_until(begin + Duration::from_millis(1)).await;
                 fill(&outbox);
             };
-            tokio::join!(outbox.pause(begin + Duration::from_millis(3)), filling);
+            tokio::join!(outbox.pause(begin + Duration::from_millis(3), 1000), filling);
             begin.elapsed().as_millis()
         };
         assert_eq!(paused(&|outbox| outbox.deliver(delivery(0, 400))).await, 3);
