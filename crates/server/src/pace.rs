@@ -8,9 +8,12 @@ use tokio::time::Instant;
 /// How long a reader waits where there are many.
 const SPAN: Duration = Duration::from_millis(3);
 
-/// Deliveries to readers in small writes within [`SPAN`] beyond which they are many: 40,000 a second,
+/// How long they have to be many: what has waited for a moment comes all at once, and is no crowd.
+const WINDOW: Duration = Duration::from_millis(30);
+
+/// Deliveries to readers in small writes within [`WINDOW`] beyond which they are many: 40,000 a second,
 /// and without waiting each is a write as a rule.
-const DELIVERIES_MAX: usize = 128;
+const DELIVERIES_MAX: usize = 1280;
 
 /// The pace of the writes to a core's readers.
 #[derive(Debug)]
@@ -31,8 +34,8 @@ impl Pace {
     /// Something small was written to a reader, so many deliveries; says before when nothing more should be.
     pub(crate) fn wrote(&self, deliveries: usize, now: Instant) -> Option<Instant> {
         self.deliveries.set(self.deliveries.get() + deliveries);
-        if now - self.since.get() >= SPAN {
-            let is_recent = now - self.since.get() < 2 * SPAN;
+        if now - self.since.get() >= WINDOW {
+            let is_recent = now - self.since.get() < 2 * WINDOW;
             self.is_crowded.set(is_recent && self.deliveries.get() > DELIVERIES_MAX);
             self.deliveries.set(0);
             self.since.set(now);
@@ -56,10 +59,12 @@ mod tests {
                 .filter(|&write| pace.wrote(deliveries, at(write)) == Some(at(write) + SPAN))
                 .count()
         };
-        assert_eq!(waits(0, 10_000, 30, 1), 0);
-        assert!(waits(10_000, 20_000, 5, 1) > 1200);
+        assert_eq!(waits(0, 100_000, 30, 1), 0);
+        // A moment in which everything comes that has waited.
+        assert_eq!(waits(100_000, 101_000, 2, 1) + waits(101_000, 200_000, 100, 1), 0);
+        assert!(waits(200_000, 300_000, 5, 1) > 12_000);
         // Fewer writes of more each are as many readers as before.
-        assert_eq!(waits(20_000, 30_000, 15, 3), 667);
-        assert_eq!(waits(40_000, 50_000, 30, 1), 0);
+        assert_eq!(waits(300_000, 400_000, 15, 3), 6667);
+        assert_eq!(waits(500_000, 600_000, 30, 1), 0);
     }
 }
