@@ -41,6 +41,7 @@ mod outbox;
 mod outgoing;
 mod pace;
 mod placement;
+mod priority;
 mod read_thread;
 mod reading;
 mod refusal_reply;

@@ -15,10 +15,10 @@ use std::{
 use sennit_journal::{Home, disk::RealDisk};
 use sennit_shard::{CompactionStep, Held, MoveError, Moved, Mover};
 
-use crate::{error::ServeError, inbox, move_turn::MoveTurn};
+use crate::{error::ServeError, inbox, move_turn::MoveTurn, priority::give_way};
 
-/// Most batches that the core is asked about at once.
-const ASKED_MAX: usize = 4096;
+/// Most batches that the core is asked about at once: others wait meanwhile.
+const ASKED_MAX: usize = 512;
 
 /// After each piece of work the thread rests for so many times as long as that took.
 const REST: u32 = 2;
@@ -108,7 +108,10 @@ pub(crate) fn start(
     let (handle, mut moves) = MoveThread::new(shard, mover, core, pin, turn);
     let thread = thread::Builder::new()
         .name(format!("move-{shard}"))
-        .spawn(move || while moves.step().is_ok() {})
+        .spawn(move || {
+            give_way();
+            while moves.step().is_ok() {}
+        })
         .map_err(ServeError::system("start a move thread"))?;
     Ok((handle, thread))
 }

@@ -15,7 +15,7 @@ use sennit_journal::{
     scrub,
 };
 
-use crate::{doors::Doors, error::ServeError, metrics::CoreMetrics};
+use crate::{doors::Doors, error::ServeError, metrics::CoreMetrics, priority::give_way};
 
 /// Bytes a second that are read at least: little data is not stretched over the whole time.
 const BYTES_PER_SECOND_MIN: u64 = 1 << 20;
@@ -59,7 +59,10 @@ pub(crate) fn start(
     let mut scrub = ScrubThread { every, doors, metrics, end, damaged };
     thread::Builder::new()
         .name("scrub".to_owned())
-        .spawn(move || while scrub.pass().is_ok() {})
+        .spawn(move || {
+            give_way();
+            while scrub.pass().is_ok() {}
+        })
         .map_err(ServeError::system("start the scrub's thread"))?;
     Ok(ScrubHandle { _end: sender })
 }

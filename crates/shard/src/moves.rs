@@ -8,7 +8,7 @@ use sennit_journal::{Home, Position};
 use crate::{mover::MovedBatch, packs::Packs};
 
 /// Most moves that are recorded before others have their turn.
-pub(crate) const MOVES_PER_TURN: usize = 1024;
+pub(crate) const MOVES_PER_TURN: usize = 256;
 
 /// What is being moved, and where what was moved lies.
 #[derive(Debug, Default)]
