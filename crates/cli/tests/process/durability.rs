@@ -2,7 +2,9 @@
 //! afterwards, and no offset that anybody has seen holds anything else.
 
 use std::{
+    cell::Cell,
     collections::BTreeMap,
+    rc::Rc,
     time::{Duration, Instant},
 };
 
@@ -30,10 +32,11 @@ fn topic_of(durability: Durability) -> TopicName {
 /// A confirm: when it came, of what, and what it said.
 type Confirmed = BTreeMap<u64, (Instant, String, Durability)>;
 
-/// Publishes until told to stop; then the end.
+/// Publishes until told to stop, and counts the batches; then the end.
 async fn publish(
     client: Client,
     topic: TopicName,
+    batches: Rc<Cell<u64>>,
     stop: tokio::sync::watch::Receiver<bool>,
 ) -> Confirmed {
     let publisher = client.publisher(&topic).open().await.unwrap();
@@ -58,10 +61,20 @@ async fn publish(
         if is_last {
             break;
         }
+        batches.set(batch + 1);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     client.close().await;
     confirmed
+}
+
+/// Waits until all have published in the life that has begun: the first batch may have been confirmed
+/// by the one before.
+async fn all_publish(batches: &[Rc<Cell<u64>>]) {
+    let enough: Vec<_> = batches.iter().map(|batches| batches.get() + 2).collect();
+    while batches.iter().zip(&enough).any(|(batches, &enough)| batches.get() < enough) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 /// Reads until the end of all has come: what came, and the gaps.
@@ -97,19 +110,22 @@ fn every_durability_keeps_its_promise_when_the_broker_is_killed() {
         let first = client(&address).await;
         let (stop, stopped) = tokio::sync::watch::channel(false);
         let (mut readers, mut publishers) = (Vec::new(), Vec::new());
-        for durability in Durability::ALL {
+        let batches = Durability::ALL.map(|_| Rc::default());
+        for (durability, batches) in Durability::ALL.into_iter().zip(&batches) {
             let topic = topic_of(durability);
             let config = TopicConfig { durability, ..TopicConfig::of_kind(TopicKind::Stream) };
             first.create_topic(&topic, config).await.unwrap();
             let reader =
                 client(&address).await.reader(&topic).from(ReadFrom::Earliest).start().await;
             readers.push(tokio::task::spawn_local(follow(reader.unwrap())));
-            let publishing = publish(client(&address).await, topic, stopped.clone());
+            let publishing =
+                publish(client(&address).await, topic, Rc::clone(batches), stopped.clone());
             publishers.push(tokio::task::spawn_local(publishing));
         }
         let mut kills = Vec::new();
         for _ in 0..3 {
             tokio::time::sleep(Duration::from_millis(600)).await;
+            all_publish(&batches).await;
             kills.push(Instant::now());
             // Beside it the clients see what the old life has confirmed, before there is a new one.
             let again = tokio::task::spawn_blocking(move || {
@@ -120,7 +136,7 @@ fn every_durability_keeps_its_promise_when_the_broker_is_killed() {
             broker = again.await.unwrap();
         }
         let last_start = Instant::now();
-        tokio::time::sleep(Duration::from_millis(600)).await;
+        all_publish(&batches).await;
         stop.send(true).unwrap();
         for ((durability, reader), publisher) in
             Durability::ALL.into_iter().zip(readers).zip(publishers)
