@@ -49,7 +49,7 @@ fn entry(tar: &[u8], at: usize) -> Option<Entry> {
         _ => usize::from_be_bytes(header[128..136].try_into().ok()?),
     };
     let mut name = text(&header[..100])?;
-    if &header[257..262] == b"ustar" && header[345] != 0 {
+    if &header[257..265] == b"ustar\x0000" && header[345] != 0 {
         name = format!("{}/{name}", text(&header[345..500])?);
     }
     let from = at + TAR_BLOCK_BYTES;
