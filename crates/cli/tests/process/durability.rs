@@ -72,9 +72,12 @@ async fn publish(
 /// by the one before.
 async fn all_publish(batches: &[Rc<Cell<u64>>]) {
     let enough: Vec<_> = batches.iter().map(|batches| batches.get() + 2).collect();
-    while batches.iter().zip(&enough).any(|(batches, &enough)| batches.get() < enough) {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let all = async {
+        while batches.iter().zip(&enough).any(|(batches, &enough)| batches.get() < enough) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), all).await.expect("they go on");
 }
 
 /// Reads until the end of all has come: what came, and the gaps.
