@@ -2,7 +2,7 @@
 
 use std::{cell::OnceCell, path::PathBuf};
 
-use crate::home::Home;
+use crate::{disk::Disk, home::Home};
 
 /// How many files a reader has open at most, each of them perhaps once more past the system's cache: a shard
 /// has three readers, and a process as a rule 1,024 descriptors.
@@ -22,7 +22,15 @@ pub(crate) struct OpenFile<F> {
     pub(crate) file: F,
     /// The same file past the system's cache, once a long piece of it was read; `None` within if
     /// there is no such way.
-    pub(crate) past: OnceCell<Option<F>>,
+    past: OnceCell<Option<F>>,
+}
+
+impl<F> OpenFile<F> {
+    /// The same file past the system's cache, if there is such a way.
+    pub(crate) fn past(&self, disk: &impl Disk<File = F>) -> Option<&F> {
+        let opened = || disk.open_to_read_past(&self.path).unwrap_or_default();
+        self.past.get_or_init(opened).as_ref()
+    }
 }
 
 impl<F> OpenFiles<F> {

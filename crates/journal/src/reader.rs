@@ -53,6 +53,10 @@ impl<D: Disk> Reader<D> {
         &self.config
     }
 
+    pub(crate) fn disk(&self) -> &D {
+        &self.disk
+    }
+
     /// The `length` bytes at `position`, all within one segment that is in use or one pack that is
     /// finished.
     ///
@@ -92,8 +96,7 @@ impl<D: Disk> Reader<D> {
                 (open, position.0 % own.segment_bytes)
             }
         };
-        let past = open.past.get_or_init(|| disk.open_to_read_past(&open.path).unwrap_or_default());
-        let Some(file) = past else { return Ok(None) };
+        let Some(file) = open.past(&disk) else { return Ok(None) };
         let before = (at % BLOCK_BYTES as u64) as usize;
         let mut blocks = Blocks::zeroed((before + length).div_ceil(BLOCK_BYTES));
         if file.read_at(blocks.as_mut(), at - before as u64).is_err() {

@@ -67,7 +67,8 @@ fn scan<D: Disk>(
     let (path, config) = (&file.path, cut.config());
     let opened = disk.open_to_read(path).map_err(Fault::io("open", path))?;
     opened.forget_cached().map_err(Fault::io("reread", path))?;
-    let paced = Paced::new(&opened, stopped, pace);
+    let past = disk.open_to_read_past(path).unwrap_or_default();
+    let paced = Paced::new(&opened, past.as_ref(), stopped, pace);
     let mut damage = Vec::new();
     let mut scan = match file.home {
         Home::Pack(number) => pack_scan(&paced, path, config, number)?,

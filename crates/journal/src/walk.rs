@@ -69,7 +69,7 @@ impl<D: Disk> Reader<D> {
     /// copy what is kept. Where a segment ends is known from the next one; if that is not in use any
     /// more, damage to its last frames may be taken for its end.
     ///
-    /// It reads a quarter of a MiB at a time and tells `pace` how much each was, which may take its
+    /// It reads a quarter of a MiB at a time, past the system's cache where that can be, and tells `pace` how much each was, which may take its
     /// time.
     ///
     /// # Errors
@@ -82,12 +82,12 @@ impl<D: Disk> Reader<D> {
         mut each: impl FnMut(Walked) -> Result<(), E>,
     ) -> Result<(), E> {
         let stopped = Cell::new(false);
-        let config = self.config().clone();
+        let (config, disk) = (self.config().clone(), self.disk().clone());
         match home {
             Home::Pack(number) => {
                 let open = self.pack(number)?;
                 let (path, file) = (&open.path, &open.file);
-                let paced = Paced::new(file, &stopped, pace);
+                let paced = Paced::new(file, open.past(&disk), &stopped, pace);
                 let mut scan = pack_scan(&paced, path, &config, number)?;
                 while give(scan.step()?, path, &mut each)? {}
             }
@@ -99,7 +99,7 @@ impl<D: Disk> Reader<D> {
                 };
                 let begin = Position(segment * config.segment_bytes);
                 let (path, file) = (&open.path, &open.file);
-                let paced = Paced::new(file, &stopped, pace);
+                let paced = Paced::new(file, open.past(&disk), &stopped, pace);
                 let mut scan = Scan::of_segment(&paced, path, &config, &header, begin, ends);
                 loop {
                     let found = scan.step()?;
