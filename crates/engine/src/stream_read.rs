@@ -145,6 +145,9 @@ impl Engine {
             return Ok(None);
         }
         let (first, next) = (Offset(at), Offset(next));
+        // Of one in which nothing is visible yet, that it is there at all may be committed later.
+        let begins = settings.fork.as_ref().map_or(0, |fork| fork.at.0);
+        let may_be_new = visible <= begins;
         let answer = StreamAnswer::Chunk(StreamChunk {
             topic: id.topic,
             first,
@@ -157,7 +160,7 @@ impl Engine {
         });
         let tells_end = is_closed || rest.is_some_and(|rest| rest.is_closed);
         let awaits_nothing = matches!(durability, Durability::Ephemeral | Durability::Memory);
-        Ok(Some(Answered { answer, is_early: !tells_end || awaits_nothing }))
+        Ok(Some(Answered { answer, is_early: !(tells_end || may_be_new) || awaits_nothing }))
     }
 
     /// Where a stream begins, for one who reads all of it: of what was lost at its beginning he is told.

@@ -234,6 +234,30 @@ fn what_a_fork_says_of_itself_is_committed_before() {
 }
 
 #[test]
+fn that_an_empty_stream_is_there_is_said_once_that_is_committed() {
+    let mut world = World::empty();
+    let origin = world.origin(ALICE);
+    let mut out = Outbox::default();
+    let open = StreamCommand::Open(Box::new(with(settings())));
+    for command in [open, StreamCommand::Read(read_at(0))] {
+        let command = Command::Stream(origin, ORDERS, command);
+        world.engine.handle(command, world.now, &mut world.journal, &mut out);
+    }
+    let mut payloads = world::Memory::default();
+    world.engine.deliver(world.now, &mut world.journal, &mut payloads, &mut out);
+    assert!(out.now.is_empty(), "{:?}", out.now);
+    world.finish(out);
+    assert_eq!(answers(&mut world).len(), 2);
+    // One that has content has been committed: its end is told at once.
+    append(&mut world, "a", plain());
+    let mut out = Outbox::default();
+    let command = Command::Stream(origin, ORDERS, StreamCommand::Read(read_at(1)));
+    world.engine.handle(command, world.now, &mut world.journal, &mut out);
+    world.engine.deliver(world.now, &mut world.journal, &mut payloads, &mut out);
+    assert_eq!((out.now.len(), out.after_commit.len()), (1, 0));
+}
+
+#[test]
 fn a_fork_holds_its_source_and_reads_there() {
     let mut world = opened(settings());
     append(&mut world, "a", plain());
