@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 
 use sennit_engine::{
     Command, ForkOf, OpenStream, Origin, PartitionCommand, SessionId, StreamAnswer, StreamAppend,
-    StreamCommand, StreamNote, StreamProducer, StreamRead, StreamRefusal, StreamSettings,
+    StreamCommand, StreamContent, StreamNote, StreamProducer, StreamRead, StreamRefusal,
+    StreamSettings,
 };
-use sennit_model::{Batch, Offset, PartitionId, ReadFrom, TopicConfig, TopicKind};
+use sennit_model::{Offset, PartitionId, ReadFrom, TopicConfig, TopicKind};
 
 use crate::{
     letter,
@@ -127,10 +128,14 @@ fn lose_fork(world: &mut World, fork_of: Option<ForkOf>, fork: PartitionId) {
     }
 }
 
-fn new_batch(world: &mut World, swarm: &Swarm) -> Batch {
+/// What is appended at once: a batch, at times several.
+fn new_content(world: &mut World, swarm: &Swarm) -> Option<StreamContent> {
     let streams = &mut world.streams;
-    let room = letter::plain_room(swarm);
-    letter::plain(&mut streams.random, swarm, &mut streams.next_message, room)
+    let (random, next_message) = (&mut streams.random, &mut streams.next_message);
+    let has_several = swarm.several_batches > 0 && random.chance(swarm.several_batches);
+    let count = if has_several { random.between(2, 3) } else { 1 };
+    let room = letter::plain_room(swarm) / count as usize;
+    StreamContent::of((0..count).map(|_| letter::plain(random, swarm, next_message, room)))
 }
 
 /// Opens a stream that goes to `end` already.
@@ -146,7 +151,7 @@ fn open(world: &mut World, swarm: &Swarm) {
         return;
     }
     let id = world.streams.new_id();
-    let content = world.streams.random.chance(400).then(|| new_batch(world, swarm).into());
+    let content = world.streams.random.chance(400).then(|| new_content(world, swarm)).flatten();
     let (now, ends) = (world.now, world.streams.ends);
     let random = &mut world.streams.random;
     let mut settings = StreamSettings {
@@ -185,7 +190,7 @@ fn open_again(world: &mut World) {
 
 fn append(world: &mut World, swarm: &Swarm) {
     let Some(id) = world.streams.any() else { return };
-    let content = Some(new_batch(world, swarm).into());
+    let content = new_content(world, swarm);
     let streams = &mut world.streams;
     let random = &mut streams.random;
     let writer = random.below(WRITERS + 1);

@@ -105,6 +105,8 @@ pub struct Swarm {
     pub careful: u32,
     /// Of how many topics of a thousand the latest message of each key is kept.
     pub latest_per_key: u32,
+    /// How many appends of a thousand to streams have several batches.
+    pub several_batches: u32,
     /// How many lives the shard has at most.
     pub generations_max: u32,
     /// How many durable bits flip at the end, one after the other.
@@ -159,6 +161,7 @@ impl Swarm {
             careful: [300, 800, 980][random.below(3) as usize],
             // Beside the others, so that a seed without it is what it was.
             latest_per_key: some(&mut random.clone(), 350, [200, 600, 1000]),
+            several_batches: some(&mut Random::new(random.clone().number()), 300, [50, 200, 500]),
             generations_max: random.between(1, 5) as u32,
             rots: if random.chance(250) { random.between(1, 3) } else { 0 },
         }
