@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// What happens, in a sentence and in acts.
-pub const SCENARIOS: [(&str, &[Act]); 56] = [
+pub const SCENARIOS: [(&str, &[Act]); 58] = [
     (
         "a checkpoint begins behind the first batch of a segment",
         &[Checkpoint, Restart, Small, Checkpoint, Gather, Checkpoint],
@@ -100,6 +100,14 @@ pub const SCENARIOS: [(&str, &[Act]); 56] = [
     (
         "what was appended together is moved to packs",
         &[GatherTogether, Long, Together, Long, Move, Restart, GatherTogether, Move],
+    ),
+    (
+        "a segment ends in the midst of an append of several batches",
+        &[GatherSeveral, Gather, GatherSeveral, GatherSeveral, Several],
+    ),
+    (
+        "an append of several batches lies before and behind a checkpoint",
+        &[Several, Checkpoint, GatherSeveral, Piece, GatherSeveral, Restart, Several],
     ),
     (
         "streams of a group are appended to while the disk is full",

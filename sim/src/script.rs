@@ -6,11 +6,11 @@ use std::{collections::BTreeMap, fmt, path::Path, time::Duration};
 
 use sennit_engine::{
     Command, Credit, DeadLetters, GroupSetting, OpenStream, Origin, PartitionCommand, Publish,
-    SessionId, StreamAppend, StreamCommand, StreamNote, StreamSettings, Verdict,
+    SessionId, StreamAppend, StreamCommand, StreamContent, StreamNote, StreamSettings, Verdict,
 };
 use sennit_journal::disk::FaultPlan;
 use sennit_model::{
-    BatchBuilder, GroupConfig, GroupId, Message, PartitionId, PartitionIndex, ProducerStamp,
+    Batch, BatchBuilder, GroupConfig, GroupId, Message, PartitionId, PartitionIndex, ProducerStamp,
     StartAt, TopicConfig, TopicId, TopicKind,
 };
 use sennit_shard::{PackLengths, Settings};
@@ -68,6 +68,10 @@ pub enum Act {
     Together,
     /// Append to them twice, and do not wait for anything.
     GatherTogether,
+    /// Append several batches to the first of them at once.
+    Several,
+    /// Do so twice, and do not wait for anything.
+    GatherSeveral,
     /// Write a checkpoint.
     Checkpoint,
     /// Begin a checkpoint, and write one piece of it.
@@ -174,6 +178,11 @@ impl Script {
                 self.append_together()?;
                 return Ok(self.append_together()?);
             }
+            Act::Several => self.append_several()?,
+            Act::GatherSeveral => {
+                self.append_several()?;
+                return Ok(self.append_several()?);
+            }
             Act::Checkpoint => self.world.parts.shard.checkpoint_soon(),
             Act::Piece => {
                 self.world.parts.shard.checkpoint_soon();
@@ -240,26 +249,46 @@ impl Script {
 
     /// Appends a message to each of the streams of the group, so long that segments end in their midst.
     fn append_together(&mut self) -> Result<(), Violation> {
-        self.has_accounts = true;
         let mut appends = Vec::new();
         for id in ACCOUNTS {
-            let settings = StreamSettings {
-                group: Some("accounts".into()),
-                is_verified: true,
-                ..StreamSettings::of_topic()
-            };
-            let config = TopicConfig::of_kind(TopicKind::Stream);
-            let open = OpenStream { config, settings, content: None, closes: false };
-            let origin = self.origin();
-            self.world.say(Command::Stream(origin, id, StreamCommand::Open(Box::new(open))));
-            let mut builder = BatchBuilder::new();
-            self.push_message(&mut builder, ACCOUNT_BYTES);
-            let (content, note) = (builder.take().map(Into::into), StreamNote::default());
+            self.open_account(id);
+            let content = Some(self.account_batch().into());
+            let note = StreamNote::default();
             appends.push((id, StreamAppend { content, content_type: None, note }));
         }
         let origin = self.origin();
         self.world.say(Command::AppendTogether(origin, appends));
         self.world.turn()
+    }
+
+    /// Appends as much to one of them, in as many batches.
+    fn append_several(&mut self) -> Result<(), Violation> {
+        let id = ACCOUNTS[0];
+        self.open_account(id);
+        let content = StreamContent::of(ACCOUNTS.map(|_| self.account_batch()));
+        let append = StreamAppend { content, content_type: None, note: StreamNote::default() };
+        let origin = self.origin();
+        self.world.say(Command::Stream(origin, id, StreamCommand::Append(Box::new(append))));
+        self.world.turn()
+    }
+
+    fn open_account(&mut self, id: PartitionId) {
+        self.has_accounts = true;
+        let settings = StreamSettings {
+            group: Some("accounts".into()),
+            is_verified: true,
+            ..StreamSettings::of_topic()
+        };
+        let config = TopicConfig::of_kind(TopicKind::Stream);
+        let open = OpenStream { config, settings, content: None, closes: false };
+        let origin = self.origin();
+        self.world.say(Command::Stream(origin, id, StreamCommand::Open(Box::new(open))));
+    }
+
+    fn account_batch(&mut self) -> Batch {
+        let mut builder = BatchBuilder::new();
+        self.push_message(&mut builder, ACCOUNT_BYTES);
+        builder.take().expect("it holds a message")
     }
 
     /// All that is in the streams of the group is read.
