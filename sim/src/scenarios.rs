@@ -1,4 +1,4 @@
-//! Fifty-six stories of a broker, and each of them with its nth call of the disk failing, or being the last
+//! Stories of a broker, and each of them with its nth call of the disk failing, or being the last
 //! of that life, for every n.
 
 use sennit_journal::BLOCK_BYTES;
