@@ -20,8 +20,8 @@ pub(crate) struct OpenFile<F> {
     home: Home,
     pub(crate) path: PathBuf,
     pub(crate) file: F,
-    /// The same file past the system's cache, once a long piece of it was read; `None` within if
-    /// there is no such way.
+    /// The same file past the system's cache, once it was wanted; `None` within if there is no such
+    /// way.
     past: OnceCell<Option<F>>,
 }
 

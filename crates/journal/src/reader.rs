@@ -28,7 +28,8 @@ const PAST_BYTES_MIN: usize = 256 << 10;
 /// The slot that holds a segment, and the segment's header.
 type HeldSegment<'a, F> = (&'a OpenFile<F>, SegmentHeader);
 
-/// Reads ranges of the log and of packs. Has at most 32 files open.
+/// Reads ranges of the log and of packs. Has at most 32 files open, each
+/// perhaps once more past the system's cache.
 #[derive(Debug)]
 pub struct Reader<D: Disk> {
     disk: D,
