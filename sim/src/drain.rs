@@ -11,10 +11,10 @@ use crate::{moving::live_packs, oracle::Violation, reading, run::Run, streaming,
 const DRAIN_STEPS: u64 = 1_500;
 const FINE_STEPS: u64 = 300;
 const DRAIN_STEP: Duration = Duration::from_secs(60);
-/// Segments that a replay may have beyond what is counted: the one after which a checkpoint is due, those
-/// at whose ends it begins and ends, those whose headers do not state it yet, and what frames are padded
-/// with.
-const SLACK: u64 = 6;
+/// Segments that a replay may have beyond what is counted: the four after which a checkpoint is due,
+/// those at whose ends it begins and ends, those whose headers do not state it yet, and what frames are
+/// padded with.
+const SLACK: u64 = 9;
 /// Steps in which all that is to be moved at the end is moved.
 const MOVE_STEPS: u64 = 5_000;
 /// Rounds within which all streams were read.
@@ -150,7 +150,7 @@ impl Run {
         live.sort_unstable();
         live.dedup();
         // The state may have been larger when the last checkpoint was written. It takes its own length,
-        // is due when four times that were journaled, and while it is written the rest gets eight
+        // is due when four times that were journaled, or four segments, and while it is written the rest gets eight
         // times as much. It begins and ends with what the lane takes: each may be late by all that
         // gathered while a commit was under way. The checkpoint before it is kept too, to fall back on
         // if this one rots.

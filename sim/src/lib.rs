@@ -4,6 +4,7 @@
 //! In reading order: `swarm` draws what a seed's world is like, `run` draws what happens in it,
 //! `world` does it with `moving` for the mover, `publishers`, `consumers`, `readers`, `streams`, `natives` and `topics` are those who speak, `oracle` judges.
 
+mod act;
 mod consumers;
 mod disk;
 mod drain;
@@ -31,10 +32,11 @@ mod topics;
 mod trace;
 mod world;
 
+pub use act::Act;
 pub use disk::Trouble;
 pub use run::{Failure, Finished, mix, run, run_all};
 pub use scenarios::{SCENARIOS, run_rot, run_scenarios};
-pub use script::{Act, Ending};
+pub use script::Ending;
 pub use sequences::{ALPHABET, BrokenCourse, Counted, run_sequences, traced_course};
 
 /// Millions of short lives, each of which allocates anew.

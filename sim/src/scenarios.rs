@@ -4,11 +4,9 @@
 use sennit_journal::BLOCK_BYTES;
 
 use crate::{
+    act::Act::{self, *},
     disk::Trouble,
-    script::{
-        Act::{self, *},
-        Ending,
-    },
+    script::Ending,
     sequences::{BrokenCourse, Counted, crashes_at, rot_course, run_course, run_each},
 };
 

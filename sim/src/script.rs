@@ -2,7 +2,7 @@
 //! messages and one for long ones, a consumer of each group. It does the acts and, after a stop, asks
 //! for everything that was promised; which acts there are, and when the disk fails, others say.
 
-use std::{collections::BTreeMap, fmt, path::Path, time::Duration};
+use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use sennit_engine::{
     Command, Credit, DeadLetters, GroupSetting, OpenStream, Origin, PartitionCommand, Publish,
@@ -16,6 +16,7 @@ use sennit_model::{
 use sennit_shard::{PackLengths, Settings};
 
 use crate::{
+    act::Act,
     oracle::{OWED, Violation},
     random::Random,
     streaming,
@@ -42,55 +43,6 @@ const MOVE_STEPS: u32 = 400;
 const DAMAGED: &str = "I1 nothing is damaged";
 /// Rounds within which all that is owed comes out.
 const DRAIN_ROUNDS: u32 = 60;
-
-/// Something to do. Each is done to its end, the commit, unless it says otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
-    /// Publish a batch of small messages.
-    Small,
-    /// Publish a long message.
-    Long,
-    /// Publish both in one turn.
-    Both,
-    /// Publish a small batch, and do not wait for anything.
-    Gather,
-    /// Ack two of three messages that are held, the next time all of them.
-    Settle,
-    /// Hand back what is held.
-    Retry,
-    /// Give what is held up as dead.
-    Bury,
-    /// Delete the topic of the small messages; if it is deleted, make another.
-    Delete,
-    /// Give both topics another group; the next time take it away.
-    Group,
-    /// Append to three streams of a group at once; they are opened if they are not there.
-    Together,
-    /// Append to them twice, and do not wait for anything.
-    GatherTogether,
-    /// Append several batches to the first of them at once.
-    Several,
-    /// Do so twice, and do not wait for anything.
-    GatherSeveral,
-    /// Write a checkpoint.
-    Checkpoint,
-    /// Begin a checkpoint, and write one piece of it.
-    Piece,
-    /// Empty what is to be emptied, and remove packs.
-    Move,
-    /// Get a move on by three steps.
-    MoveSteps,
-    /// Let so much time go by that the lane writes a mark.
-    Mark,
-    /// Let leases end.
-    Later,
-    /// The disk has no more room.
-    Full,
-    /// The disk has room again.
-    Room,
-    /// The process is killed, and starts again.
-    Restart,
-}
 
 const fn account(topic: u32) -> PartitionId {
     PartitionId { topic: TopicId(topic), index: PartitionIndex(0) }
@@ -596,17 +548,5 @@ pub fn calm(stop: Stop) -> Violation {
     match stop {
         Stop::Violation(violation) => violation,
         Stop::PowerOff => Violation::new("nothing fails while all is calm", "the power went"),
-    }
-}
-
-/// Acts as text.
-pub struct Acts<'a>(pub &'a [Act]);
-
-impl fmt::Display for Acts<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, act) in self.0.iter().enumerate() {
-            write!(f, "{}{act:?}", if index > 0 { " " } else { "" })?;
-        }
-        Ok(())
     }
 }

@@ -11,9 +11,10 @@ use std::{
 };
 
 use crate::{
+    act::{Act, Acts},
     disk::{Call, Trouble},
     oracle::Violation,
-    script::{Act, Acts, Ending, Script, calm},
+    script::{Ending, Script, calm},
     trace::Trace,
     world::Stop,
 };

@@ -11,6 +11,14 @@ use crate::writer::Writer;
 /// shorter, so that a segment holds some.
 const PIECE_BYTES: usize = 64 << 10;
 
+/// A checkpoint is one of so many parts of what is journaled until the next, as long as that is within
+/// [`SPARED_SEGMENTS`]: what was journaled since the last one is replayed at a start.
+const SPARED_PART: u64 = 32;
+/// As many segments may be journaled without one to keep its part small.
+const SPARED_SEGMENTS: u64 = 4;
+/// And one of so many at most, however long the replay becomes.
+const MOST_PART: u64 = 4;
+
 /// When the last checkpoint was written, how far the next one is, and when it is due.
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
@@ -35,12 +43,17 @@ impl Checkpoints {
         Self { segment_bytes, last_bytes: 0, is_asked_for: false, under_way: None, pending: None }
     }
 
-    /// Whether enough was journaled since the last one: a segment, and several times the size of
-    /// the state, so that checkpoints stay a small part of what is written.
+    /// Whether enough was journaled since the last one: a segment, and many times the size of the
+    /// state, so that checkpoints stay a small part of what is written.
     pub(crate) fn is_due(&self, since_last: u64) -> bool {
         let is_idle = self.pending.is_none() && self.under_way.is_none();
-        let is_long = since_last >= self.segment_bytes.max(4 * self.last_bytes);
-        is_idle && (is_long || self.is_asked_for)
+        is_idle && (since_last >= self.interval() || self.is_asked_for)
+    }
+
+    /// Bytes that are journaled between two.
+    fn interval(&self) -> u64 {
+        let spared = (SPARED_PART * self.last_bytes).min(SPARED_SEGMENTS * self.segment_bytes);
+        self.segment_bytes.max(spared).max(MOST_PART * self.last_bytes)
     }
 
     /// Has one be due, whatever was journaled since the last.
@@ -94,5 +107,25 @@ impl Checkpoints {
     pub(crate) fn committed(&mut self, end: Position) -> Option<Position> {
         let (begin, _) = self.pending.take_if(|(_, written)| *written <= end)?;
         Some(begin)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longer_a_checkpoint_the_more_is_journaled_until_the_next() {
+        let between = |last_bytes| {
+            let checkpoints = Checkpoints { last_bytes, ..Checkpoints::new(64 << 20) };
+            assert!(!checkpoints.is_due(checkpoints.interval() - 1));
+            assert!(checkpoints.is_due(checkpoints.interval()));
+            checkpoints.interval() >> 20
+        };
+        assert_eq!(between(0), 64, "a segment at least");
+        assert_eq!(between(1 << 20), 64);
+        assert_eq!(between(5 << 20), 160, "a checkpoint is a 32nd of it");
+        assert_eq!(between(20 << 20), 256, "which is to be replayed, four segments of it");
+        assert_eq!(between(100 << 20), 400, "unless it would be more than a quarter");
     }
 }
