@@ -2,6 +2,7 @@
 
 use std::{
     cell::RefCell,
+    pin::pin,
     rc::Rc,
     sync::atomic::{AtomicU64, Ordering},
 };
@@ -116,11 +117,13 @@ impl Consumer {
             .credit_bytes(consume.credit_bytes)
             .subscribe()
             .await?;
+        // It waits through all receives: to begin waiting costs more than a message.
+        let mut stopped = pin!(stop.wait_for(|stop| *stop));
         loop {
             let next = tokio::select! {
                 biased;
                 next = consumer.next_run() => next,
-                _ = stop.wait_for(|stop| *stop) => break,
+                _ = &mut stopped => break,
             };
             let Some(run) = next else { break };
             let run = run?;

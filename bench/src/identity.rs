@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
 use serde::{Deserialize, Serialize};
 
 /// The sequences of one producer that have come, one bit each.
@@ -72,7 +73,7 @@ pub struct Identity {
     /// By producer.
     seen: Vec<Seen>,
     /// The latest sequence by consumer, producer and partition.
-    latest: HashMap<(u32, u32, u32), u64>,
+    latest: HashMap<(u32, u32, u32), u64, RandomState>,
     /// Whose latest sequence is not in the map but here: neighbours mostly share it.
     current: Option<((u32, u32, u32), u64)>,
     duplicates: u64,

@@ -6,12 +6,16 @@ use serde::{Deserialize, Serialize};
 /// Longest latency that is told apart, in microseconds: an hour.
 const MICROSECONDS_MAX: u64 = 3_600_000_000;
 
+/// So many values wait until they are counted: a histogram has some hundred KiB, of which the processor's
+/// caches forget those of a hundred readers between two messages of one.
+const WAITING_MAX: usize = 256;
+
 /// How long things took, in microseconds, to three digits.
 #[derive(Clone, Debug)]
 pub struct Latencies {
     histogram: Histogram<u64>,
-    /// The last value and how often it came in a row: neighbours mostly share it.
-    run: (u64, u64),
+    /// Values that are not counted there yet, with how often each came in a row: neighbours mostly share one.
+    waiting: Vec<(u64, u64)>,
 }
 
 /// Latencies as pairs of value and count, as they travel between processes.
@@ -40,23 +44,26 @@ impl Latencies {
     pub fn new() -> Self {
         let histogram = Histogram::new_with_bounds(1, MICROSECONDS_MAX, 3)
             .expect("an hour in microseconds to three digits is within what a histogram can");
-        Self { histogram, run: (0, 0) }
+        Self { histogram, waiting: Vec::new() }
     }
 
     /// Something took from `from_ns` to `to_ns`, rounded up to the microsecond.
     pub fn record(&mut self, from_ns: u64, to_ns: u64) {
         let us = to_ns.saturating_sub(from_ns).div_ceil(1000);
-        if us == self.run.0 {
-            self.run.1 += 1;
+        if let Some((last, count)) = self.waiting.last_mut()
+            && *last == us
+        {
+            *count += 1;
             return;
         }
-        self.settle();
-        self.run = (us, 1);
+        if self.waiting.len() == WAITING_MAX {
+            self.settle();
+        }
+        self.waiting.push((us, 1));
     }
 
     fn settle(&mut self) {
-        let (us, count) = std::mem::take(&mut self.run);
-        if count > 0 {
+        for (us, count) in self.waiting.drain(..) {
             self.histogram.saturating_record_n(us, count);
         }
     }

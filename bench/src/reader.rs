@@ -4,6 +4,7 @@
 use std::{
     cell::Cell,
     collections::BTreeMap,
+    pin::pin,
     rc::Rc,
     sync::{
         Arc,
@@ -179,6 +180,9 @@ impl Reading {
         progress: Arc<AtomicU64>,
         mut phase: watch::Receiver<Phase>,
     ) -> Result<ReaderReport> {
+        let mut told = phase.clone();
+        // It waits through all receives: to begin waiting costs more than a message.
+        let mut stop = pin!(told.wait_for(|phase| *phase == Phase::Stop));
         loop {
             if let Some(rate) = self.rate {
                 self.hold_back(rate, &sight, &mut phase).await;
@@ -186,7 +190,7 @@ impl Reading {
             let received = tokio::select! {
                 biased;
                 received = self.reader.receive_run() => received,
-                _ = phase.wait_for(|phase| *phase == Phase::Stop) => break,
+                _ = &mut stop => break,
             };
             match received.context("the subscription has ended")?? {
                 Received::Delivered(run) => {
