@@ -1,7 +1,7 @@
 //! What a lane holds at one moment: the files, and how much of each, that a copy needs to be what
 //! a crash at that moment would have left. Who keeps them from changing meanwhile is not known here.
 
-use std::{collections::BTreeMap, fmt, io, path::PathBuf};
+use std::{cell::Cell, collections::BTreeMap, fmt, io, path::PathBuf};
 
 use crate::{
     disk::{Disk, DiskFile},
@@ -9,6 +9,7 @@ use crate::{
     format::BLOCK_BYTES,
     home::Home,
     lane_config::LaneConfig,
+    paced::{PIECE_BYTES, Paced},
     pack::{pack_name, pack_number, pack_path, packs},
     position::Position,
     reader::segment_in,
@@ -66,6 +67,38 @@ pub struct CutFile {
     pub bytes: u64,
     /// Whether the log is known to go exactly that far in it.
     pub(crate) is_end_known: bool,
+}
+
+impl CutFile {
+    /// Has `take` have what the cut holds of the file, a quarter of a MiB at a time, past the system's
+    /// cache where that can be.
+    ///
+    /// # Errors
+    /// What the disk says, with the file's path, or `take`.
+    pub fn read<D: Disk>(
+        &self,
+        disk: &D,
+        take: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let named = |error: io::Error| {
+            io::Error::new(error.kind(), format!("{}: {error}", self.path.display()))
+        };
+        let file = disk.open_to_read(&self.path).map_err(named)?;
+        let past = disk.open_to_read_past(&self.path).unwrap_or_default();
+        let (stopped, mut pace) = (Cell::new(false), |_| true);
+        let paced = Paced::new(&file, past.as_ref(), &stopped, &mut pace);
+        let mut buffer = vec![0; PIECE_BYTES];
+        let mut at = 0;
+        while at < self.bytes {
+            let length = (self.bytes - at).min(PIECE_BYTES as u64);
+            let piece = &mut buffer[..length as usize];
+            paced.read_at(piece, at).map_err(named)?;
+            take(piece)?;
+            at += length;
+        }
+        // It is read once; what others read stays in the system's cache the better.
+        file.forget_cached().map_err(named)
+    }
 }
 
 impl Cut {

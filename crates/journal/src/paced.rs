@@ -9,7 +9,7 @@ use std::{
 use crate::{block::Blocks, disk::DiskFile, format::BLOCK_BYTES};
 
 /// Bytes that are read at once.
-const PIECE_BYTES: usize = 256 << 10;
+pub(crate) const PIECE_BYTES: usize = 256 << 10;
 
 /// A file that is read a little at a time.
 pub(crate) struct Paced<'a, F> {

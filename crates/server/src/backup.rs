@@ -18,7 +18,7 @@ use std::{
 
 use hyper::body::{Body, Bytes, Frame, SizeHint};
 use sennit_journal::{
-    Cut, CutFile, DirectorySettings, Disk, DiskFile, Fault,
+    Cut, CutFile, DirectorySettings, Fault,
     disk::{Access, RealDisk},
 };
 use tokio::sync::{mpsc, oneshot};
@@ -253,24 +253,12 @@ impl Copy<'_> {
 
     /// Copies what the cut holds of a file, and says what its checksum is.
     fn file(&mut self, disk: &RealDisk, source: &CutFile) -> io::Result<u64> {
-        let named = |error: io::Error| {
-            io::Error::new(error.kind(), format!("{}: {error}", source.path.display()))
-        };
-        let file = disk.open_to_read(&source.path).map_err(named)?;
         let mut checksum = Xxh3::new();
-        let mut buffer = vec![0; PIECE_BYTES];
-        let mut at = 0;
-        while at < source.bytes {
-            let length = (source.bytes - at).min(PIECE_BYTES as u64);
-            let piece = &mut buffer[..length as usize];
-            file.read_at(piece, at).map_err(named)?;
+        source.read(disk, &mut |piece| {
             self.is_pinned()?;
             checksum.update(piece);
-            self.push(piece)?;
-            at += length;
-        }
-        // It is read once; what others read stays in the system's cache the better.
-        file.forget_cached().map_err(named)?;
+            self.push(piece)
+        })?;
         Ok(checksum.digest())
     }
 

@@ -15,11 +15,13 @@ fn copied(cut: &Cut, disk: &FaultyDisk) -> MemoryDisk {
     let copy = MemoryDisk::default();
     sennit_journal::Disk::create_directory(&copy, &directory()).unwrap();
     for file in cut.files(disk).unwrap() {
-        let mut bytes = vec![0; file.bytes as usize];
-        sennit_journal::Disk::open_to_read(disk, &file.path)
-            .unwrap()
-            .read_at(&mut bytes, 0)
-            .unwrap();
+        let mut bytes = Vec::new();
+        file.read(disk, &mut |piece| {
+            bytes.extend_from_slice(piece);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(bytes.len() as u64, file.bytes);
         if let FileName::Slot(_) = file.name {
             bytes.resize(SEGMENT_BYTES as usize, 0);
         }
