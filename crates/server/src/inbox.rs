@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sennit_engine::{Command, Effect, SessionId, StreamStatus};
+use sennit_engine::{Command, Effect, SessionId};
 use sennit_journal::{Fault, Home, Position};
 use sennit_model::{Offset, TopicId, TopicName, TopicPattern};
 use sennit_protocol::{
@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     arrival::{Arrival, HttpArrival},
     found::Found,
-    stream_request::{CreateStream, Located, StreamFailure},
+    stream_request::{CreateStream, Created, Located, StreamFailure},
     subscription_request::{Asked, SubscriptionRefusal, Told},
     successor::SessionToken,
     watches::Change,
@@ -75,7 +75,7 @@ pub(crate) enum Message {
     /// Where is the topic of this name? Only the first core is asked.
     Locate(TopicName, oneshot::Sender<Option<Located>>),
     /// Have a stream be there; only the first core is asked.
-    CreateStream(Box<CreateStream>, oneshot::Sender<Result<(bool, StreamStatus), StreamFailure>>),
+    CreateStream(Box<CreateStream>, oneshot::Sender<Result<Created, StreamFailure>>),
     /// Delete a stream; only the first core is asked.
     DeleteStream(TopicName, oneshot::Sender<Result<(), StreamFailure>>),
     /// Something of subscriptions; only the first core is asked.

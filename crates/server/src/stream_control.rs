@@ -18,25 +18,21 @@ use crate::{
     answers::Answer,
     control::{Control, Failure, failure, incarnation},
     placement::{shard_of, shard_of_group},
-    stream_request::{CreateStream, ForkAsked, Located, StreamFailure, StreamPlace},
+    stream_request::{CreateStream, Created, ForkAsked, Located, StreamFailure, StreamPlace},
     streams::{ask, read_through, stopping, wrong_answer},
 };
 
 impl Control {
     /// Where the topic of a name is.
     pub(crate) fn locate(&self, name: &TopicName) -> Option<Located> {
-        self.core.look(|core| {
-            let topic = core.shard().catalogue().topic_named(name)?;
-            let (home, partitions) = (topic.created.home, topic.config().partitions);
-            Some(Located { topic: topic.id(), home, partitions })
-        })
+        self.core.look(|core| core.shard().catalogue().topic_named(name).map(Located::of))
     }
 
-    /// Has a stream be there; says whether it was not before, and how it is.
+    /// Has a stream be there.
     pub(crate) async fn create_stream(
         &self,
         create: CreateStream,
-    ) -> Result<(bool, StreamStatus), StreamFailure> {
+    ) -> Result<Created, StreamFailure> {
         let _changes = self.changes.of(create.name.as_str()).await;
         if let Some(located) = self.locate(&create.name) {
             if located.partitions > 1 {
@@ -51,7 +47,7 @@ impl Control {
                 Err(failure) => Err(failure),
             };
             if !matches!(found, Err(StreamFailure::Stream(StreamRefusal::Unknown))) {
-                return found;
+                return found.map(|(is_new, status)| Created { is_new, status, located });
             }
             // Its time is over, perhaps since it was asked, and nobody has come to take it away.
             if let Some(topic) = self.topic(located.topic) {
@@ -111,10 +107,7 @@ impl Control {
         is_opened
     }
 
-    async fn new_stream(
-        &self,
-        create: CreateStream,
-    ) -> Result<(bool, StreamStatus), StreamFailure> {
+    async fn new_stream(&self, create: CreateStream) -> Result<Created, StreamFailure> {
         let CreateStream { name, durability, mut settings, mut content, closes, fork } = create;
         if let Some(asked) = &fork {
             let made = self.fork(asked, &mut settings).await?;
@@ -159,7 +152,9 @@ impl Control {
             let source = settings.fork.map(|of| (of.source, of.home));
             self.remove_fork(source, topic).await?;
         }
-        is_opened
+        // It stands for itself.
+        let located = Located { topic, home: topic, partitions: 1 };
+        is_opened.map(|(is_new, status)| Created { is_new, status, located })
     }
 
     /// Where a new stream is to lie: those of one group lie on one shard.

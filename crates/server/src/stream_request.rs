@@ -1,6 +1,8 @@
 //! What is asked of streams by name, and what may come of it. It knows nobody who asks or answers.
 
-use sennit_engine::{Refusal, StreamAppend, StreamContent, StreamRefusal, StreamSettings};
+use sennit_engine::{
+    Refusal, StreamAppend, StreamContent, StreamRefusal, StreamSettings, StreamStatus, Topic,
+};
 use sennit_model::{Durability, Offset, PartitionId, PartitionIndex, TopicId, TopicName};
 use sennit_protocol::control;
 
@@ -19,10 +21,26 @@ pub(crate) struct Located {
 }
 
 impl Located {
+    /// Where a topic of the catalogue is.
+    pub(crate) fn of(topic: &Topic) -> Self {
+        let (home, partitions) = (topic.created.home, topic.config().partitions);
+        Self { topic: topic.id(), home, partitions }
+    }
+
     /// Its first partition.
     pub(crate) fn place(self) -> StreamPlace {
         (PartitionId { topic: self.topic, index: PartitionIndex(0) }, self.home)
     }
+}
+
+/// A stream that is there now.
+#[derive(Debug)]
+pub(crate) struct Created {
+    /// Whether it was not before.
+    pub(crate) is_new: bool,
+    /// How it is.
+    pub(crate) status: StreamStatus,
+    pub(crate) located: Located,
 }
 
 /// A stream to be created.

@@ -17,11 +17,12 @@ use crate::{
     inbox::Message,
     neighbours::Neighbours,
     placement::shard_of,
-    stream_request::{CreateStream, Located, StreamFailure, StreamPlace},
+    stream_request::{CreateStream, Created, Located, StreamFailure, StreamPlace},
 };
 
-/// Names whose place a core remembers; beyond that it begins to learn them anew.
-const NAMES_MAX: usize = 100_000;
+/// Names whose place a core remembers, at some 80 bytes each; beyond that it begins to learn them anew, and
+/// asks the first core for each.
+const NAMES_MAX: usize = 500_000;
 
 /// How long an append waits for room before it is told to come again.
 const APPEND_PATIENCE: Duration = Duration::from_secs(10);
@@ -71,8 +72,11 @@ impl Streams {
         create: CreateStream,
     ) -> Result<(bool, StreamStatus), StreamFailure> {
         let (sender, answer) = oneshot::channel();
+        let name = create.name.clone();
         self.ask_first_core(Message::CreateStream(Box::new(create), sender));
-        answer.await.unwrap_or_else(|_| Err(stopping()))
+        let Created { is_new, status, located } = answer.await.map_err(|_| stopping())??;
+        self.remember(name, located);
+        Ok((is_new, status))
     }
 
     /// Appends, or closes, or both at once. `append` says what; it is asked once more if the name is
@@ -164,18 +168,27 @@ impl Streams {
     }
 
     async fn learn(&self, name: &TopicName) -> Result<Located, StreamFailure> {
-        let (sender, answer) = oneshot::channel();
-        self.ask_first_core(Message::Locate(name.clone(), sender));
-        let located = answer.await.map_err(|_| stopping())?.ok_or(StreamRefusal::Unknown)?;
+        let located = if self.core.index == 0 {
+            self.core.look(|core| core.shard().catalogue().topic_named(name).map(Located::of))
+        } else {
+            let (sender, answer) = oneshot::channel();
+            self.ask_first_core(Message::Locate(name.clone(), sender));
+            answer.await.map_err(|_| stopping())?
+        };
+        let located = located.ok_or(StreamRefusal::Unknown)?;
         if located.partitions > 1 {
             return Err(StreamFailure::Partitioned(located.partitions));
         }
+        self.remember(name.clone(), located);
+        Ok(located)
+    }
+
+    fn remember(&self, name: TopicName, located: Located) {
         let mut names = self.names.borrow_mut();
         if names.len() >= NAMES_MAX {
             names.clear();
         }
-        names.insert(name.clone(), located);
-        Ok(located)
+        names.insert(name, located);
     }
 
     /// Where the stream of a name is, as the first core knows.
