@@ -150,8 +150,8 @@ impl Run {
         live.sort_unstable();
         live.dedup();
         // The state may have been larger when the last checkpoint was written. It takes its own length,
-        // is due when four times that were journaled, or four segments, and while it is written the rest gets eight
-        // times as much. It begins and ends with what the lane takes: each may be late by all that
+        // is due when four times that were journaled, or four segments, and while it is written the
+        // rest gets eight times as much. It begins and ends with what the lane takes: each may be late by all that
         // gathered while a commit was under way. The checkpoint before it is kept too, to fall back on
         // if this one rots.
         let snapshot = self.snapshot_bytes().max(largest_snapshot);

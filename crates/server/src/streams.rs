@@ -20,9 +20,9 @@ use crate::{
     stream_request::{CreateStream, Created, Located, StreamFailure, StreamPlace},
 };
 
-/// Names whose place a core remembers, at some 80 bytes each; beyond that it begins to learn them anew, and
-/// asks the first core for each.
-const NAMES_MAX: usize = 500_000;
+/// Names whose place a core remembers, at some 60 bytes and the name each; beyond that it begins to learn
+/// them anew.
+const NAMES_MAX: usize = 1 << 17;
 
 /// How long an append waits for room before it is told to come again.
 const APPEND_PATIENCE: Duration = Duration::from_secs(10);
