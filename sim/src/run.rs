@@ -33,6 +33,9 @@ const CHECK_EVERY: u64 = 16;
 /// Makes another source of a seed, for what changes nothing.
 const FOLDING: u64 = 0xF01D_ED00;
 
+/// Makes another source of a seed, for checkpoints that come before they are due.
+const CHECKPOINTS: u64 = 0xC4EC_4B01;
+
 /// What a run came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finished {
@@ -82,6 +85,8 @@ pub(crate) struct Run {
     /// How often partitions are folded after an operation, in parts of a thousand. It changes
     /// nothing, so it draws from a source of its own.
     folding: (u32, Random),
+    /// The same of asking for a checkpoint: due are few, as they come after segments.
+    checkpoints: (u32, Random),
 }
 
 /// Runs a seed for so many operations.
@@ -162,7 +167,10 @@ impl Run {
         world.streams = Streams::new(seed);
         let mut of_folding = Random::new(seed ^ FOLDING);
         let folding = ([0, 50, 300, 1000][of_folding.below(4) as usize], of_folding);
-        let mut run = Self { random, swarm, world, topics, lives: 1, delivered: 0, folding };
+        let mut of_checkpoints = Random::new(seed ^ CHECKPOINTS);
+        let checkpoints = ([0, 5, 30, 100][of_checkpoints.below(4) as usize], of_checkpoints);
+        let (lives, delivered) = (1, 0);
+        let mut run = Self { random, swarm, world, topics, lives, delivered, folding, checkpoints };
         run.plan(true);
         Ok(run)
     }
@@ -304,6 +312,10 @@ impl Run {
         if of_folding.chance(*eagerness) {
             let parts = of_folding.between(1, 4) as u32;
             self.world.parts.shard.fold_untouched(parts);
+        }
+        let (eagerness, of_checkpoints) = &mut self.checkpoints;
+        if of_checkpoints.chance(*eagerness) {
+            self.world.parts.shard.checkpoint_soon();
         }
         let may_crash = self.lives < self.swarm.generations_max;
         if may_crash && self.random.chance(self.swarm.crash_chance) {

@@ -239,10 +239,12 @@ fn a_file_that_is_cut_off_or_gone_costs_what_lay_in_it_and_nothing_else() {
 #[test]
 fn a_batch_is_found_in_its_pack_though_the_record_of_its_move_is_gone() {
     let mut broker = Broker::with_backlog(100);
-    // Checkpoints are rare where the state is large.
+    // Behind one of a large state the next is far.
     for topic in 10..1_500 {
         broker.create(PartitionId { topic: TopicId(topic), ..ORDERS });
     }
+    broker.parts.shard.checkpoint_soon();
+    broker.settle_down();
     let checkpoints = broker.parts.shard.counters().checkpoints;
     let (home, moved) = broker.copy();
     let Home::Segment(emptied) = home else { panic!("{home:?} is emptied first") };
