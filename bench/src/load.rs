@@ -291,7 +291,9 @@ pub(crate) fn order_all(workers: &mut [Worker], order: Order) -> Result<()> {
 
 /// When a run of `load` that begins now is what.
 pub(crate) fn window_of(load: &Load) -> Window {
-    let start_ns = now_ns() + START_DELAY_NS;
+    // What lies there already is taken from the moment that somebody is told to.
+    let delay_ns = if load.preload.is_some() { 0 } else { START_DELAY_NS };
+    let start_ns = now_ns() + delay_ns;
     if load.messages.or(load.preload).is_some() {
         return Window { start_ns, from_ns: 0, until_ns: u64::MAX };
     }
@@ -388,6 +390,13 @@ mod tests {
                 assert_eq!(pair[0].0 + pair[0].1, pair[1].0);
             }
         }
+    }
+
+    #[test]
+    fn what_lies_there_is_taken_within_the_time_that_counts() {
+        let preload = Load { preload: Some(10), ..Load::new() };
+        assert!(window_of(&preload).start_ns <= now_ns());
+        assert!(window_of(&Load::new()).start_ns > now_ns(), "producers begin together");
     }
 
     #[test]
