@@ -59,7 +59,7 @@ pub struct Config {
     /// if nobody is to look.
     pub scrub_every: Option<Duration>,
     /// Gives memory that is free back to the system, where the allocator would keep it for later: called
-    /// when much has come free at once.
+    /// by the thread for which much has come free at once, and by one that has come to rest.
     pub give_back: fn(),
 }
 

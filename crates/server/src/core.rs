@@ -3,6 +3,7 @@
 
 mod emptying;
 mod folding;
+mod resting;
 
 use std::{
     cell::RefCell,
@@ -69,6 +70,8 @@ pub(crate) struct Cores {
     pub(crate) metrics: Vec<Arc<CoreMetrics>>,
     pub(crate) session_grace: Duration,
     pub(crate) move_turn: Arc<MoveTurn>,
+    /// Gives free memory of the thread that calls it back to the system.
+    pub(crate) give_back: fn(),
     /// Claims to named cursors so far.
     pub(crate) claims: AtomicU64,
     /// Where no client publishes.

@@ -142,6 +142,7 @@ impl CoreThread {
         local.block_on(&runtime, async move {
             spawn_local(core.clone().run());
             spawn_local(core.clone().fold_untouched());
+            spawn_local(core.clone().give_back_at_rest());
             let metrics = &core.cores.metrics;
             let neighbours = Rc::new(Neighbours::of(index, metrics.clone()));
             let hall = Rc::new(Hall::new(metrics[index].clone(), Some(neighbours.clone())));

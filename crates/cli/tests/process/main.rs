@@ -22,6 +22,7 @@ mod golden;
 mod golden_kinds;
 mod http_streams;
 mod ledger;
+mod memory;
 mod patterns;
 mod reading;
 mod refusals;

@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::World;
+use crate::memory::rss_bytes;
 
 /// The most that was seen of the machine.
 #[derive(Debug, Default)]
@@ -51,12 +52,6 @@ fn look(world: &World, pid: u32, data: &Path, turn: u64) {
             unsettled_bytes >> 20
         );
     }
-}
-
-fn rss_bytes(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
-    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
 }
 
 fn disk_bytes(folder: &Path) -> u64 {

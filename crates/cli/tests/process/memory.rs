@@ -1,0 +1,55 @@
+//! The broker's memory: what it had for those who are gone it gives back.
+
+use std::{
+    fs,
+    io::Write,
+    net::TcpStream,
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::broker::Broker;
+
+const CONNECTIONS: usize = 400;
+
+/// Of a request that is not whole, and is held until it is: less than a head may have.
+const BEGUN_BYTES: usize = 15 << 10;
+
+/// Longer than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Bytes of memory that a process has.
+pub fn rss_bytes(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.split_whitespace().next().unwrap().parse::<u64>().unwrap() << 10
+}
+
+/// Waits until the broker's memory is so.
+fn wait_until(broker: &Broker, what: &str, is_so: impl Fn(u64) -> bool) {
+    let begun = Instant::now();
+    while !is_so(rss_bytes(broker.pid())) {
+        let rss = rss_bytes(broker.pid());
+        assert!(begun.elapsed() < PATIENCE, "never {what}: {rss} bytes");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn what_connections_had_is_given_back_when_they_are_gone() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start_with(folder.path(), &["--shards", "2"]);
+    let before = rss_bytes(broker.pid());
+    let begun = [b"GET /healthz HTTP/1.1\r\nx: ".as_slice(), &[b'x'; BEGUN_BYTES]].concat();
+    let connections: Vec<_> = (0..CONNECTIONS)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&broker.http).unwrap();
+            stream.write_all(&begun).unwrap();
+            stream
+        })
+        .collect();
+    let held = (CONNECTIONS * BEGUN_BYTES) as u64;
+    wait_until(&broker, "more", |rss| rss >= before + held);
+    drop(connections);
+    wait_until(&broker, "less", |rss| rss < before + held / 2);
+}
