@@ -78,7 +78,7 @@ impl FanOut {
             producers.clear();
         }
         let mut readers = self.start_readers(&ground)?;
-        let window = window_of(load);
+        let window = window_of(load, now_ns());
         let watch = Watch::begin(bench.broker.pid, &bench.broker.http, window);
         order_all(&mut readers, Order::Start(window))?;
         order_all(&mut producers, Order::Start(window))?;

@@ -195,7 +195,7 @@ impl Bench<'_> {
             producers.clear();
         }
         let mut consumers = self.start_consumers(&ground, load)?;
-        let window = window_of(load);
+        let window = window_of(load, now_ns());
         let watch = Watch::begin(self.broker.pid, &self.broker.http, window);
         order_all(&mut consumers, Order::Start(window))?;
         order_all(&mut producers, Order::Start(window))?;
@@ -289,11 +289,11 @@ pub(crate) fn order_all(workers: &mut [Worker], order: Order) -> Result<()> {
     workers.iter_mut().try_for_each(|worker| worker.order(order))
 }
 
-/// When a run of `load` that begins now is what.
-pub(crate) fn window_of(load: &Load) -> Window {
+/// When a run of `load` that is ordered at `now_ns` is what.
+pub(crate) fn window_of(load: &Load, now_ns: u64) -> Window {
     // What lies there already is taken from the moment that somebody is told to.
     let delay_ns = if load.preload.is_some() { 0 } else { START_DELAY_NS };
-    let start_ns = now_ns() + delay_ns;
+    let start_ns = now_ns + delay_ns;
     if load.messages.or(load.preload).is_some() {
         return Window { start_ns, from_ns: 0, until_ns: u64::MAX };
     }
@@ -395,8 +395,8 @@ mod tests {
     #[test]
     fn what_lies_there_is_taken_within_the_time_that_counts() {
         let preload = Load { preload: Some(10), ..Load::new() };
-        assert!(window_of(&preload).start_ns <= now_ns());
-        assert!(window_of(&Load::new()).start_ns > now_ns(), "producers begin together");
+        assert_eq!(window_of(&preload, 1000).start_ns, 1000);
+        assert!(window_of(&Load::new(), 1000).start_ns > 1000, "producers begin together");
     }
 
     #[test]

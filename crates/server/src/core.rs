@@ -3,7 +3,6 @@
 
 mod emptying;
 mod folding;
-mod resting;
 
 use std::{
     cell::RefCell,
@@ -70,8 +69,6 @@ pub(crate) struct Cores {
     pub(crate) metrics: Vec<Arc<CoreMetrics>>,
     pub(crate) session_grace: Duration,
     pub(crate) move_turn: Arc<MoveTurn>,
-    /// Gives free memory of the thread that calls it back to the system.
-    pub(crate) give_back: fn(),
     /// Claims to named cursors so far.
     pub(crate) claims: AtomicU64,
     /// Where no client publishes.

@@ -37,6 +37,7 @@ use crate::{
     move_thread::{self, PackPin},
     neighbours::Neighbours,
     read_thread::ReadThreads,
+    resting::give_back_at_rest,
     slot_thread,
     streams::Streams,
     subscriptions::Subscriptions,
@@ -142,7 +143,7 @@ impl CoreThread {
         local.block_on(&runtime, async move {
             spawn_local(core.clone().run());
             spawn_local(core.clone().fold_untouched());
-            spawn_local(core.clone().give_back_at_rest());
+            spawn_local(give_back_at_rest(config.give_back));
             let metrics = &core.cores.metrics;
             let neighbours = Rc::new(Neighbours::of(index, metrics.clone()));
             let hall = Rc::new(Hall::new(metrics[index].clone(), Some(neighbours.clone())));

@@ -47,6 +47,7 @@ mod reading;
 mod refusal_reply;
 mod repair;
 mod reserved;
+mod resting;
 mod restore;
 mod routes;
 mod scrub_thread;

@@ -116,7 +116,6 @@ impl Broker<'_> {
             metrics: metrics.clone(),
             session_grace: config.session_grace,
             move_turn: Arc::new(MoveTurn::new(config.give_back)),
-            give_back: config.give_back,
             claims: AtomicU64::new(1),
             own_topic: OwnTopic::default(),
         });

@@ -49,7 +49,8 @@ fn what_connections_had_is_given_back_when_they_are_gone() {
         })
         .collect();
     let held = (CONNECTIONS * BEGUN_BYTES) as u64;
-    wait_until(&broker, "more", |rss| rss >= before + held);
+    // Some of it may lie in what the process had already.
+    wait_until(&broker, "more", |rss| rss >= before + held * 3 / 4);
     drop(connections);
     wait_until(&broker, "less", |rss| rss < before + held / 2);
 }
