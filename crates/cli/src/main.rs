@@ -1,6 +1,7 @@
 //! The binary `sennit`: reads the command line, runs one verb, ends with its exit code. Knows no
 //! verb's work.
 
+mod allocator;
 mod backup;
 mod bench;
 mod consume;
@@ -28,10 +29,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Frames come and go by the megabyte, on one thread, and leave on another: glibc gives them back
-/// to the system each time.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> ExitCode {
     let command = verbs::Sennit::parse();

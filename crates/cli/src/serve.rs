@@ -7,6 +7,7 @@ use serde_json::json;
 use tracing_subscriber::EnvFilter;
 
 use crate::{
+    allocator,
     exit::{Exit, Failure},
     output::{print_json, talk},
     quantity::{self, size},
@@ -127,7 +128,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         journal_segments: args.journal_segments,
         insecure_no_auth: args.insecure_no_auth,
         scrub_every: args.scrub_every.0,
-        give_back: give_back_memory,
+        give_back: allocator::give_back,
         ..Config::default()
     };
     let as_json = args.json;
@@ -150,13 +151,6 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         };
         Failure::new(exit, error.to_string())
     })
-}
-
-/// The allocator keeps what a thread has freed until that thread does something else.
-#[expect(unsafe_code, reason = "the allocator is written in C")]
-fn give_back_memory() {
-    // SAFETY: it may be called at any time, from any thread.
-    unsafe { libmimalloc_sys::mi_collect(true) }
 }
 
 fn log_to_standard_error(as_json: bool) {
