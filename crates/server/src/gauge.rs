@@ -104,7 +104,7 @@ impl IngestGauge {
         if all > APPENDS_WAITING_BYTES_MAX {
             return Err(NoRoom::TooMany);
         }
-        let room = tokio::time::timeout(patience, self.has_room()).await;
+        let room = Box::pin(tokio::time::timeout(patience, self.has_room())).await;
         drop(waits);
         room.map_err(|_| NoRoom::TooLong)
     }

@@ -69,7 +69,7 @@ pub use archive::{ArchiveError, ArchiveSummary, check_archive};
 pub use config::Config;
 pub use error::ServeError;
 pub use http::{
-    PublicUrl, PublicUrlError, Received, Refused, RequestDecoder, StreamStorage,
+    Headers, PublicUrl, PublicUrlError, Received, Refused, Request, RequestDecoder, StreamStorage,
     StreamStorageError, StreamStorageRule, StreamStorageRuleError,
 };
 pub use repair::{ShardRepair, repair_storage};

@@ -3,6 +3,7 @@
 
 use std::{cell::RefCell, collections::HashMap, rc::Rc, time::Duration};
 
+use foldhash::fast::RandomState;
 use sennit_engine::{
     Command, Origin, StreamAnswer, StreamAppend, StreamAppended, StreamChunk, StreamCommand,
     StreamRead, StreamRefusal, StreamStatus,
@@ -33,7 +34,7 @@ pub(crate) struct Streams {
     pub(crate) core: CoreHandle,
     /// What the first core has told of names. A number is never given to another topic: one that is
     /// gone says so itself.
-    names: RefCell<HashMap<TopicName, Located>>,
+    names: RefCell<HashMap<TopicName, Located, RandomState>>,
     /// Who wants to know whose streams are asked for.
     neighbours: Option<Rc<Neighbours>>,
 }
@@ -84,7 +85,7 @@ impl Streams {
     pub(crate) async fn append(
         &self,
         name: &TopicName,
-        mut append: impl FnMut() -> Option<StreamAppend>,
+        mut append: impl FnMut() -> Option<Box<StreamAppend>>,
     ) -> Result<StreamAppended, StreamFailure> {
         let located = self.located(name).await?;
         let shard = self.shard(located.home);
@@ -93,7 +94,7 @@ impl Streams {
         self.has_room(shard, bytes).await?;
         let mut first = Some(first);
         let mut append = || first.take().or_else(&mut append);
-        let command = || append().map(|append| StreamCommand::Append(Box::new(append)));
+        let command = || append().map(StreamCommand::Append);
         match self.ask(name, located, command).await? {
             StreamAnswer::Appended(appended) => Ok(appended),
             _ => Err(wrong_answer()),
@@ -159,7 +160,7 @@ impl Streams {
         let known = self.names.borrow().get(name).copied();
         let located = match known {
             Some(located) => located,
-            None => self.learn(name).await?,
+            None => Box::pin(self.learn(name)).await?,
         };
         if let Some(neighbours) = &self.neighbours {
             neighbours.asked(self.shard(located.home));
@@ -224,7 +225,7 @@ impl Streams {
         if !matches!(answer, Err(StreamFailure::Stream(StreamRefusal::Unknown))) {
             return Ok(None);
         }
-        let now = self.located_anew(name).await?;
+        let now = Box::pin(self.located_anew(name)).await?;
         Ok((now.topic != was.topic).then_some(now))
     }
 }

@@ -1,5 +1,5 @@
-//! What the port answers: a status and headers, and a body of one of the kinds there are. It knows
-//! no sockets and no version of HTTP.
+//! What the port answers: bodies of the kinds there are, and the answers that all rooms give. It knows no
+//! sockets and no version of HTTP.
 
 use std::{
     fmt, io,
@@ -8,7 +8,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
+
+use super::response::Response;
 
 use crate::backup::Archive;
 
@@ -122,7 +124,7 @@ where
 }
 
 /// An answer with a body of this type.
-pub(crate) fn full(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Body> {
+pub(crate) fn full(status: StatusCode, content_type: &'static str, body: Bytes) -> Response {
     let mut response = Response::new(Body::Full(body));
     *response.status_mut() = status;
     let content_type = HeaderValue::from_static(content_type);
@@ -131,7 +133,7 @@ pub(crate) fn full(status: StatusCode, content_type: &'static str, body: Bytes) 
 }
 
 /// Tells who comes at a bad time to come again, and why, with a code for programs.
-pub(crate) fn come_again(code: &'static str, detail: &str) -> Response<Body> {
+pub(crate) fn come_again(code: &'static str, detail: &str) -> Response {
     let status = StatusCode::SERVICE_UNAVAILABLE;
     let title = status.canonical_reason().unwrap_or_default();
     let body = serde_json::json!(
@@ -150,7 +152,7 @@ pub(crate) fn problem(
     status: StatusCode,
     detail: &str,
     headers: impl IntoIterator<Item = (HeaderName, HeaderValue)>,
-) -> Response<Body> {
+) -> Response {
     let title = status.canonical_reason().unwrap_or_default();
     let body = serde_json::json!({ "status": status.as_u16(), "title": title, "detail": detail });
     let mut response = full(status, "application/problem+json", (body.to_string() + "\n").into());

@@ -3,12 +3,13 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use bytes::Bytes;
-use http::{Request, Response, StatusCode};
+use http::StatusCode;
 
 use super::{
-    answer::{Body, come_again, problem},
+    answer::{come_again, problem},
     hall::Hall,
+    request::Request,
+    response::Response,
     status::Status,
     streams::{self, StreamsDoor, Wait},
 };
@@ -16,8 +17,8 @@ use super::{
 /// What is asked of the door.
 #[derive(Debug)]
 pub(crate) enum Asked {
-    /// What a client says.
-    Request(Request<Bytes>),
+    /// What a client says. In a box: it goes through several hands.
+    Request(Box<Request>),
     /// What was waited for without a task, to be waited for with one.
     Wait(Wait),
 }
@@ -42,35 +43,35 @@ impl Door {
     }
 
     /// Answers what is asked. Dropped when the client goes before it is answered.
-    pub(crate) async fn answer_asked(self: &Rc<Self>, asked: Asked) -> Response<Body> {
+    pub(crate) async fn answer_asked(self: &Rc<Self>, asked: Asked) -> Response {
         match (asked, &self.streams) {
-            (Asked::Request(request), _) => self.answer(request).await,
-            (Asked::Wait(wait), Some(streams)) => streams.go_on(wait).await,
+            (Asked::Request(request), _) => self.answer(&request).await,
+            (Asked::Wait(wait), Some(streams)) => Box::pin(streams.go_on(wait)).await,
             (Asked::Wait(_), None) => not_ready(),
         }
     }
 
     /// Answers a request. Dropped when the client goes before it is answered.
-    pub(crate) async fn answer(self: &Rc<Self>, request: Request<Bytes>) -> Response<Body> {
-        let path = request.uri().path();
+    pub(crate) async fn answer(self: &Rc<Self>, request: &Request) -> Response {
+        let path = request.path();
         if path.starts_with(streams::ROOT) || path == streams::ATOMIC {
             return match &self.streams {
-                Some(streams) => streams.answer(&request).await,
+                Some(streams) => streams.answer(request).await,
                 None => not_ready(),
             };
         }
-        match self.status.answer(request.method(), request.uri().path()).await {
+        match Box::pin(self.status.answer(request.method(), request.path())).await {
             Some(answer) => answer,
             None => nothing_here(),
         }
     }
 }
 
-fn not_ready() -> Response<Body> {
+fn not_ready() -> Response {
     come_again("not_ready", "the broker recovers, or is about to stop")
 }
 
-fn nothing_here() -> Response<Body> {
+fn nothing_here() -> Response {
     let known =
         "there are /v1/stream/…, /v1/atomic, /healthz, /readyz, /metrics and /v1/admin/backup";
     problem(StatusCode::NOT_FOUND, known, [])

@@ -11,11 +11,10 @@ use std::{
 };
 
 use bytes::{Buf as _, BufMut as _, BytesMut};
-use http::{Response, StatusCode};
+use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 
 use super::{
-    answer::Body,
     door::Asked,
     hall::{BodyAccount, Guest, Hall},
     http1_answers::{Manner, Streaming, encode, ends_with_connection, go_on_with},
@@ -25,6 +24,7 @@ use super::{
     moving::{Departure, Leaning},
     parking::{Back, Left, Parking},
     refused::Refused,
+    response::Response,
     streams::Live,
 };
 use crate::outgoing::{Outgoing, SLICES_MAX};
@@ -72,7 +72,7 @@ struct Begun<F> {
 
 enum Answer<F> {
     UnderWay(Pin<Box<F>>),
-    Ready(Response<Body>),
+    Ready(Response),
 }
 
 /// A connection whose requests are answered by `service`.
@@ -112,7 +112,7 @@ pub(super) async fn serve<S, A, F>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
     A: Fn(Asked) -> F,
-    F: Future<Output = Response<Body>>,
+    F: Future<Output = Response>,
 {
     let guest = hall.enter();
     let mut connection = Http1::new(stream, guest, moves, hall, service);
@@ -130,7 +130,7 @@ pub(super) async fn go_on<S, A, F>(
 where
     S: AsyncRead + AsyncWrite + Unpin,
     A: Fn(Asked) -> F,
-    F: Future<Output = Response<Body>>,
+    F: Future<Output = Response>,
 {
     let Back { guest, is_heard, rest, wait, mut manner, moves } = back;
     let mut connection = Http1::new(stream, guest, moves, hall, service);
@@ -151,7 +151,7 @@ impl<S, A, F> Http1<S, A, F>
 where
     S: AsyncRead + AsyncWrite + Unpin,
     A: Fn(Asked) -> F,
-    F: Future<Output = Response<Body>>,
+    F: Future<Output = Response>,
 {
     fn new(stream: S, guest: Guest, moves: u32, hall: Rc<Hall>, service: A) -> Self {
         Self {
@@ -399,7 +399,7 @@ where
             }
             body = Some(account);
         }
-        let answer = Answer::UnderWay(Box::pin((self.service)(Asked::Request(request))));
+        let answer = Answer::UnderWay(Box::pin((self.service)(Asked::Request(Box::new(request)))));
         self.begun.push_back(Begun { answer, manner, _body: body });
     }
 
@@ -467,7 +467,7 @@ where
         Ok(out.len() > 0)
     }
 
-    fn encode(&mut self, answer: Response<Body>, mut manner: Manner, out: &mut Outgoing) {
+    fn encode(&mut self, answer: Response, mut manner: Manner, out: &mut Outgoing) {
         if manner.is_begun {
             self.streaming = go_on_with(answer, manner);
             if self.streaming.is_none() {

@@ -8,12 +8,14 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
+use http::{Method, StatusCode, header};
 use hyper::body::Body as _;
 
 use super::{
     answer::{Body, EventSource, PageSource},
     hall::DATE_BYTES,
+    request::Request,
+    response::{HeaderList, Response},
 };
 use crate::{backup::Archive, outgoing::Outgoing};
 
@@ -31,8 +33,8 @@ pub(super) struct Manner {
 }
 
 impl Manner {
-    pub(super) fn of(request: &Request<Bytes>, closes: bool) -> Self {
-        let is_old = request.version() == Version::HTTP_10;
+    pub(super) fn of(request: &Request, closes: bool) -> Self {
+        let is_old = request.is_old();
         let is_head = request.method() == Method::HEAD;
         Self { is_head, is_old, is_begun: false, closes }
     }
@@ -69,25 +71,24 @@ pub(super) enum Streaming {
 
 /// Encodes an answer; returns what is still to come of its body.
 pub(super) fn encode(
-    answer: Response<Body>,
+    answer: Response,
     manner: Manner,
     date: &[u8; DATE_BYTES],
     out: &mut Outgoing,
 ) -> Option<Streaming> {
-    let (parts, body) = answer.into_parts();
-    let status = parts.status;
+    let Response { status, headers, body } = answer;
     let has_no_body = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let own = out.own();
     status_line(status, own);
     own.extend_from_slice(b"date: ");
     own.extend_from_slice(date);
     own.extend_from_slice(b"\r\n");
-    for (name, value) in &parts.headers {
+    for (name, value) in headers.iter() {
         if *name != header::CONTENT_LENGTH {
             line(name.as_str(), value.as_bytes(), own);
         }
     }
-    let length = length(&parts.headers, &body, manner.is_head || has_no_body);
+    let length = length(&headers, &body, manner.is_head || has_no_body);
     let is_chunked = length.is_none() && !has_no_body && !manner.is_old;
     if let Some(length) = length.filter(|_| status != StatusCode::NO_CONTENT) {
         own.extend_from_slice(b"content-length: ");
@@ -122,22 +123,22 @@ pub(super) fn encode(
 }
 
 /// What is still to come of an answer whose events have begun.
-pub(super) fn go_on_with(answer: Response<Body>, manner: Manner) -> Option<Streaming> {
-    match answer.into_body() {
+pub(super) fn go_on_with(answer: Response, manner: Manner) -> Option<Streaming> {
+    match answer.body {
         Body::Events(source) => Some(Streaming::Events { source, is_chunked: manner.is_chunked() }),
         _ => None,
     }
 }
 
 /// Whether an answer can only end with its connection.
-pub(super) fn ends_with_connection(answer: &Response<Body>, manner: Manner) -> bool {
-    manner.is_old && !manner.is_head && answer.body().bytes().is_none()
+pub(super) fn ends_with_connection(answer: &Response, manner: Manner) -> bool {
+    manner.is_old && !manner.is_head && answer.body.bytes().is_none()
 }
 
 /// The length to be told. Without a body it is the one that the service says a body would have.
-fn length(headers: &HeaderMap, body: &Body, is_without_body: bool) -> Option<u64> {
+fn length(headers: &HeaderList, body: &Body, is_without_body: bool) -> Option<u64> {
     if is_without_body {
-        let said = headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
+        let said = headers.get(&header::CONTENT_LENGTH).and_then(|value| value.to_str().ok());
         let of_body = body.bytes().filter(|&bytes| bytes > 0);
         return said.and_then(|digits| digits.parse().ok()).or(of_body);
     }

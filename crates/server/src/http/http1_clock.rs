@@ -4,6 +4,7 @@
 use std::{
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -72,16 +73,19 @@ impl Clock {
         let head = "the head of the request took longer than HEAD_TIMEOUT, 10 s";
         let body = "nothing more of the body came for BODY_TIMEOUT, 10 s";
         let at_rest = self.read_at.max(self.written_at);
-        let dues = [
-            (waits.writes, self.written_at + WRITE_TIMEOUT, Late::Connection),
-            (waits.head, self.head_at + HEAD_TIMEOUT, Late::Request(head)),
-            (waits.body, self.read_at + BODY_TIMEOUT, Late::Request(body)),
-            (waits.idle, at_rest + IDLE_TIMEOUT, Late::Connection),
-            (waits.half_closed, self.ended_at + HALF_CLOSED, Late::Connection),
-            (waits.lingers, self.ended_at + LINGER, Late::Connection),
-        ];
-        let due = dues.into_iter().filter(|(waits, ..)| *waits).min_by_key(|(_, at, _)| *at);
-        let Some((_, at, late)) = due else { return Poll::Pending };
+        let mut due = None;
+        let mut wait = |waits: bool, since: Instant, timeout: Duration, late: Late| {
+            if waits && due.is_none_or(|(at, _)| since + timeout < at) {
+                due = Some((since + timeout, late));
+            }
+        };
+        wait(waits.writes, self.written_at, WRITE_TIMEOUT, Late::Connection);
+        wait(waits.head, self.head_at, HEAD_TIMEOUT, Late::Request(head));
+        wait(waits.body, self.read_at, BODY_TIMEOUT, Late::Request(body));
+        wait(waits.idle, at_rest, IDLE_TIMEOUT, Late::Connection);
+        wait(waits.half_closed, self.ended_at, HALF_CLOSED, Late::Connection);
+        wait(waits.lingers, self.ended_at, LINGER, Late::Connection);
+        let Some((at, late)) = due else { return Poll::Pending };
         if self.sleep.deadline() > at {
             self.sleep.as_mut().reset(at);
             self.is_set = false;

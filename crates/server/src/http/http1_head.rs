@@ -4,16 +4,13 @@
 
 use std::mem::MaybeUninit;
 
-use bytes::Bytes;
-use http::{
-    HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version, header,
-    request::Parts,
-    uri::{PathAndQuery, Scheme},
-};
+use http::{Method, StatusCode, Uri, uri::Scheme};
+use memchr::memchr;
 
 use super::{
     limits::{BODY_BYTES_MAX, HEADERS_MAX, TARGET_BYTES_MAX},
     refused::Refused,
+    request::{Headers, Line, Place, Request, target_of},
 };
 
 /// How the body is delimited.
@@ -27,7 +24,8 @@ pub(super) enum Framing {
 /// A head, and what it says of the rest.
 #[derive(Debug)]
 pub(super) struct Head {
-    pub(super) parts: Parts,
+    /// Without its body.
+    pub(super) request: Request,
     pub(super) framing: Framing,
     /// Whether the connection stays open behind the answer.
     pub(super) keep_alive: bool,
@@ -49,18 +47,17 @@ struct Said {
 impl Head {
     /// Reads a head, with the empty line that ends it.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, Refused> {
-        let bytes = Bytes::copy_from_slice(bytes);
         let mut request = httparse::Request::new(&mut []);
         let mut lines = [const { MaybeUninit::uninit() }; HEADERS_MAX];
         let read = httparse::ParserConfig::default().parse_request_with_uninit_headers(
             &mut request,
-            &bytes,
+            bytes,
             &mut lines,
         );
         match read {
             Ok(httparse::Status::Complete(length)) if length == bytes.len() => {}
             Ok(_) => return Err(Refused::bad("the head does not end where its lines do")),
-            Err(error) => return Err(refused(error, &bytes)),
+            Err(error) => return Err(refused(error, bytes)),
         }
         let (Some(method), Some(target), Some(minor)) =
             (request.method, request.path, request.version)
@@ -71,19 +68,14 @@ impl Head {
             let detail = "the target is longer than TARGET_BYTES_MAX, 8 KiB";
             return Err(Refused::with(StatusCode::URI_TOO_LONG, detail));
         }
-        let (mut parts, ()) = Request::new(()).into_parts();
-        parts.version = if minor == 0 { Version::HTTP_10 } else { Version::HTTP_11 };
-        parts.method = Method::from_bytes(method.as_bytes())
+        let method = Method::from_bytes(method.as_bytes())
             .map_err(|_| Refused::bad("the method is not a token"))?;
-        parts.headers.reserve(request.headers.len());
         let mut said = Said::default();
+        let mut lines = Vec::with_capacity(request.headers.len() + 1);
         for line in request.headers.iter() {
-            let name = HeaderName::from_bytes(line.name.as_bytes())
-                .map_err(|_| Refused::bad("the name of a header is not a token"))?;
-            said.listen(&name, line.value, parts.version)?;
-            let value = HeaderValue::from_maybe_shared(bytes.slice_ref(line.value))
-                .map_err(|_| Refused::bad("the value of a header has control characters"))?;
-            parts.headers.append(name, value);
+            said.listen(line.name, line.value, minor)?;
+            let name = Place::of(line.name.as_bytes(), bytes);
+            lines.push(Line { name, value: Place::of(line.value, bytes) });
         }
         if said.hosts != 1 && (said.hosts > 1 || minor == 1) {
             return Err(Refused::bad("a request has exactly one Host header"));
@@ -100,9 +92,9 @@ impl Head {
         if matches!(framing, Framing::Length(length) if length > BODY_BYTES_MAX) {
             return Err(too_long());
         }
-        read_target(&mut parts, bytes.slice_ref(target.as_bytes()))?;
         let keep_alive = !said.closes && (minor == 1 || said.keeps_alive);
-        Ok(Self { parts, framing, keep_alive, expects_continue: said.expects_continue })
+        let request = read_target(Raw { bytes, method, is_old: minor == 0, target, lines })?;
+        Ok(Self { request, framing, keep_alive, expects_continue: said.expects_continue })
     }
 }
 
@@ -113,45 +105,39 @@ pub(super) const fn too_long() -> Refused {
 }
 
 impl Said {
-    fn listen(&mut self, name: &HeaderName, value: &[u8], version: Version) -> Result<(), Refused> {
-        match *name {
-            header::HOST => {
-                self.hosts += 1;
-                if !value.iter().all(|&byte| is_of_authority(byte)) {
-                    return Err(Refused::bad("the Host header is no host"));
-                }
+    fn listen(&mut self, name: &str, value: &[u8], minor: u8) -> Result<(), Refused> {
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        if is("host") {
+            self.hosts += 1;
+            if !value.iter().all(|&byte| is_of_authority(byte)) {
+                return Err(Refused::bad("the Host header is no host"));
             }
-            header::CONTENT_LENGTH => {
-                if self.length.is_some() {
-                    return Err(Refused::bad("there is more than one Content-Length"));
-                }
-                self.length = Some(content_length(value)?);
+        } else if is("content-length") {
+            if self.length.is_some() {
+                return Err(Refused::bad("there is more than one Content-Length"));
             }
-            header::TRANSFER_ENCODING => {
-                if self.is_chunked {
-                    return Err(Refused::bad("there is more than one Transfer-Encoding"));
-                }
-                if version == Version::HTTP_10 {
-                    return Err(Refused::bad("HTTP/1.0 knows no Transfer-Encoding"));
-                }
-                check_coding(value)?;
-                self.is_chunked = true;
+            self.length = Some(content_length(value)?);
+        } else if is("transfer-encoding") {
+            if self.is_chunked {
+                return Err(Refused::bad("there is more than one Transfer-Encoding"));
             }
-            header::CONNECTION => {
-                for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
-                    self.closes |= option.eq_ignore_ascii_case(b"close");
-                    self.keeps_alive |= option.eq_ignore_ascii_case(b"keep-alive");
-                }
+            if minor == 0 {
+                return Err(Refused::bad("HTTP/1.0 knows no Transfer-Encoding"));
             }
+            check_coding(value)?;
+            self.is_chunked = true;
+        } else if is("connection") {
+            for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
+                self.closes |= option.eq_ignore_ascii_case(b"close");
+                self.keeps_alive |= option.eq_ignore_ascii_case(b"keep-alive");
+            }
+        } else if is("expect") && minor == 1 {
             // HTTP/1.0 knows no expectations: there they are passed over.
-            header::EXPECT if version == Version::HTTP_11 => {
-                if !value.eq_ignore_ascii_case(b"100-continue") {
-                    let detail = "100-continue is all that can be expected";
-                    return Err(Refused::with(StatusCode::EXPECTATION_FAILED, detail));
-                }
-                self.expects_continue = true;
+            if !value.eq_ignore_ascii_case(b"100-continue") {
+                let detail = "100-continue is all that can be expected";
+                return Err(Refused::with(StatusCode::EXPECTATION_FAILED, detail));
             }
-            _ => {}
+            self.expects_continue = true;
         }
         Ok(())
     }
@@ -188,26 +174,71 @@ fn is_of_authority(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:[]%".contains(&byte)
 }
 
+/// What may stand in a path. RFC 3986 has fewer; who came by a browser cannot help the others.
+static OF_PATH: [bool; 256] = printable_but(b"#<>?`");
+
+/// What may stand in a query, its question mark included.
+static OF_QUERY: [bool; 256] = printable_but(b"\"#<>");
+
+/// The bytes of ASCII that can be seen, without these.
+const fn printable_but(others: &[u8]) -> [bool; 256] {
+    let mut may = [false; 256];
+    let mut byte = b'!';
+    while byte <= b'~' {
+        may[byte as usize] = true;
+        byte += 1;
+    }
+    let mut at = 0;
+    while at < others.len() {
+        may[others[at] as usize] = false;
+        at += 1;
+    }
+    may
+}
+
+/// A head whose target was not looked at.
+struct Raw<'a> {
+    bytes: &'a [u8],
+    method: Method,
+    is_old: bool,
+    target: &'a str,
+    lines: Vec<Line>,
+}
+
 /// Reads the target in whichever of its four forms; the service sees its path, and the host in
 /// the header.
-fn read_target(parts: &mut Parts, target: Bytes) -> Result<(), Refused> {
+fn read_target(raw: Raw<'_>) -> Result<Request, Refused> {
+    let target = raw.target.as_bytes();
     if target.contains(&b'#') || !target.is_ascii() {
         return Err(Refused::bad("the target has bytes that no target has"));
     }
-    if parts.method == Method::CONNECT {
+    if raw.method == Method::CONNECT {
         return Err(Refused::with(StatusCode::NOT_IMPLEMENTED, "this is no proxy"));
     }
-    let is_path = target.first() == Some(&b'/');
-    let is_asterisk = target[..] == b"*"[..];
-    if is_asterisk && parts.method != Method::OPTIONS {
+    let is_asterisk = target == b"*";
+    if is_asterisk && raw.method != Method::OPTIONS {
         return Err(Refused::bad("only OPTIONS asks for *"));
     }
-    let uri = Uri::from_maybe_shared(target)
-        .map_err(|_| Refused::bad("the target is no path, and no http address"))?;
-    if is_path || is_asterisk {
-        parts.uri = uri;
-        return Ok(());
+    if !(target.first() == Some(&b'/') || is_asterisk) {
+        return read_address(raw);
     }
+    let path_bytes = memchr(b'?', target).unwrap_or(target.len());
+    let (path, query) = target.split_at(path_bytes);
+    let is_all = |part: &[u8], of: &[bool; 256]| {
+        part.iter().fold(true, |is_all, &byte| is_all & of[usize::from(byte)])
+    };
+    if !(is_all(path, &OF_PATH) && is_all(query, &OF_QUERY)) {
+        return Err(Refused::bad("the target is no path, and no http address"));
+    }
+    let Raw { bytes, method, is_old, target, lines } = raw;
+    Ok(Request::new((method, is_old), (target, path_bytes), Headers::new(bytes, lines)))
+}
+
+/// Reads a target that is an address.
+fn read_address(raw: Raw<'_>) -> Result<Request, Refused> {
+    let Raw { bytes, method, is_old, target, mut lines } = raw;
+    let uri: Uri =
+        target.parse().map_err(|_| Refused::bad("the target is no path, and no http address"))?;
     let is_http = uri.scheme() == Some(&Scheme::HTTP) || uri.scheme() == Some(&Scheme::HTTPS);
     let (Some(authority), true) = (uri.authority(), is_http) else {
         return Err(Refused::bad("the target is no path, and no http address"));
@@ -215,16 +246,18 @@ fn read_target(parts: &mut Parts, target: Bytes) -> Result<(), Refused> {
     if !authority.as_str().bytes().all(is_of_authority) {
         return Err(Refused::bad("the target's host is no host"));
     }
+    let mut head = bytes.to_vec();
+    let mut put = |text: &str| {
+        let from = head.len();
+        head.extend_from_slice(text.as_bytes());
+        Place::from(from..head.len())
+    };
     // RFC 9112, 3.2.2: what the target says counts, whatever the header says.
-    let host = HeaderValue::from_str(authority.as_str())
-        .map_err(|_| Refused::bad("the target's host is no host"))?;
-    parts.headers.insert(header::HOST, host);
-    let root = PathAndQuery::from_static("/");
-    let mut path = uri.into_parts();
-    (path.scheme, path.authority) = (None, None);
-    path.path_and_query.get_or_insert(root);
-    parts.uri = Uri::from_parts(path).map_err(|_| Refused::bad("the target has no path"))?;
-    Ok(())
+    let host = Line { name: put("host"), value: put(authority.as_str()) };
+    lines.retain(|line| !line.name.look(bytes).eq_ignore_ascii_case(b"host"));
+    lines.push(host);
+    let (target, path_bytes) = target_of(&uri);
+    Ok(Request::new((method, is_old), (&target, path_bytes), Headers::new(&head, lines)))
 }
 
 /// What the parser found, as a client is told it.

@@ -2,18 +2,18 @@
 //! that is not whole has brought, within limits, and knows no sockets and no time.
 
 use bytes::{Bytes, BytesMut, buf::Limit};
-use http::{Request, StatusCode, Version};
+use http::StatusCode;
 
 use super::{
     head_end::HeadEnd, http1_body::BodyDecoder, http1_head::Head, limits::HEAD_BYTES_MAX,
-    refused::Refused,
+    refused::Refused, request::Request,
 };
 
 /// A request that has come whole.
 #[derive(Debug)]
 pub struct Received {
     /// The request; its target is a path or `*`, its host is in the header.
-    pub request: Request<Bytes>,
+    pub request: Request,
     /// Whether the connection stays open behind the answer; what comes behind a request of which this is
     /// false is not looked at.
     pub keep_alive: bool,
@@ -169,7 +169,6 @@ impl RequestDecoder {
 }
 
 fn received(head: Head, body: Bytes) -> Received {
-    let Head { parts, keep_alive, .. } = head;
-    debug_assert!(parts.version == Version::HTTP_10 || parts.version == Version::HTTP_11);
-    Received { request: Request::from_parts(parts, body), keep_alive }
+    let Head { request, keep_alive, .. } = head;
+    Received { request: request.with_body(body), keep_alive }
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use http::{Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
 use hyper::{
     body::{Body as HttpBody, Frame, Incoming, SizeHint},
     service::service_fn,
@@ -124,14 +124,16 @@ async fn answer(
 ) -> Response<OnItsWay> {
     let is_head = request.method() == Method::HEAD;
     let answer = match whole(request, door.hall()).await {
-        Ok((request, _account)) => door.answer(request).await,
+        Ok((request, _account)) => door.answer(&request.into()).await,
         Err(refused) => refused.answer(),
     };
     door.hall().count(answer.status());
-    let (mut parts, mut body) = answer.into_parts();
+    let super::response::Response { status, headers, mut body } = answer;
+    let mut told = HeaderMap::with_capacity(16);
+    told.extend(headers.iter().cloned());
     if is_head {
         if let Some(bytes @ 1..) = body.bytes() {
-            parts.headers.entry(header::CONTENT_LENGTH).or_insert(bytes.into());
+            told.entry(header::CONTENT_LENGTH).or_insert(bytes.into());
         }
         body = Body::Empty;
     }
@@ -142,7 +144,9 @@ async fn answer(
     let mut body = OnItsWay { body, at: 0, is_given: false, closing, under_way };
     // Until it is asked for, too, the client has no room.
     body.set_given(true);
-    Response::from_parts(parts, body)
+    let mut answer = Response::new(body);
+    (*answer.status_mut(), *answer.headers_mut()) = (status, told);
+    answer
 }
 
 /// The request with all of its body, and what that holds until it is answered.

@@ -2,9 +2,12 @@
 //! sockets; whoever reads on behind it would read another request than was meant, so the connection
 //! ends with it.
 
-use http::{Response, StatusCode};
+use http::StatusCode;
 
-use super::answer::{Body, come_again, problem};
+use super::{
+    answer::{come_again, problem},
+    response::Response,
+};
 
 /// Why a request cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +26,7 @@ impl Refused {
     }
 
     /// The answer that says so.
-    pub(crate) fn answer(self) -> Response<Body> {
+    pub(crate) fn answer(self) -> Response {
         match self.status {
             StatusCode::SERVICE_UNAVAILABLE => come_again("busy", self.detail),
             status => problem(status, self.detail, []),

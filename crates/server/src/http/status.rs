@@ -6,10 +6,13 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::Relaxed},
 };
 
-use http::{HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use prometheus_client::registry::Registry;
 
-use super::answer::{Body, full, problem};
+use super::{
+    answer::{Body, full, problem},
+    response::Response,
+};
 use crate::{
     backup::{Archive, Backups, NoBackup},
     metrics::{self, CoreMetrics},
@@ -91,7 +94,7 @@ impl Status {
     }
 
     /// Answers what is asked under this path, if anything is there.
-    pub(super) async fn answer(&self, method: &Method, path: &str) -> Option<Response<Body>> {
+    pub(super) async fn answer(&self, method: &Method, path: &str) -> Option<Response> {
         let is_get = matches!(*method, Method::GET | Method::HEAD);
         let json = "application/json";
         Some(match path {
@@ -125,12 +128,12 @@ impl Status {
 
 const ALIVE: &str = "{\"alive\":true}\n";
 
-fn not_allowed(allowed: &'static str, detail: &str) -> Response<Body> {
+fn not_allowed(allowed: &'static str, detail: &str) -> Response {
     let allow = (header::ALLOW, HeaderValue::from_static(allowed));
     problem(StatusCode::METHOD_NOT_ALLOWED, detail, [allow])
 }
 
-fn archive_answer(archive: Archive) -> Response<Body> {
+fn archive_answer(archive: Archive) -> Response {
     let mut response = Response::new(Body::Archive(archive));
     let kind = HeaderValue::from_static("application/x-tar");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);

@@ -36,8 +36,7 @@ mod subscriptions;
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
-use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 
 pub(crate) use answers::body as body_of;
 pub(crate) use atomic::ATOMIC;
@@ -55,7 +54,7 @@ pub use storage_mode::{StreamStorage, StreamStorageError};
 pub(crate) use storage_rules::StorageRules;
 pub use storage_rules::{StreamStorageRule, StreamStorageRuleError};
 
-use super::{answer::Body, hall::Hall};
+use super::{answer::Body, hall::Hall, request::Request, response::Response};
 use crate::{core::Cores, streams::Streams};
 
 /// What the broker's owner decides for all streams.
@@ -96,7 +95,7 @@ impl StreamsDoor {
     }
 
     /// Answers a request whose path begins with [`ROOT`], or is [`ATOMIC`].
-    pub(crate) async fn answer(&self, request: &Request<Bytes>) -> Response<Body> {
+    pub(crate) async fn answer(&self, request: &Request) -> Response {
         let mut response = self.asked(request).await.unwrap_or_else(Response::from);
         if request.method() == Method::HEAD {
             *response.body_mut() = Body::Empty;
@@ -105,23 +104,24 @@ impl StreamsDoor {
         response
     }
 
-    async fn asked(&self, request: &Request<Bytes>) -> Result<Response<Body>, Problem> {
+    async fn asked(&self, request: &Request) -> Result<Response, Problem> {
         if request.method() == Method::OPTIONS {
             return Ok(cors::preflight());
         }
-        if let Some(path) = subscriptions::path(request.uri().path()) {
-            return Ok(self.subscriptions(path, request).await);
+        if let Some(path) = subscriptions::path(request.path()) {
+            return Ok(Box::pin(self.subscriptions(path, request)).await);
         }
-        if request.uri().path() == ATOMIC {
-            return self.append_together(request).await;
+        if request.path() == ATOMIC {
+            return Box::pin(self.append_together(request)).await;
         }
-        let name = name::of_path(request.uri().path())?;
+        let name = name::of_path(request.path())?;
+        // Every request has room for the largest of what is not in a box: appends are many, and small.
         match *request.method() {
-            Method::GET => self.read(name, request).await,
+            Method::GET => Box::pin(self.read(name, request)).await,
             Method::POST => self.append(&name, request).await,
-            Method::PUT => self.create(name, request).await,
+            Method::PUT => Box::pin(self.create(name, request)).await,
             Method::HEAD => self.head(&name).await,
-            Method::DELETE => self.delete(&name).await,
+            Method::DELETE => Box::pin(self.delete(&name)).await,
             _ => {
                 let detail = format!("a stream knows {}", cors::METHODS);
                 let problem =

@@ -203,7 +203,7 @@ impl Subscriptions {
             content_type: Some("application/json".into()),
             note: StreamNote::default(),
         };
-        self.streams.append(stream, || Some(append.clone())).await.map(drop)
+        self.streams.append(stream, || Some(Box::new(append.clone()))).await.map(drop)
     }
 }
 

@@ -235,13 +235,17 @@ impl Store {
         let append = StreamAppend { content, content_type: None, note: StreamNote::default() };
         let mut failed = 0_u32;
         loop {
-            let appended = match self.streams.append(&self.name, || Some(append.clone())).await {
-                Err(StreamFailure::Stream(StreamRefusal::Unknown)) => match self.create().await {
-                    Ok(()) => self.streams.append(&self.name, || Some(append.clone())).await,
-                    Err(failure) => Err(failure),
-                },
-                appended => appended,
-            };
+            let appended =
+                match self.streams.append(&self.name, || Some(Box::new(append.clone()))).await {
+                    Err(StreamFailure::Stream(StreamRefusal::Unknown)) => match self.create().await
+                    {
+                        Ok(()) => {
+                            self.streams.append(&self.name, || Some(Box::new(append.clone()))).await
+                        }
+                        Err(failure) => Err(failure),
+                    },
+                    appended => appended,
+                };
             match appended {
                 Ok(appended) => return appended.next,
                 Err(failure) => {

@@ -13,6 +13,7 @@ use crate::{
     core::now,
     http::{
         http1_answers::{encode, put_end, put_pieces},
+        response::Response,
         streams::{self, KEEP_ALIVE, Live, Spot},
     },
     outgoing::Outgoing,
@@ -57,7 +58,7 @@ impl Lot {
         self.say(reader, &out, None);
     }
 
-    fn nothing(&self, spot: &Spot, cursor: u64) -> http::Response<crate::http::answer::Body> {
+    fn nothing(&self, spot: &Spot, cursor: u64) -> Response {
         let random = getrandom::u64().unwrap_or_default();
         let answer = streams::nothing(spot.at, streams::next_cursor(now(), Some(cursor), random));
         self.hall.count(answer.status());

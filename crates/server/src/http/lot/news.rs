@@ -3,14 +3,12 @@
 //! sockets and nobody who waits.
 
 use bytes::Bytes;
-use http::Response;
 use sennit_engine::StreamChunk;
 use sennit_model::Timestamp;
 
 use crate::{
     core::now,
     http::{
-        answer::Body,
         hall::Hall,
         http1_answers::{Manner, encode, put_end, put_pieces},
         streams::{self, Live},
@@ -74,7 +72,7 @@ impl News {
         match self.live {
             Live::LongPoll => {
                 let head = streams::answer(&self.chunk, cursor)?;
-                let answer: Response<Body> = head.map(|()| streams::body_of(self.body.clone()));
+                let answer = head.with_body(streams::body_of(self.body.clone()));
                 encode(answer, manner, &hall.date(), out);
             }
             Live::Events => {

@@ -1,12 +1,15 @@
 //! The parts that answers of streams have in common. It knows no requests.
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use sennit_engine::StreamSettings;
 use sennit_model::Offset;
 
 use super::{names, offset_token::Token, refusals::Problem};
-use crate::http::answer::Body;
+use crate::http::{
+    answer::Body,
+    response::{HeaderList, Response},
+};
 
 /// What says yes in a header.
 pub(super) const TRUE: HeaderValue = HeaderValue::from_static("true");
@@ -16,7 +19,7 @@ pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// An answer without a body that says where a stream ends or a read goes on, and whether nothing will
 /// follow.
-pub(super) fn at(status: StatusCode, next: Offset, is_closed: bool) -> Response<Body> {
+pub(super) fn at(status: StatusCode, next: Offset, is_closed: bool) -> Response {
     let mut response = Response::new(Body::Empty);
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -30,7 +33,7 @@ pub(super) fn at(status: StatusCode, next: Offset, is_closed: bool) -> Response<
 }
 
 /// Says of what type a stream is.
-pub(super) fn say_type(headers: &mut HeaderMap, settings: &StreamSettings) -> Result<(), Problem> {
+pub(super) fn say_type(headers: &mut HeaderList, settings: &StreamSettings) -> Result<(), Problem> {
     let text = HeaderValue::from_bytes(settings.content_type.as_bytes());
     let text = text.map_err(|_| Problem::damaged("the stream's type is no header"))?;
     headers.insert(header::CONTENT_TYPE, text);

@@ -1,7 +1,6 @@
 //! POST: something is appended, or the stream is closed, or both at once. It knows no reads.
 
-use bytes::Bytes;
-use http::{HeaderMap, Request, Response, StatusCode};
+use http::StatusCode;
 use sennit_engine::{StreamAppend, StreamNote, StreamProducer};
 use sennit_model::{
     TopicName,
@@ -15,14 +14,17 @@ use super::{
     refusals::Problem,
     settings,
 };
-use crate::http::answer::Body;
+use crate::http::{
+    request::{Headers, Request},
+    response::Response,
+};
 
 impl StreamsDoor {
     pub(super) async fn append(
         &self,
         name: &TopicName,
-        request: &Request<Bytes>,
-    ) -> Result<Response<Body>, Problem> {
+        request: &Request,
+    ) -> Result<Response, Problem> {
         let append = asked(request)?;
         let has_content = append.content.is_some();
         let producer = append.note.producer.as_ref().map(|producer| producer.epoch);
@@ -46,7 +48,7 @@ impl StreamsDoor {
 }
 
 /// What a request wants to be appended.
-fn asked(request: &Request<Bytes>) -> Result<StreamAppend, Problem> {
+fn asked(request: &Request) -> Result<Box<StreamAppend>, Problem> {
     let headers = request.headers();
     let closes = is_true(headers, &names::CLOSED);
     let note = StreamNote { producer: producer(headers)?, sequence: sequence(headers)?, closes };
@@ -54,7 +56,7 @@ fn asked(request: &Request<Bytes>) -> Result<StreamAppend, Problem> {
         if !closes {
             return Err(Problem::bad("an append has a body, or Stream-Closed: true"));
         }
-        return Ok(StreamAppend { content: None, content_type: None, note });
+        return Ok(Box::new(StreamAppend { content: None, content_type: None, note }));
     }
     let content_type = settings::content_type(headers)?;
     let content_type = content_type.ok_or_else(|| Problem::bad("Content-Type is missing"))?;
@@ -62,10 +64,10 @@ fn asked(request: &Request<Bytes>) -> Result<StreamAppend, Problem> {
     if content.is_none() {
         return Err(Problem::bad("an empty array appends nothing"));
     }
-    Ok(StreamAppend { content, content_type: Some(content_type.into()), note })
+    Ok(Box::new(StreamAppend { content, content_type: Some(content_type.into()), note }))
 }
 
-fn sequence(headers: &HeaderMap) -> Result<Option<Box<str>>, Problem> {
+fn sequence(headers: &Headers) -> Result<Option<Box<str>>, Problem> {
     let Some(text) = one(headers, &names::SEQUENCE)? else { return Ok(None) };
     sequence_of(text).map(Some)
 }
@@ -85,7 +87,7 @@ pub(super) fn producer_of(id: &str, epoch: u64, sequence: u64) -> Result<StreamP
     Ok(StreamProducer { id: id.into(), epoch, sequence })
 }
 
-fn producer(headers: &HeaderMap) -> Result<Option<StreamProducer>, Problem> {
+fn producer(headers: &Headers) -> Result<Option<StreamProducer>, Problem> {
     let id = one(headers, &names::PRODUCER_ID)?;
     let epoch = number(headers, &names::PRODUCER_EPOCH, STREAM_NUMBER_MAX)?;
     let sequence = number(headers, &names::PRODUCER_SEQUENCE, STREAM_NUMBER_MAX)?;
@@ -107,14 +109,16 @@ fn within(text: &str, name: &str, limit: usize) -> Result<(), Problem> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
-    fn append(given: &[(&str, &str)], body: &'static str) -> Result<StreamAppend, Problem> {
-        let mut request = Request::post("/v1/stream/a");
+    fn append(given: &[(&str, &str)], body: &'static str) -> Result<Box<StreamAppend>, Problem> {
+        let mut request = http::Request::post("/v1/stream/a");
         for (name, value) in given {
             request = request.header(*name, *value);
         }
-        asked(&request.body(Bytes::from_static(body.as_bytes())).unwrap())
+        asked(&request.body(Bytes::from_static(body.as_bytes())).unwrap().into())
     }
 
     const TEXT: (&str, &str) = ("content-type", "text/plain");

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use sennit_engine::{StreamAppend, StreamAppended, StreamContent, StreamNote, StreamRefusal};
 use sennit_model::limits::{
     APPEND_BYTES_MAX, ATOMIC_APPENDS_MAX, CONTENT_TYPE_BYTES_MAX, STREAM_NUMBER_MAX,
@@ -23,7 +23,7 @@ use super::{
     refusals::Problem,
 };
 use crate::{
-    http::answer::{Body, full},
+    http::{answer::full, request::Request, response::Response},
     stream_request::{AppendTo, StreamFailure, TogetherFailure},
 };
 
@@ -84,10 +84,7 @@ enum Encoding {
 
 impl StreamsDoor {
     /// Answers a request whose path is [`ATOMIC`].
-    pub(super) async fn append_together(
-        &self,
-        request: &Request<Bytes>,
-    ) -> Result<Response<Body>, Problem> {
+    pub(super) async fn append_together(&self, request: &Request) -> Result<Response, Problem> {
         if request.method() != Method::POST {
             let detail = format!("appends to several streams are asked for with {METHODS}");
             let problem =
@@ -216,7 +213,7 @@ fn refused(paths: &[String], failure: TogetherFailure) -> Problem {
 }
 
 /// The answer that says what became of each append.
-fn answer(paths: &[String], became: &[StreamAppended]) -> Response<Body> {
+fn answer(paths: &[String], became: &[StreamAppended]) -> Response {
     let each = paths.iter().zip(became).map(|(path, appended)| {
         let mut said = json!({
             "stream": path,
@@ -240,6 +237,7 @@ mod tests {
     use sennit_model::Offset;
 
     use super::*;
+    use crate::http::answer::Body;
 
     fn payloads(appends: &[AppendTo]) -> Vec<Vec<String>> {
         let texts = |each: &AppendTo| {
@@ -317,8 +315,8 @@ mod tests {
         let paths = ["/v1/stream/a".to_owned(), "/v1/stream/b".to_owned()];
         let refused_with = |which, refusal: StreamRefusal| {
             let failure = TogetherFailure { which, failure: refusal.into() };
-            let response = Response::<Body>::from(refused(&paths, failure));
-            let Body::Full(body) = response.into_body() else { panic!("a problem is one text") };
+            let response = Response::from(refused(&paths, failure));
+            let Body::Full(body) = response.body else { panic!("a problem is one text") };
             serde_json::from_slice::<serde_json::Value>(&body).unwrap()
         };
         let closed = refused_with(Some(1), StreamRefusal::Closed { next: Offset(7) });

@@ -1,9 +1,13 @@
 //! What browsers want to be told: who may ask, what they may see, and that nothing is to be guessed.
 //! It knows no streams.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
-use crate::http::answer::Body;
+use crate::http::{
+    answer::Body,
+    request::Request,
+    response::{HeaderList, Response},
+};
 
 /// Headers of requests that other origins may send.
 const ALLOWED: &str = "content-type, authorization, if-none-match, last-event-id, stream-seq, \
@@ -35,24 +39,24 @@ static TO_OTHERS: [(HeaderName, HeaderValue); 2] = [
 
 /// Says what the answer to `asked` says whatever it is. What may be kept on the way says it to other
 /// origins too, whoever has asked first.
-pub(super) fn say_always<T>(headers: &mut HeaderMap, asked: &Request<T>) {
+pub(super) fn say_always(headers: &mut HeaderList, asked: &Request) {
     let is_for_others =
-        asked.method() == Method::GET || asked.headers().contains_key(header::ORIGIN);
+        asked.method() == Method::GET || asked.headers().get(&header::ORIGIN).is_some();
     let to_others = TO_OTHERS.iter().filter(|_| is_for_others);
     for (name, value) in ALWAYS.iter().chain(to_others) {
-        headers.insert(name, value.clone());
+        headers.insert(name.clone(), value.clone());
     }
 }
 
 /// Says what an answer to a GET says.
-pub(super) fn say_to_reader(headers: &mut HeaderMap) {
+pub(super) fn say_to_reader(headers: &mut HeaderList) {
     for (name, value) in ALWAYS.iter().chain(&TO_OTHERS) {
-        headers.insert(name, value.clone());
+        headers.insert(name.clone(), value.clone());
     }
 }
 
 /// The answer to a browser that asks before it asks.
-pub(super) fn preflight() -> Response<Body> {
+pub(super) fn preflight() -> Response {
     let mut response = Response::new(Body::Empty);
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
@@ -66,6 +70,8 @@ pub(super) fn preflight() -> Response<Body> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     #[test]
@@ -73,21 +79,21 @@ mod tests {
         for (method, origin, is_told) in
             [("GET", None, true), ("POST", Some("https://a"), true), ("POST", None, false)]
         {
-            let mut asked = Request::builder().method(method);
+            let mut asked = http::Request::builder().method(method);
             if let Some(origin) = origin {
                 asked = asked.header(header::ORIGIN, origin);
             }
-            let mut headers = HeaderMap::new();
-            say_always(&mut headers, &asked.body(()).unwrap());
-            assert_eq!(headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN), is_told);
-            assert!(headers.contains_key(header::X_CONTENT_TYPE_OPTIONS));
+            let mut headers = HeaderList::default();
+            say_always(&mut headers, &asked.body(Bytes::new()).unwrap().into());
+            assert_eq!(headers.get(&header::ACCESS_CONTROL_ALLOW_ORIGIN).is_some(), is_told);
+            assert!(headers.get(&header::X_CONTENT_TYPE_OPTIONS).is_some());
         }
     }
 
     #[test]
     fn a_preflight_allows_what_the_protocol_sends() {
         let response = preflight();
-        let allowed = response.headers()[header::ACCESS_CONTROL_ALLOW_HEADERS].to_str().unwrap();
+        let allowed = response.headers[header::ACCESS_CONTROL_ALLOW_HEADERS].to_str().unwrap();
         for name in ["if-none-match", "content-type", "producer-id", "stream-forked-from"] {
             assert!(allowed.split(", ").any(|allowed| allowed == name), "{name}");
         }

@@ -1,13 +1,13 @@
 //! DELETE: a stream is gone, but for what its forks need. It knows nothing else.
 
-use http::{Response, StatusCode};
+use http::StatusCode;
 use sennit_model::TopicName;
 
 use super::{StreamsDoor, refusals::Problem};
-use crate::http::answer::Body;
+use crate::http::{answer::Body, response::Response};
 
 impl StreamsDoor {
-    pub(super) async fn delete(&self, name: &TopicName) -> Result<Response<Body>, Problem> {
+    pub(super) async fn delete(&self, name: &TopicName) -> Result<Response, Problem> {
         self.streams.delete(name).await?;
         let mut response = Response::new(Body::Empty);
         *response.status_mut() = StatusCode::NO_CONTENT;

@@ -1,9 +1,10 @@
 //! The tag of what a read gives: which stream, from where to where, and whether that is the end for
 //! ever. It knows no bodies.
 
-use http::HeaderMap;
 use http::header::IF_NONE_MATCH;
 use sennit_engine::StreamChunk;
+
+use crate::http::request::Headers;
 
 /// The tag of `chunk`, quotes and all. One of a stream that was created anew differs, one of a
 /// stream that was closed since too.
@@ -14,8 +15,8 @@ pub(super) fn of(chunk: &StreamChunk) -> String {
 }
 
 /// Whether who asks has what `etag` is the tag of.
-pub(super) fn is_known(headers: &HeaderMap, etag: &str) -> bool {
-    headers.get_all(IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok()).any(|value| {
+pub(super) fn is_known(headers: &Headers, etag: &str) -> bool {
+    headers.all(&IF_NONE_MATCH).filter_map(|value| str::from_utf8(value).ok()).any(|value| {
         value
             .split(',')
             .map(str::trim)
@@ -27,11 +28,11 @@ pub(super) fn is_known(headers: &HeaderMap, etag: &str) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use http::HeaderValue;
     use sennit_engine::StreamSettings;
     use sennit_model::{Offset, TopicId};
 
     use super::*;
+    use crate::http::request::Request;
 
     fn chunk(topic: u32, next: u64, is_closed: bool) -> StreamChunk {
         StreamChunk {
@@ -70,10 +71,9 @@ mod tests {
             ("7:1:2", false),
             ("", false),
         ] {
-            let mut headers = HeaderMap::new();
-            headers.insert(IF_NONE_MATCH, HeaderValue::from_static(value));
-            assert_eq!(is_known(&headers, "\"7:1:2\""), is, "{value:?}");
+            let request = Request::with_headers(&[("if-none-match", value)]);
+            assert_eq!(is_known(request.headers(), "\"7:1:2\""), is, "{value:?}");
         }
-        assert!(!is_known(&HeaderMap::new(), "\"7:1:2\""));
+        assert!(!is_known(Request::with_headers(&[]).headers(), "\"7:1:2\""));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{pin::pin, time::Duration};
 
-use http::{Response, StatusCode, header};
+use http::{StatusCode, header};
 use sennit_engine::StreamChunk;
 use sennit_model::{Offset, ReadFrom};
 use tokio::time::{Instant, timeout_at};
@@ -16,7 +16,7 @@ use super::{
     read::{self, READ_BYTES_MAX, Source},
     refusals::Problem,
 };
-use crate::{core::now, http::answer::Body};
+use crate::{core::now, http::response::Response};
 
 /// How long it waits with its task: who is answered sooner need not leave it and come back.
 const STAY: Duration = Duration::from_millis(50);
@@ -39,7 +39,7 @@ impl StreamsDoor {
         &self,
         source: &Source,
         asked: Asked,
-    ) -> Result<Response<Body>, Problem> {
+    ) -> Result<Response, Problem> {
         let mut at = asked.at;
         if at == ReadFrom::Latest {
             // What comes from here on is waited for: the end has to stay where it is.
@@ -56,7 +56,7 @@ impl StreamsDoor {
         &self,
         source: &Source,
         awaited: Awaited,
-    ) -> Result<Response<Body>, Problem> {
+    ) -> Result<Response, Problem> {
         let Awaited { at, cursor, .. } = awaited;
         let waited = tokio::select! {
             chunk = self.something(source, awaited) => chunk,
@@ -102,7 +102,7 @@ impl StreamsDoor {
 }
 
 /// The answer with what has come, or with nothing.
-pub(super) fn answer(chunk: &StreamChunk, cursor: u64) -> Result<Response<Body>, Problem> {
+pub(super) fn answer(chunk: &StreamChunk, cursor: u64) -> Result<Response, Problem> {
     if chunk.messages.is_empty() {
         return Ok(nothing(chunk.next, chunk.is_closed, cursor));
     }
@@ -112,7 +112,7 @@ pub(super) fn answer(chunk: &StreamChunk, cursor: u64) -> Result<Response<Body>,
 }
 
 /// The same without its body.
-pub(super) fn head(chunk: &StreamChunk, cursor: u64) -> Result<Response<Body>, Problem> {
+pub(super) fn head(chunk: &StreamChunk, cursor: u64) -> Result<Response, Problem> {
     if chunk.messages.is_empty() {
         return Ok(nothing(chunk.next, chunk.is_closed, cursor));
     }
@@ -122,7 +122,7 @@ pub(super) fn head(chunk: &StreamChunk, cursor: u64) -> Result<Response<Body>, P
 }
 
 /// The answer without anything.
-pub(super) fn nothing(next: Offset, is_closed: bool, cursor: u64) -> Response<Body> {
+pub(super) fn nothing(next: Offset, is_closed: bool, cursor: u64) -> Response {
     let mut response = answers::at(StatusCode::NO_CONTENT, next, is_closed);
     let headers = response.headers_mut();
     headers.insert(names::UP_TO_DATE, TRUE);
@@ -154,13 +154,13 @@ mod tests {
         };
         let response = answer(&nothing, 7).unwrap();
         assert_eq!(response.status(), StatusCode::NO_CONTENT);
-        assert_eq!(response.headers()[names::CURSOR], "7");
-        assert_eq!(response.headers()[names::UP_TO_DATE], "true");
-        assert_eq!(response.headers()[names::NEXT_OFFSET], "0000000000000005_0000000000000000");
-        assert_eq!(response.headers()[header::CACHE_CONTROL], "no-store");
+        assert_eq!(response.headers[names::CURSOR], "7");
+        assert_eq!(response.headers[names::UP_TO_DATE], "true");
+        assert_eq!(response.headers[names::NEXT_OFFSET], "0000000000000005_0000000000000000");
+        assert_eq!(response.headers[header::CACHE_CONTROL], "no-store");
 
         let closed = StreamChunk { is_closed: true, ..nothing.clone() };
-        assert_eq!(answer(&closed, 7).unwrap().headers()[names::CLOSED], "true");
+        assert_eq!(answer(&closed, 7).unwrap().headers[names::CLOSED], "true");
 
         let mut batch = BatchBuilder::new();
         batch.push(&Message::new("x")).unwrap();
@@ -168,6 +168,6 @@ mod tests {
         let something = StreamChunk { next: Offset(6), messages, ..nothing };
         let response = answer(&something, 7).unwrap();
         assert_eq!(response.status(), StatusCode::OK);
-        assert_eq!(response.headers()[names::CURSOR], "7");
+        assert_eq!(response.headers[names::CURSOR], "7");
     }
 }

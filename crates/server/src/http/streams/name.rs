@@ -19,13 +19,13 @@ pub(crate) const ROOT: &str = "/v1/stream/";
 pub(super) fn of_path(path: &str) -> Result<TopicName, Problem> {
     let unknown = || Problem::not_found("unknown_path", format!("streams are below {ROOT}"));
     let path = path.strip_prefix(ROOT).filter(|path| !path.is_empty()).ok_or_else(unknown)?;
-    let is_plain =
-        |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'~' | b'/');
-    let spelled = if path.bytes().all(is_plain) {
-        path.parse()
-    } else {
-        let wrong = || Problem::bad(format!("{path:?} is no path: %XX stands for a byte"));
-        spelled(&decoded(path).ok_or_else(wrong)?).parse()
+    // Most are names as they stand. What has a percent may be spelled otherwise.
+    let spelled = match path.parse() {
+        Ok(name) if !path.contains('%') => Ok(name),
+        _ => {
+            let wrong = || Problem::bad(format!("{path:?} is no path: %XX stands for a byte"));
+            spelled(&decoded(path).ok_or_else(wrong)?).parse()
+        }
     };
     let name: TopicName = spelled.map_err(|error: NameError| {
         Problem::new(StatusCode::BAD_REQUEST, "invalid_name", error.to_string())

@@ -1,8 +1,9 @@
 //! The names of the protocol's headers, and how one is read of a request. It knows no values.
 
-use http::{HeaderMap, HeaderName};
+use http::HeaderName;
 
 use super::refusals::Problem;
+use crate::http::request::Headers;
 
 macro_rules! names {
     ($($name:ident = $text:literal;)*) => {
@@ -33,23 +34,19 @@ names! {
 }
 
 /// The one value of the header `name`; `None` where it is not there.
-pub(super) fn one<'a>(
-    headers: &'a HeaderMap,
-    name: &HeaderName,
-) -> Result<Option<&'a str>, Problem> {
-    let mut values = headers.get_all(name).iter();
+pub(super) fn one<'a>(headers: &'a Headers, name: &HeaderName) -> Result<Option<&'a str>, Problem> {
+    let mut values = headers.all(name);
     let Some(value) = values.next() else { return Ok(None) };
     if values.any(|other| other != value) {
         return Err(Problem::bad(format!("{name} is given twice, and differs")));
     }
-    let text = std::str::from_utf8(value.as_bytes());
-    text.map(|text| Some(text.trim()))
-        .map_err(|_| Problem::bad(format!("the value of {name} is no UTF-8")))
+    let text = str::from_utf8(value.trim_ascii());
+    text.map(Some).map_err(|_| Problem::bad(format!("the value of {name} is no UTF-8")))
 }
 
 /// The number that the header `name` holds: digits alone, without needless zeros, `most` at most.
 pub(super) fn number(
-    headers: &HeaderMap,
+    headers: &Headers,
     name: &HeaderName,
     most: u64,
 ) -> Result<Option<u64>, Problem> {
@@ -62,22 +59,18 @@ pub(super) fn number(
 }
 
 /// Whether the header `name` says `true`; all else is as if it were not there.
-pub(super) fn is_true(headers: &HeaderMap, name: &HeaderName) -> bool {
-    headers.get(name).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"true"))
+pub(super) fn is_true(headers: &Headers, name: &HeaderName) -> bool {
+    headers.get(name).is_some_and(|value| value.eq_ignore_ascii_case(b"true"))
 }
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
+    use crate::http::request::Request;
 
-    fn with(values: &[&'static str]) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        for value in values {
-            headers.append(TIME_TO_LIVE, HeaderValue::from_static(value));
-        }
-        headers
+    fn with(values: &[&str]) -> Headers {
+        let given: Vec<_> = values.iter().map(|value| ("stream-ttl", *value)).collect();
+        Request::with_headers(&given).headers().clone()
     }
 
     #[test]
@@ -88,9 +81,7 @@ mod tests {
         for text in
             ["", "abc", "-1", "+60", "00060", "60.5", "1e3", "6 0", "18446744073709551616", "٣"]
         {
-            let mut headers = HeaderMap::new();
-            headers.insert(TIME_TO_LIVE, HeaderValue::from_bytes(text.as_bytes()).unwrap());
-            assert!(number(&headers, &TIME_TO_LIVE, u64::MAX).is_err(), "{text:?}");
+            assert!(number(&with(&[text]), &TIME_TO_LIVE, u64::MAX).is_err(), "{text:?}");
         }
         assert!(number(&with(&["11"]), &TIME_TO_LIVE, 10).is_err());
         assert_eq!(number(&with(&[]), &TIME_TO_LIVE, 10).unwrap(), None);
@@ -109,6 +100,6 @@ mod tests {
         {
             assert_eq!(is_true(&with(&[value]), &TIME_TO_LIVE), is, "{value:?}");
         }
-        assert!(!is_true(&HeaderMap::new(), &TIME_TO_LIVE));
+        assert!(!is_true(&with(&[]), &TIME_TO_LIVE));
     }
 }

@@ -1,7 +1,6 @@
 //! Reads that wait for their stream and need no task for it: what they wait for, and what those are told
 //! who wait for the same, made once for all of them. It knows no sockets.
 
-use http::Response;
 use sennit_engine::{StreamChunk, StreamRead};
 use sennit_model::{Offset, ReadFrom, TopicName};
 use tokio::time::Instant;
@@ -14,7 +13,10 @@ use super::{
     read::Source,
     sse,
 };
-use crate::{http::answer::Body, stream_request::StreamPlace};
+use crate::{
+    http::{answer::Body, response::Response},
+    stream_request::StreamPlace,
+};
 
 /// Where reads wait: what comes there is told to all of them alike.
 #[derive(Clone, Debug)]
@@ -54,7 +56,7 @@ pub(crate) struct Wait {
 
 impl StreamsDoor {
     /// Goes on with a read that has waited without a task.
-    pub(crate) async fn go_on(&self, wait: Wait) -> Response<Body> {
+    pub(crate) async fn go_on(&self, wait: Wait) -> Response {
         let source = Source { streams: self.streams.clone(), name: wait.spot.name.clone() };
         let mut response = match wait.spot.live {
             Live::LongPoll => {
@@ -71,14 +73,14 @@ impl StreamsDoor {
 }
 
 /// The answer to a long-poll for which this has come, without its body.
-pub(crate) fn answer(chunk: &StreamChunk, cursor: u64) -> Option<Response<()>> {
+pub(crate) fn answer(chunk: &StreamChunk, cursor: u64) -> Option<Response> {
     let mut response = long_poll::head(chunk, cursor).ok()?;
     cors::say_to_reader(response.headers_mut());
-    Some(response.map(drop))
+    Some(response)
 }
 
 /// The answer to one for which nothing has come.
-pub(crate) fn nothing(at: Offset, cursor: u64) -> Response<Body> {
+pub(crate) fn nothing(at: Offset, cursor: u64) -> Response {
     let mut response = long_poll::nothing(at, false, cursor);
     cors::say_to_reader(response.headers_mut());
     response

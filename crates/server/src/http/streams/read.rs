@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use bytes::Bytes;
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use sennit_engine::{StreamChunk, StreamRead, StreamRest};
 use sennit_model::{Messages, Offset, ReadFrom, TopicId, TopicName};
 
@@ -16,7 +16,10 @@ use super::{
     query::{self, Live},
     refusals::Problem,
 };
-use crate::{http::answer::Body, streams::Streams};
+use crate::{
+    http::{request::Request, response::Response},
+    streams::Streams,
+};
 
 /// Bytes that are read at once, encoded; more only where one message is longer. Who waits goes on at
 /// `Stream-Next-Offset`.
@@ -94,9 +97,9 @@ impl StreamsDoor {
     pub(super) async fn read(
         &self,
         name: TopicName,
-        request: &Request<Bytes>,
-    ) -> Result<Response<Body>, Problem> {
-        let mut asked = query::parse(request.uri().query().unwrap_or_default())?;
+        request: &Request,
+    ) -> Result<Response, Problem> {
+        let mut asked = query::parse(request.query().unwrap_or_default())?;
         let source = Source { streams: self.streams.clone(), name };
         match asked.live {
             None => {
@@ -129,14 +132,14 @@ impl StreamsDoor {
 }
 
 /// The answer that gives what was read.
-pub(super) fn of_chunk(chunk: &StreamChunk) -> Result<Response<Body>, Problem> {
+pub(super) fn of_chunk(chunk: &StreamChunk) -> Result<Response, Problem> {
     let mut response = head_of_chunk(chunk)?;
     *response.body_mut() = answers::body(body(chunk));
     Ok(response)
 }
 
 /// The same without its body.
-pub(super) fn head_of_chunk(chunk: &StreamChunk) -> Result<Response<Body>, Problem> {
+pub(super) fn head_of_chunk(chunk: &StreamChunk) -> Result<Response, Problem> {
     let mut response = head(StatusCode::OK, chunk, &etag::of(chunk))?;
     answers::say_type(response.headers_mut(), &chunk.settings)?;
     Ok(response)
@@ -149,10 +152,10 @@ pub(crate) fn body(chunk: &StreamChunk) -> Vec<Bytes> {
 
 /// The answer with `chunk`, unless who asks has it already.
 fn known_or(
-    request: &Request<Bytes>,
+    request: &Request,
     chunk: &StreamChunk,
-    answer: impl FnOnce(&StreamChunk) -> Result<Response<Body>, Problem>,
-) -> Result<Response<Body>, Problem> {
+    answer: impl FnOnce(&StreamChunk) -> Result<Response, Problem>,
+) -> Result<Response, Problem> {
     let etag = etag::of(chunk);
     if etag::is_known(request.headers(), &etag) {
         return unchanged(chunk, &etag);
@@ -161,20 +164,20 @@ fn known_or(
 }
 
 /// The answer to who has what was read already.
-fn unchanged(chunk: &StreamChunk, etag: &str) -> Result<Response<Body>, Problem> {
+fn unchanged(chunk: &StreamChunk, etag: &str) -> Result<Response, Problem> {
     head(StatusCode::NOT_MODIFIED, chunk, etag)
 }
 
 /// The answer to who asks where the end is now.
-fn of_end(chunk: &StreamChunk) -> Result<Response<Body>, Problem> {
+fn of_end(chunk: &StreamChunk) -> Result<Response, Problem> {
     let mut response = of_chunk(chunk)?;
     let headers = response.headers_mut();
-    headers.remove(header::ETAG);
+    headers.remove(&header::ETAG);
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     Ok(response)
 }
 
-fn head(status: StatusCode, chunk: &StreamChunk, etag: &str) -> Result<Response<Body>, Problem> {
+fn head(status: StatusCode, chunk: &StreamChunk, etag: &str) -> Result<Response, Problem> {
     let mut response = answers::at(status, chunk.next, chunk.is_closed);
     let headers = response.headers_mut();
     let etag = HeaderValue::from_str(etag).map_err(|_| Problem::damaged("no tag"))?;
@@ -192,6 +195,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::http::answer::Body;
     use sennit_engine::StreamSettings;
 
     fn chunk(content_type: &str, body: &'static str) -> StreamChunk {
@@ -218,40 +222,40 @@ mod tests {
     #[test]
     fn what_was_read_says_where_to_go_on() {
         let response = of_chunk(&chunk("application/json; charset=utf-8", "[1,2]")).unwrap();
-        let headers = response.headers();
+        let headers = response.headers;
         assert_eq!(headers[names::NEXT_OFFSET], "0000000000000007_0000000000000000");
         assert_eq!(headers[header::CONTENT_TYPE], "application/json; charset=utf-8");
         assert_eq!(headers[names::UP_TO_DATE], "true");
         assert_eq!(headers[header::CACHE_CONTROL], CACHED);
-        assert!(headers.contains_key(header::ETAG) && !headers.contains_key(names::CLOSED));
-        assert!(matches!(response.body(), Body::Full(body) if body == "[1,2]"));
+        assert!(headers.get(&header::ETAG).is_some() && headers.get(&names::CLOSED).is_none());
+        assert!(matches!(&response.body, Body::Full(body) if body == "[1,2]"));
     }
 
     #[test]
     fn a_part_does_not_say_that_it_is_all() {
         let part = StreamChunk { is_up_to_date: false, ..chunk("text/plain", "x") };
-        assert!(!of_chunk(&part).unwrap().headers().contains_key(names::UP_TO_DATE));
+        assert!(of_chunk(&part).unwrap().headers.get(&names::UP_TO_DATE).is_none());
     }
 
     #[test]
     fn the_last_of_a_closed_stream_says_so() {
         let last = StreamChunk { is_closed: true, ..chunk("text/plain", "x") };
-        assert_eq!(of_chunk(&last).unwrap().headers()[names::CLOSED], "true");
+        assert_eq!(of_chunk(&last).unwrap().headers[names::CLOSED], "true");
     }
 
     #[test]
     fn where_the_end_is_may_not_be_kept() {
         let json = of_end(&chunk("application/json", "")).unwrap();
-        assert_eq!(json.headers()[header::CACHE_CONTROL], "no-store");
-        assert!(!json.headers().contains_key(header::ETAG));
-        assert!(matches!(json.body(), Body::Full(body) if body == "[]"));
-        assert!(matches!(of_end(&chunk("text/plain", "")).unwrap().body(), Body::Empty));
+        assert_eq!(json.headers[header::CACHE_CONTROL], "no-store");
+        assert!(json.headers.get(&header::ETAG).is_none());
+        assert!(matches!(&json.body, Body::Full(body) if body == "[]"));
+        assert!(matches!(of_end(&chunk("text/plain", "")).unwrap().body, Body::Empty));
     }
 
     #[test]
     fn nothing_yet_has_to_be_asked_for_again() {
         let nothing = of_chunk(&chunk("text/plain", "")).unwrap();
-        assert_eq!(nothing.headers()[header::CACHE_CONTROL], "no-cache");
+        assert_eq!(nothing.headers[header::CACHE_CONTROL], "no-cache");
     }
 
     #[test]
@@ -259,6 +263,6 @@ mod tests {
         let known = chunk("text/plain", "x");
         let response = unchanged(&known, &etag::of(&known)).unwrap();
         assert_eq!(response.status(), StatusCode::NOT_MODIFIED);
-        assert!(matches!(response.body(), Body::Empty));
+        assert!(matches!(&response.body, Body::Empty));
     }
 }

@@ -2,12 +2,15 @@
 //! say what would be right. It knows no requests.
 
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use sennit_engine::StreamRefusal;
 use sennit_protocol::{ErrorCode, control};
 
 use super::{names, offset_token::Token};
-use crate::{http::answer::Body, stream_request::StreamFailure};
+use crate::{
+    http::{answer::Body, response::Response},
+    stream_request::StreamFailure,
+};
 
 /// Why a request was refused.
 #[derive(Debug)]
@@ -74,7 +77,7 @@ impl Problem {
     }
 }
 
-impl From<Problem> for Response<Body> {
+impl From<Problem> for Response {
     fn from(problem: Problem) -> Self {
         let Problem { status, code, detail, headers, members } = problem;
         let mut body = serde_json::json!({
@@ -199,7 +202,7 @@ mod tests {
 
     use super::*;
 
-    fn answer(failure: impl Into<StreamFailure>) -> Response<Body> {
+    fn answer(failure: impl Into<StreamFailure>) -> Response {
         Problem::from(failure.into()).into()
     }
 
@@ -241,7 +244,7 @@ mod tests {
             let error = control::Error::new(code, "so it is".to_owned());
             let response = answer(StreamFailure::Broker(Box::new(error)));
             assert_eq!(response.status(), status, "{code:?}");
-            let said = response.headers().contains_key(header::RETRY_AFTER);
+            let said = response.headers.get(&header::RETRY_AFTER).is_some();
             assert_eq!(said, comes_again, "{code:?}");
         }
     }
@@ -257,33 +260,33 @@ mod tests {
         ] {
             let response = answer(StreamRefusal::Limit { name, limit: 7 });
             let said =
-                response.headers().get(header::RETRY_AFTER).map(|value| value.to_str().unwrap());
+                response.headers.get(&header::RETRY_AFTER).map(|value| value.to_str().unwrap());
             assert_eq!((response.status().as_u16(), said), (status, after), "{name}");
         }
         let refusal = sennit_engine::Refusal::memory_shard_bytes();
-        let full = Response::<Body>::from(Problem::from(StreamFailure::of_refusal(&refusal)));
-        assert_eq!(full.headers()[header::RETRY_AFTER], "10");
+        let full = Response::from(Problem::from(StreamFailure::of_refusal(&refusal)));
+        assert_eq!(full.headers[header::RETRY_AFTER], "10");
     }
 
     #[test]
     fn a_closed_stream_says_where_it_ends() {
         let response = answer(StreamRefusal::Closed { next: Offset(7) });
-        assert_eq!(response.headers()[names::CLOSED], "true");
-        assert_eq!(response.headers()[names::NEXT_OFFSET], "0000000000000007_0000000000000000");
+        assert_eq!(response.headers[names::CLOSED], "true");
+        assert_eq!(response.headers[names::NEXT_OFFSET], "0000000000000007_0000000000000000");
     }
 
     #[test]
     fn a_producer_is_told_what_would_be_right() {
         let fenced = answer(StreamRefusal::ProducerFenced { current: 4 });
-        assert_eq!(fenced.headers()[names::PRODUCER_EPOCH], "4");
+        assert_eq!(fenced.headers[names::PRODUCER_EPOCH], "4");
         let gap = answer(StreamRefusal::ProducerGap { expected: 1, given: 2 });
-        assert_eq!(gap.headers()[names::PRODUCER_EXPECTED], "1");
-        assert_eq!(gap.headers()[names::PRODUCER_RECEIVED], "2");
+        assert_eq!(gap.headers[names::PRODUCER_EXPECTED], "1");
+        assert_eq!(gap.headers[names::PRODUCER_RECEIVED], "2");
     }
 
     #[test]
     fn the_body_is_a_problem_that_programs_can_read() {
-        let Body::Full(body) = answer(StreamRefusal::Unknown).into_body() else {
+        let Body::Full(body) = answer(StreamRefusal::Unknown).body else {
             panic!("a problem is one text")
         };
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();

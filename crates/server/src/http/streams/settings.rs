@@ -1,7 +1,7 @@
 //! What a request to create a stream says of it: its type, its end, how it is kept, what it is a fork
 //! of. It knows no bodies.
 
-use http::{HeaderMap, StatusCode, header};
+use http::{StatusCode, header};
 use sennit_engine::StreamSettings;
 use sennit_model::{NameError, ReadFrom, Timestamp, TopicName, limits::CONTENT_TYPE_BYTES_MAX};
 
@@ -12,7 +12,7 @@ use super::{
     refusals::Problem,
     storage_mode::StreamStorage,
 };
-use crate::stream_request::ForkAsked;
+use crate::{http::request::Headers, stream_request::ForkAsked};
 
 /// The type of a stream whose creator names none.
 pub(super) const CONTENT_TYPE_DEFAULT: &str = "application/octet-stream";
@@ -31,7 +31,7 @@ pub(super) struct Asked {
 ///
 /// # Errors
 /// A header says nothing that can be.
-pub(super) fn of_headers(headers: &HeaderMap, storage: StreamStorage) -> Result<Asked, Problem> {
+pub(super) fn of_headers(headers: &Headers, storage: StreamStorage) -> Result<Asked, Problem> {
     let fork = fork(headers)?;
     let storage = match one(headers, &names::STORAGE)? {
         Some(text) => text.parse().map_err(|error| Problem::bad(format!("{error}")))?,
@@ -59,7 +59,7 @@ pub(super) fn of_headers(headers: &HeaderMap, storage: StreamStorage) -> Result<
 }
 
 /// The type that a request names, as it writes it; `None` if it names none.
-pub(super) fn content_type(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+pub(super) fn content_type(headers: &Headers) -> Result<Option<&str>, Problem> {
     let given = one(headers, &header::CONTENT_TYPE)?.filter(|text| !text.is_empty());
     if given.is_some_and(|text| text.len() > CONTENT_TYPE_BYTES_MAX) {
         let limit = format!("CONTENT_TYPE_BYTES_MAX is {CONTENT_TYPE_BYTES_MAX}");
@@ -68,7 +68,7 @@ pub(super) fn content_type(headers: &HeaderMap) -> Result<Option<&str>, Problem>
     Ok(given)
 }
 
-fn expires_at(headers: &HeaderMap) -> Result<Option<(Timestamp, Box<str>)>, Problem> {
+fn expires_at(headers: &Headers) -> Result<Option<(Timestamp, Box<str>)>, Problem> {
     let Some(text) = one(headers, &names::EXPIRES_AT)? else { return Ok(None) };
     let parsed: Result<jiff::Timestamp, _> = text.parse();
     let at = parsed.map_err(|_| {
@@ -79,7 +79,7 @@ fn expires_at(headers: &HeaderMap) -> Result<Option<(Timestamp, Box<str>)>, Prob
 }
 
 /// The stream group that a request names.
-fn group(headers: &HeaderMap, storage: StreamStorage) -> Result<Option<Box<str>>, Problem> {
+fn group(headers: &Headers, storage: StreamStorage) -> Result<Option<Box<str>>, Problem> {
     let Some(text) = one(headers, &names::GROUP)? else { return Ok(None) };
     let name: TopicName = text.parse().map_err(|error: NameError| {
         Problem::new(StatusCode::BAD_REQUEST, "invalid_name", format!("Stream-Group: {error}"))
@@ -91,7 +91,7 @@ fn group(headers: &HeaderMap, storage: StreamStorage) -> Result<Option<Box<str>>
     Ok(Some(name.as_str().into()))
 }
 
-fn fork(headers: &HeaderMap) -> Result<Option<ForkAsked>, Problem> {
+fn fork(headers: &Headers) -> Result<Option<ForkAsked>, Problem> {
     let source = one(headers, &names::FORKED_FROM)?;
     let token = one(headers, &names::FORK_OFFSET)?;
     let behind = number(headers, &names::FORK_SUB_OFFSET, u64::MAX)?;
@@ -129,17 +129,13 @@ fn fork(headers: &HeaderMap) -> Result<Option<ForkAsked>, Problem> {
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderName, HeaderValue};
     use sennit_model::Offset;
 
     use super::*;
+    use crate::http::request::Request;
 
     fn asked(given: &[(&'static str, &'static str)]) -> Result<Asked, Problem> {
-        let mut headers = HeaderMap::new();
-        for (name, value) in given {
-            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
-        }
-        of_headers(&headers, StreamStorage::FileDurable)
+        of_headers(Request::with_headers(given).headers(), StreamStorage::FileDurable)
     }
 
     fn is_bad(given: &[(&'static str, &'static str)]) -> bool {

@@ -4,7 +4,7 @@
 use std::{rc::Rc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderValue, Response, header};
+use http::{HeaderValue, header};
 use sennit_engine::StreamChunk;
 use sennit_model::{Offset, ReadFrom};
 use tokio::time::{Instant, timeout_at};
@@ -25,6 +25,7 @@ use crate::{
     http::{
         answer::{Body, EventSource},
         hall::Hall,
+        response::Response,
     },
 };
 
@@ -32,11 +33,7 @@ use crate::{
 pub(super) const EVENT_BYTES_MAX: u64 = 1 << 20;
 
 impl StreamsDoor {
-    pub(super) async fn events(
-        &self,
-        source: Source,
-        asked: Asked,
-    ) -> Result<Response<Body>, Problem> {
+    pub(super) async fn events(&self, source: Source, asked: Asked) -> Result<Response, Problem> {
         let first = source.chunk(asked.at, false, EVENT_BYTES_MAX).await?;
         let encoding = Encoding::of(&first.settings.content_type);
         let random = getrandom::u64().unwrap_or_default();

@@ -2,8 +2,7 @@
 //! and methods become what is asked of the first core, what it says becomes an answer. It knows no
 //! subscriptions.
 
-use bytes::Bytes;
-use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -15,7 +14,11 @@ use super::{
     subscription_bodies as bodies,
 };
 use crate::{
-    http::answer::{Body, full},
+    http::{
+        answer::{Body, full},
+        request::Request,
+        response::Response,
+    },
     inbox::Message,
     subscription_request::{
         Ack, Asked, NewSubscription, RESERVED, SubscriptionRefusal, Told,
@@ -40,11 +43,7 @@ pub(super) fn path(path: &str) -> Option<&str> {
 
 impl StreamsDoor {
     /// Answers a request for `path`, below what is reserved.
-    pub(super) async fn subscriptions(
-        &self,
-        path: &str,
-        request: &Request<Bytes>,
-    ) -> Response<Body> {
+    pub(super) async fn subscriptions(&self, path: &str, request: &Request) -> Response {
         let told = match asked(path, request, self.settings.public_url.as_ref()) {
             Ok(asked) => self.ask(asked).await,
             Err(NotAsked::Refused(refusal)) => Err(refusal),
@@ -80,11 +79,7 @@ impl StreamsDoor {
 }
 
 /// What a request asks.
-fn asked(
-    path: &str,
-    request: &Request<Bytes>,
-    public: Option<&PublicUrl>,
-) -> Result<Asked, NotAsked> {
+fn asked(path: &str, request: &Request, public: Option<&PublicUrl>) -> Result<Asked, NotAsked> {
     let body = &request.body()[..];
     if body.len() > SUBSCRIPTION_BODY_BYTES_MAX {
         return Err(NotAsked::TooLong);
@@ -149,17 +144,15 @@ fn decoded(segment: &str) -> Result<String, SubscriptionRefusal> {
 
 /// What the addresses of a subscription begin with: where others find the broker, or where its creator
 /// has.
-fn base(
-    request: &Request<Bytes>,
-    public: Option<&PublicUrl>,
-) -> Result<Box<str>, SubscriptionRefusal> {
+fn base(request: &Request, public: Option<&PublicUrl>) -> Result<Box<str>, SubscriptionRefusal> {
     let origin = origin(request, public);
     let origin = origin.ok_or_else(|| SubscriptionRefusal::invalid("the Host header is needed"))?;
     Ok(format!("{origin}{ROOT}{RESERVED}").into())
 }
 
-fn bearer(request: &Request<Bytes>) -> Result<Box<str>, SubscriptionRefusal> {
-    let given = request.headers().get(header::AUTHORIZATION).and_then(|given| given.to_str().ok());
+fn bearer(request: &Request) -> Result<Box<str>, SubscriptionRefusal> {
+    let given =
+        request.headers().get(&header::AUTHORIZATION).and_then(|given| str::from_utf8(given).ok());
     let (scheme, token) =
         given.and_then(|given| given.split_once(' ')).ok_or(SubscriptionRefusal::TokenInvalid)?;
     if !scheme.eq_ignore_ascii_case("bearer") {
@@ -168,7 +161,7 @@ fn bearer(request: &Request<Bytes>) -> Result<Box<str>, SubscriptionRefusal> {
     Ok(token.trim().into())
 }
 
-fn answer(told: Told) -> Response<Body> {
+fn answer(told: Told) -> Response {
     match told {
         Told::Created(body) => json_answer(StatusCode::CREATED, &body),
         Told::So(body) => json_answer(StatusCode::OK, &body),
@@ -187,7 +180,7 @@ fn answer(told: Told) -> Response<Body> {
     }
 }
 
-fn not_asked(why: &NotAsked) -> Response<Body> {
+fn not_asked(why: &NotAsked) -> Response {
     let (status, code, message) = match why {
         NotAsked::Refused(refusal) => {
             let (status, body) = bodies::refused(refusal);
@@ -217,7 +210,7 @@ fn not_asked(why: &NotAsked) -> Response<Body> {
     response
 }
 
-fn json_answer(status: StatusCode, body: &Value) -> Response<Body> {
+fn json_answer(status: StatusCode, body: &Value) -> Response {
     let mut response = full(status, "application/json", (body.to_string() + "\n").into());
     response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
     response
@@ -231,17 +224,20 @@ impl From<SubscriptionRefusal> for NotAsked {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     fn ask(method: &str, path: &str, body: &'static str) -> Result<Asked, u16> {
-        let request = Request::builder()
+        let request = http::Request::builder()
             .method(method)
             .uri(path)
             .header(header::HOST, "here:1")
             .header(header::AUTHORIZATION, "Bearer t")
             .body(Bytes::from_static(body.as_bytes()))
             .unwrap();
-        let below = super::path(request.uri().path()).unwrap();
+        let request = Request::from(request);
+        let below = super::path(request.path()).unwrap();
         asked(below, &request, None).map_err(|why| not_asked(&why).status().as_u16())
     }
 
@@ -283,8 +279,7 @@ mod tests {
 
     #[test]
     fn its_addresses_begin_where_it_was_made_or_where_the_operator_says() {
-        let request = Request::put("/v1/stream/__ds/x").header(header::HOST, "here:1");
-        let request = request.body(Bytes::new()).unwrap();
+        let request = Request::with_headers(&[("host", "here:1")]);
         assert_eq!(&*base(&request, None).unwrap(), "http://here:1/v1/stream/__ds");
         let public = "https://example.com/broker".parse().unwrap();
         let base = base(&request, Some(&public)).unwrap();
@@ -293,10 +288,10 @@ mod tests {
 
     #[test]
     fn without_a_token_nobody_acks() {
-        let request = Request::post("/v1/stream/__ds/subscriptions/s/ack")
+        let request = http::Request::post("/v1/stream/__ds/subscriptions/s/ack")
             .body(Bytes::from_static(br#"{"wake_id":"w","generation":1}"#))
             .unwrap();
-        let refused = asked("subscriptions/s/ack", &request, None);
+        let refused = asked("subscriptions/s/ack", &request.into(), None);
         let Err(NotAsked::Refused(refusal)) = refused else { panic!("it was let through") };
         assert_eq!(refusal, SubscriptionRefusal::TokenInvalid);
     }

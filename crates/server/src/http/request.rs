@@ -1,0 +1,244 @@
+//! A request as the rooms behind the port see it, by whichever HTTP it came: what is asked of what, with
+//! which headers and what body. Headers stay where they lie in its head: most of them nobody looks at. It
+//! knows no sockets.
+
+use std::{fmt, ops::Range};
+
+use bytes::Bytes;
+use http::{HeaderName, Method, Uri};
+
+/// A request that has come whole.
+#[derive(Clone)]
+pub struct Request {
+    method: Method,
+    /// Whether the client speaks HTTP/1.0.
+    is_old: bool,
+    target: Box<str>,
+    /// Where the path ends.
+    path_bytes: usize,
+    headers: Headers,
+    body: Bytes,
+}
+
+/// The headers of a request, in the order in which they came.
+#[derive(Clone)]
+pub struct Headers {
+    /// Where names and values lie, among other things.
+    head: Box<[u8]>,
+    lines: Vec<Line>,
+}
+
+/// Where something lies in a head, which is within `HEAD_BYTES_MAX`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    from: u32,
+    to: u32,
+}
+
+/// Where a header lies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    pub(super) name: Place,
+    pub(super) value: Place,
+}
+
+impl Place {
+    /// Where `part` lies in `whole`, of which it is a part.
+    pub(super) fn of(part: &[u8], whole: &[u8]) -> Self {
+        let from = part.as_ptr() as usize - whole.as_ptr() as usize;
+        Self::from(from..from + part.len())
+    }
+
+    fn length(self) -> usize {
+        (self.to - self.from) as usize
+    }
+
+    /// What lies there.
+    pub(super) fn look(self, head: &[u8]) -> &[u8] {
+        &head[self.from as usize..self.to as usize]
+    }
+}
+
+impl From<Range<usize>> for Place {
+    fn from(range: Range<usize>) -> Self {
+        Self { from: range.start as u32, to: range.end as u32 }
+    }
+}
+
+impl Headers {
+    /// Those that lie in `head` at `lines`.
+    pub(super) fn new(head: &[u8], lines: Vec<Line>) -> Self {
+        Self { head: head.into(), lines }
+    }
+
+    fn at(&self, place: Place) -> &[u8] {
+        place.look(&self.head)
+    }
+
+    /// Names, as they were written, and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.lines.iter().map(|line| (self.at(line.name), self.at(line.value)))
+    }
+
+    /// The values of every header of this name.
+    pub fn all<'a>(&'a self, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> {
+        let name = name.as_str().as_bytes();
+        let is_it = move |line: &&Line| {
+            line.name.length() == name.len() && self.at(line.name).eq_ignore_ascii_case(name)
+        };
+        self.lines.iter().filter(is_it).map(|line| self.at(line.value))
+    }
+
+    /// The value of the first header of this name.
+    #[must_use]
+    pub fn get<'a>(&'a self, name: &HeaderName) -> Option<&'a [u8]> {
+        self.all(name).next()
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts = self.iter().map(|(name, value)| (name.escape_ascii(), value.escape_ascii()));
+        let texts = texts.map(|(name, value)| (name.to_string(), value.to_string()));
+        f.debug_list().entries(texts).finish()
+    }
+}
+
+impl Request {
+    /// One without a body. The path of its target has so many bytes, and a question mark behind it where
+    /// that is not all.
+    pub(super) fn new(
+        (method, is_old): (Method, bool),
+        (target, path_bytes): (&str, usize),
+        headers: Headers,
+    ) -> Self {
+        let target = target.into();
+        Self { method, is_old, target, path_bytes, headers, body: Bytes::new() }
+    }
+
+    /// The same with a body.
+    pub(super) fn with_body(self, body: Bytes) -> Self {
+        Self { body, ..self }
+    }
+
+    /// What is asked.
+    #[must_use]
+    pub fn method(&self) -> &Method {
+        &self.method
+    }
+
+    /// Whether the client speaks HTTP/1.0.
+    #[must_use]
+    pub fn is_old(&self) -> bool {
+        self.is_old
+    }
+
+    /// What of: a path, or `*`.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.target[..self.path_bytes]
+    }
+
+    /// What stands behind the question mark, if there is one.
+    #[must_use]
+    pub fn query(&self) -> Option<&str> {
+        self.target.get(self.path_bytes + 1..)
+    }
+
+    /// The headers; among them `Host`, which is the host of the target where that names one.
+    #[must_use]
+    pub fn headers(&self) -> &Headers {
+        &self.headers
+    }
+
+    /// What it carries.
+    #[must_use]
+    pub fn body(&self) -> &Bytes {
+        &self.body
+    }
+}
+
+/// Path and query of an address, and how long the path is. One without a path means the root.
+pub(super) fn target_of(uri: &Uri) -> (String, usize) {
+    let query = uri.query().map_or(String::new(), |query| format!("?{query}"));
+    (format!("{}{query}", uri.path()), uri.path().len())
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("method", &self.method)
+            .field("is_old", &self.is_old)
+            .field("path", &self.path())
+            .field("query", &self.query())
+            .field("headers", &self.headers)
+            .field("body", &self.body)
+            .finish()
+    }
+}
+
+impl From<http::Request<Bytes>> for Request {
+    fn from(request: http::Request<Bytes>) -> Self {
+        let (parts, body) = request.into_parts();
+        let mut head = Vec::new();
+        let mut put = |bytes: &[u8]| {
+            let from = head.len();
+            head.extend_from_slice(bytes);
+            Place::from(from..head.len())
+        };
+        let headers = parts.headers.iter();
+        let line = |(name, value): (&HeaderName, &http::HeaderValue)| Line {
+            name: put(name.as_str().as_bytes()),
+            value: put(value.as_bytes()),
+        };
+        let lines = headers.map(line).collect();
+        let is_old = parts.version == http::Version::HTTP_10;
+        let headers = Headers::new(&head, lines);
+        let (target, path_bytes) = target_of(&parts.uri);
+        Self::new((parts.method, is_old), (&target, path_bytes), headers).with_body(body)
+    }
+}
+
+#[cfg(test)]
+impl Request {
+    /// One that asks for a stream with these headers.
+    pub(super) fn with_headers(headers: &[(&str, &str)]) -> Self {
+        let mut request = http::Request::get("/v1/stream/a");
+        for (name, value) in headers {
+            let value = http::HeaderValue::from_bytes(value.as_bytes()).unwrap();
+            request = request.header(*name, value);
+        }
+        request.body(Bytes::new()).unwrap().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::header;
+
+    use super::*;
+
+    #[test]
+    fn a_header_is_found_however_it_is_written() {
+        let head = b"X-A: 1\r\nx-b: 2\r\nx-A: 3";
+        let place = |text: &str, at: usize| Place::from(at..at + text.len());
+        let lines = [("X-A", 0, 5), ("x-b", 8, 13), ("x-A", 16, 21)];
+        let line = |(name, at, value)| Line { name: place(name, at), value: place("1", value) };
+        let headers = Headers::new(head, lines.map(line).to_vec());
+        let name = HeaderName::from_static("x-a");
+        assert_eq!(headers.all(&name).collect::<Vec<_>>(), [b"1", b"3"]);
+        assert_eq!(headers.get(&name), Some(&b"1"[..]));
+        assert_eq!(headers.get(&header::HOST), None);
+    }
+
+    #[test]
+    fn what_came_by_the_other_http_is_the_same() {
+        let request = http::Request::put("/a/b?c=d").header("x-a", "1").header("x-a", "2");
+        let request = Request::from(request.body(Bytes::from_static(b"body")).unwrap());
+        assert_eq!((request.method(), request.is_old()), (&Method::PUT, false));
+        assert_eq!((request.path(), request.query()), ("/a/b", Some("c=d")));
+        let name = HeaderName::from_static("x-a");
+        assert_eq!(request.headers().all(&name).collect::<Vec<_>>(), [b"1", b"2"]);
+        assert_eq!(request.body(), "body");
+    }
+}
