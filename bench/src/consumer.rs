@@ -48,7 +48,7 @@ impl Sights {
         let mut fresh = 0;
         for message in run.messages() {
             let Some(stamp) = self.payloads.read(message.payload()) else {
-                self.identity.saw_corrupt();
+                self.identity.saw_corrupt(1);
                 continue;
             };
             if self.identity.saw(consumer, partition, stamp.producer, stamp.sequence) {

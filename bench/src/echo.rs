@@ -72,7 +72,7 @@ impl Rounds {
                 Some(came) => {
                     identity.saw(0, delivery.partition().0, came.producer, came.sequence);
                 }
-                None => identity.saw_corrupt(),
+                None => identity.saw_corrupt(1),
             }
             if came != Some(stamp) {
                 bail!("round {sequence}: what came is not what was sent");

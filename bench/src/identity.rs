@@ -10,19 +10,26 @@ use serde::{Deserialize, Serialize};
 struct Seen {
     words: Vec<u64>,
     count: u64,
+    /// The latest sequence of the consumer and partition that came last: neighbours mostly share them.
+    current: Option<((u32, u32), u64)>,
 }
 
 impl Seen {
     /// Whether `sequence` is new.
     fn insert(&mut self, sequence: u64) -> bool {
-        let (word, bit) = ((sequence / 64) as usize, 1 << (sequence % 64));
+        self.insert_bits((sequence / 64) as usize, 1 << (sequence % 64), 1).1 == 1
+    }
+
+    /// Those of `bits` that are new in this word, and how many they are. There are `count` in all.
+    fn insert_bits(&mut self, word: usize, bits: u64, count: u64) -> (u64, u64) {
         if self.words.len() <= word {
             self.words.resize((word + 1).next_power_of_two(), 0);
         }
-        let fresh = self.words[word] & bit == 0;
-        self.words[word] |= bit;
-        self.count += u64::from(fresh);
-        fresh
+        let fresh = bits & !self.words[word];
+        self.words[word] |= bits;
+        let fresh_count = if fresh == bits { count } else { fresh.count_ones().into() };
+        self.count += fresh_count;
+        (fresh, fresh_count)
     }
 
     fn runs(&self) -> Vec<(u64, u64)> {
@@ -72,10 +79,8 @@ const PRODUCERS_MAX: u32 = 1 << 16;
 pub struct Identity {
     /// By producer.
     seen: Vec<Seen>,
-    /// The latest sequence by consumer, producer and partition.
+    /// The latest sequence by consumer, producer and partition, where it is not the producer's current.
     latest: HashMap<(u32, u32, u32), u64, RandomState>,
-    /// Whose latest sequence is not in the map but here: neighbours mostly share it.
-    current: Option<((u32, u32, u32), u64)>,
     duplicates: u64,
     out_of_order: u64,
     corrupt: u64,
@@ -91,37 +96,74 @@ impl Identity {
     /// A message has come to `consumer`. Returns whether it is the first time. Order is looked at
     /// for each consumer by itself: between two consumers of a group there is none.
     pub fn saw(&mut self, consumer: u32, partition: u32, producer: u32, sequence: u64) -> bool {
-        if sequence >= SEQUENCES_MAX || producer >= PRODUCERS_MAX {
-            self.corrupt += 1;
-            return false;
+        self.saw_word(consumer, partition, producer, (sequence, 1)) == 1
+    }
+
+    /// As [`Self::saw`] of several messages, each of which has the sequence after the one before it:
+    /// the first of them, and how many. Returns how many of them have come for the first time.
+    pub fn saw_run(
+        &mut self,
+        consumer: u32,
+        partition: u32,
+        producer: u32,
+        (first, count): (u64, u64),
+    ) -> u64 {
+        let (mut next, mut left, mut fresh) = (first, count, 0);
+        while left > 0 {
+            let within = left.min(64 - next % 64);
+            fresh += self.saw_word(consumer, partition, producer, (next, within));
+            (next, left) = (next.wrapping_add(within), left - within);
+        }
+        fresh
+    }
+
+    /// As [`Self::saw_run`], of sequences whose bits share a word.
+    fn saw_word(
+        &mut self,
+        consumer: u32,
+        partition: u32,
+        producer: u32,
+        (first, count): (u64, u64),
+    ) -> u64 {
+        if first >= SEQUENCES_MAX || producer >= PRODUCERS_MAX {
+            self.corrupt += count;
+            return 0;
         }
         let index = producer as usize;
         if self.seen.len() <= index {
             self.seen.resize_with(index + 1, Seen::default);
         }
-        if !self.seen[index].insert(sequence) {
-            self.duplicates += 1;
-            return false;
+        let seen = &mut self.seen[index];
+        let (word, bit) = (first / 64, first % 64);
+        let bits = u64::MAX >> (64 - count) << bit;
+        let (fresh, fresh_count) = seen.insert_bits(word as usize, bits, count);
+        self.duplicates += count - fresh_count;
+        if fresh == 0 {
+            return 0;
         }
-        let key = (consumer, producer, partition);
-        let latest = match &mut self.current {
-            Some((current, latest)) if *current == key => latest,
-            current => {
-                if let Some((before, latest)) = current.take() {
-                    self.latest.insert(before, latest);
+        let lowest = word * 64 + u64::from(fresh.trailing_zeros());
+        let highest = word * 64 + u64::from(fresh.ilog2());
+        let key = (consumer, partition);
+        let latest = match seen.current {
+            Some((current, latest)) if current == key => latest,
+            before => {
+                if let Some(((consumer, partition), latest)) = before {
+                    self.latest.insert((consumer, producer, partition), latest);
                 }
-                let latest = self.latest.get(&key).copied().unwrap_or(sequence);
-                &mut current.insert((key, latest)).1
+                self.latest.get(&(consumer, producer, partition)).copied().unwrap_or(lowest)
             }
         };
-        self.out_of_order += u64::from(sequence < *latest);
-        *latest = sequence.max(*latest);
-        true
+        if lowest < latest {
+            let earlier = u64::MAX >> (64 - (latest - word * 64).min(64));
+            self.out_of_order += u64::from((fresh & earlier).count_ones());
+        }
+        seen.current = Some((key, latest.max(highest)));
+        fresh_count
     }
 
-    /// A message has come whose bytes are wrong.
-    pub fn saw_corrupt(&mut self) {
-        self.corrupt += 1;
+    /// So many messages have come whose bytes are wrong.
+    pub fn saw_corrupt(&mut self, count: u64) {
+        self.corrupt += count;
     }
 
     /// How many different messages have come.
@@ -231,6 +273,36 @@ mod tests {
         let mut messages = all();
         messages.swap(20, 22);
         assert_eq!(verdict(&messages), Verdict { out_of_order: 1, ..Verdict::default() });
+    }
+
+    #[test]
+    fn a_run_is_what_its_messages_are_one_by_one() {
+        // As `(consumer, partition, first, count)`: new, known in part, in order and not, across words.
+        let runs = [
+            (0, 0, 100, 20),
+            (0, 0, 40, 100),
+            (0, 1, 200, 3),
+            (0, 0, 140, 64),
+            (1, 0, 0, 300),
+            (0, 0, 299, 2),
+            (0, 0, 305, 1),
+            (0, 0, 301, 200),
+            (0, 0, u64::MAX, 1),
+        ];
+        let (mut together, mut single) = (Identity::new(), Identity::new());
+        for (consumer, partition, first, count) in runs {
+            let fresh = together.saw_run(consumer, partition, 3, (first, count));
+            let each = (0..count).map(|n| single.saw(consumer, partition, 3, first + n));
+            assert_eq!(fresh, each.filter(|&fresh| fresh).count() as u64);
+            let (one, other) = (together.sighting(), single.sighting());
+            assert_eq!(one.seen, other.seen);
+            assert_eq!(
+                (one.duplicates, one.out_of_order, one.corrupt),
+                (other.duplicates, other.out_of_order, other.corrupt),
+                "after {first}"
+            );
+        }
+        assert!(together.duplicates > 0 && together.out_of_order > 0 && together.corrupt > 0);
     }
 
     #[test]

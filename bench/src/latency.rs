@@ -49,17 +49,22 @@ impl Latencies {
 
     /// Something took from `from_ns` to `to_ns`, rounded up to the microsecond.
     pub fn record(&mut self, from_ns: u64, to_ns: u64) {
+        self.record_n(from_ns, to_ns, 1);
+    }
+
+    /// So many things took that long.
+    pub fn record_n(&mut self, from_ns: u64, to_ns: u64, count: u64) {
         let us = to_ns.saturating_sub(from_ns).div_ceil(1000);
-        if let Some((last, count)) = self.waiting.last_mut()
+        if let Some((last, held)) = self.waiting.last_mut()
             && *last == us
         {
-            *count += 1;
+            *held += count;
             return;
         }
         if self.waiting.len() == WAITING_MAX {
             self.settle();
         }
-        self.waiting.push((us, 1));
+        self.waiting.push((us, count));
     }
 
     fn settle(&mut self) {

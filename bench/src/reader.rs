@@ -15,7 +15,8 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use sennit_client::{
-    Client, CursorName, Offset, PartitionIndex, ReadFrom, ReadRun, Reader, Received, TopicName,
+    Client, CursorName, MessageView, Offset, PartitionIndex, ReadFrom, ReadRun, Reader, Received,
+    TopicName,
 };
 use tokio::{sync::watch, task::JoinHandle};
 
@@ -63,19 +64,32 @@ impl Sight {
     fn saw(&mut self, run: &ReadRun) {
         let now = now_ns();
         let partition = run.partition().0;
-        let mut fresh = 0;
-        for message in run.messages() {
-            let Some(stamp) = self.payloads.read_stamp(message.payload()) else {
-                self.identity.saw_corrupt();
-                continue;
-            };
-            if self.identity.saw(self.number, partition, stamp.producer, stamp.sequence) {
-                fresh += 1;
-                if self.window.holds(stamp.intended_ns) {
-                    self.latencies.record(stamp.intended_ns, now);
-                }
+        let (mut fresh, mut corrupt) = (0, 0);
+        let read = |message: MessageView<'_>| {
+            let stamp = self.payloads.read_stamp(message.payload());
+            corrupt += u64::from(stamp.is_none());
+            stamp
+        };
+        let mut stamps = run.messages().filter_map(read);
+        let mut next = stamps.next();
+        while let Some(first) = next {
+            // Neighbours that a producer meant to send together are looked at together.
+            let mut count = 1;
+            next = stamps.find(|stamp| {
+                let follows = stamp.producer == first.producer
+                    && stamp.intended_ns == first.intended_ns
+                    && stamp.sequence == first.sequence.wrapping_add(count);
+                count += u64::from(follows);
+                !follows
+            });
+            let all = (first.sequence, count);
+            let new = self.identity.saw_run(self.number, partition, first.producer, all);
+            if new > 0 && self.window.holds(first.intended_ns) {
+                self.latencies.record_n(first.intended_ns, now, new);
             }
+            fresh += new;
         }
+        self.identity.saw_corrupt(corrupt);
         self.count.set(self.count.get() + fresh);
         if self.window.holds(now) && fresh > 0 {
             (self.delivered, self.last_ns) = (self.delivered + fresh, now);
