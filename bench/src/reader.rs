@@ -4,7 +4,6 @@
 use std::{
     cell::Cell,
     collections::BTreeMap,
-    pin::pin,
     rc::Rc,
     sync::{
         Arc,
@@ -18,7 +17,10 @@ use sennit_client::{
     Client, CursorName, MessageView, Offset, PartitionIndex, ReadFrom, ReadRun, Reader, Received,
     TopicName,
 };
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{
+    sync::{oneshot, watch},
+    task::JoinHandle,
+};
 
 use crate::{
     clock::{Alarm, now_ns},
@@ -187,16 +189,14 @@ impl Reading {
         Ok(Self { client, reader, rate, commits })
     }
 
-    /// Reads until it is told to stop.
+    /// Reads until it is told to stop, or nobody is left to tell it.
     async fn run(
         mut self,
         mut sight: Sight,
         progress: Arc<AtomicU64>,
         mut phase: watch::Receiver<Phase>,
+        mut stop: oneshot::Receiver<()>,
     ) -> Result<ReaderReport> {
-        let mut told = phase.clone();
-        // It waits through all receives: to begin waiting costs more than a message.
-        let mut stop = pin!(told.wait_for(|phase| *phase == Phase::Stop));
         loop {
             if let Some(rate) = self.rate {
                 self.hold_back(rate, &sight, &mut phase).await;
@@ -267,7 +267,7 @@ pub async fn read_all(
     };
     let payloads = Rc::new(Payloads::new(plan.size));
     let (phase, told) = watch::channel(Phase::Load);
-    let (mut tasks, mut counts) = (Vec::new(), Vec::new());
+    let (mut tasks, mut counts, mut stops) = (Vec::new(), Vec::new(), Vec::new());
     for (number, reading) in readings {
         let count = Rc::new(Cell::new(0));
         counts.push(Rc::clone(&count));
@@ -284,7 +284,10 @@ pub async fn read_all(
             count,
         };
         let (progress, told) = (Arc::clone(progress), told.clone());
-        tasks.push(tokio::task::spawn_local(reading.run(sight, progress, told)));
+        // One for each: to look at it costs less than at what all share.
+        let (stop, stopped) = oneshot::channel();
+        stops.push(stop);
+        tasks.push(tokio::task::spawn_local(reading.run(sight, progress, told, stopped)));
     }
     let used = tokio::task::spawn_local(cpu_within(window, told));
     let Some(Order::Finish { expect, deadline_ns }) = orders.recv().await else {
@@ -297,6 +300,7 @@ pub async fn read_all(
         tokio::time::sleep(LOOK_EVERY).await;
     }
     phase.send_replace(Phase::Stop);
+    drop(stops);
     let mut report = Report { cpu_s: used.await?, ..Report::default() };
     for (number, task) in (read.first..).zip(tasks) {
         match task.await? {
