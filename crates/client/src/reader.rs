@@ -18,7 +18,7 @@ use crate::{
     link::{Command, Link},
     read_range::ReadRange,
     read_run::{ReadMessage, ReadRun},
-    reader_queue::{Item, ReaderQueue},
+    reader_queue::ReaderQueue,
 };
 
 /// What is taken is told once it is this part of the window: a quarter.
@@ -358,30 +358,28 @@ impl Reader {
         tracing::warn!(topic = %self.topic, "{gap}");
     }
 
+    /// What comes next for the program; meanwhile it commits when that is due.
     async fn take(&mut self) -> Option<Result<Received<ReadRun>, Error>> {
         loop {
             if self.has_reached_end() {
                 return None;
             }
-            let (epoch, received) = match self.next_item().await? {
+            let next = match self.look_at() {
+                None => self.queue.next().await,
+                Some(at) => match tokio::time::timeout_at(at, self.queue.next()).await {
+                    Ok(next) => next,
+                    Err(_) => {
+                        self.commit_if_due();
+                        continue;
+                    }
+                },
+            };
+            let (epoch, received) = match next? {
                 Ok(item) => item,
                 Err(error) => return Some(Err(error)),
             };
             if let Some(received) = self.sort(epoch, received) {
                 return Some(Ok(received));
-            }
-        }
-    }
-
-    /// What comes next; meanwhile it commits when that is due.
-    async fn next_item(&mut self) -> Option<Result<Item, Error>> {
-        loop {
-            let Some(at) = self.look_at() else {
-                return self.queue.next().await;
-            };
-            match tokio::time::timeout_at(at, self.queue.next()).await {
-                Ok(next) => return next,
-                Err(_) => self.commit_if_due(),
             }
         }
     }

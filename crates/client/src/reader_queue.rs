@@ -4,11 +4,12 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    future::poll_fn,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
 };
 
 use sennit_model::PartitionIndex;
-use tokio::sync::Notify;
 
 use crate::{bell::Bell, error::Error, gap::Received, read_run::ReadRun};
 
@@ -24,6 +25,8 @@ struct State {
     gaps: HashMap<PartitionIndex, u64>,
     fault: Option<Error>,
     ended: bool,
+    /// Who waits for something to come.
+    waiting: Option<Waker>,
 }
 
 impl State {
@@ -54,13 +57,23 @@ impl State {
         self.taken += 1;
         Some(item)
     }
+
+    /// As [`ReaderQueue::next_now`].
+    fn next(&mut self) -> Option<Option<Result<Item, Error>>> {
+        if let Some(item) = self.pop() {
+            return Some(Some(Ok(item)));
+        }
+        if let Some(error) = self.fault.take() {
+            return Some(Some(Err(error)));
+        }
+        self.ended.then_some(None)
+    }
 }
 
 /// What has come for one reader and was not taken yet.
 #[derive(Default)]
 pub(crate) struct ReaderQueue {
     state: Mutex<State>,
-    changed: Notify,
     /// Rung under this number for one who takes from many.
     bell: Option<(Arc<Bell>, u32)>,
 }
@@ -71,29 +84,30 @@ impl ReaderQueue {
         Self { bell: Some((bell, number)), ..Self::default() }
     }
 
-    fn has_changed(&self) {
-        self.changed.notify_one();
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut State)) {
+        let mut state = self.state();
+        change(&mut state);
+        let waiting = state.waiting.take();
+        drop(state);
+        if let Some(waiting) = waiting {
+            waiting.wake();
+        }
         if let Some((bell, number)) = &self.bell {
             bell.ring(*number);
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn push(&self, item: Item) {
-        self.state().push(item);
-        self.has_changed();
+        self.change(|state| state.push(item));
     }
 
     /// Nothing more will come, for this reason if there is one that the program does not know.
     pub(crate) fn end(&self, fault: Option<Error>) {
-        let mut state = self.state();
-        state.ended = true;
-        state.fault = fault;
-        drop(state);
-        self.has_changed();
+        self.change(|state| (state.ended, state.fault) = (true, fault));
     }
 
     /// Whether nothing more will come.
@@ -103,25 +117,22 @@ impl ReaderQueue {
 
     /// What is here; `None` where nothing is yet, `Some(None)` once nothing will be.
     pub(crate) fn next_now(&self) -> Option<Option<Result<Item, Error>>> {
-        let mut state = self.state();
-        if let Some(item) = state.pop() {
-            return Some(Some(Ok(item)));
-        }
-        if let Some(error) = state.fault.take() {
-            return Some(Some(Err(error)));
-        }
-        state.ended.then_some(None)
+        self.state().next()
     }
 
     /// What comes next; `None` once the subscription has ended and all was taken. Only one may
     /// wait.
     pub(crate) async fn next(&self) -> Option<Result<Item, Error>> {
-        loop {
-            if let Some(next) = self.next_now() {
-                return next;
-            }
-            self.changed.notified().await;
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Item, Error>>> {
+        let mut state = self.state();
+        if let Some(next) = state.next() {
+            return Poll::Ready(next);
         }
+        state.waiting = Some(cx.waker().clone());
+        Poll::Pending
     }
 }
 
