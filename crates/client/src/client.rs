@@ -1,9 +1,6 @@
 //! The client as programs hold it: one connection to a broker, and what can be made from it.
 
-use std::{
-    fmt,
-    sync::{Arc, atomic::AtomicU64},
-};
+use std::{fmt, sync::Arc};
 
 use sennit_model::{GroupName, TopicName, TopicPattern, limits::FRAME_BYTES_MAX};
 use tokio::sync::{mpsc, oneshot};
@@ -72,7 +69,7 @@ impl ClientBuilder {
         let server = session.server.clone();
         let connection = Connection::new(greeting, self.reconnect, Arc::clone(&outbox), received);
         tokio::spawn(connection.run(session));
-        let link = Link { commands, outbox, numbers: AtomicU64::new(1) };
+        let link = Link::new(commands, outbox);
         Ok(Client { link: Arc::new(link), address, server: server.into() })
     }
 }

@@ -1,11 +1,18 @@
 //! The task that owns the socket: reads, writes, notices silence, reconnects. What is said is for
 //! the conversation to know.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{future::poll_fn, io, sync::Arc, time::Duration};
 
+use bytes::BytesMut;
+use sennit_protocol::FrameReader;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    sync::{mpsc, oneshot},
+    net::tcp::{ReadHalf, WriteHalf},
+    sync::{
+        mpsc::{self, error::TryRecvError},
+        oneshot,
+    },
+    task::consume_budget,
     time::{Instant, sleep_until, timeout},
 };
 
@@ -13,7 +20,7 @@ use crate::{
     conversation::Conversation,
     error::Error,
     link::Command,
-    outbox::Outbox,
+    outbox::{Filling, Outbox},
     reconnect::{Backoff, Reconnect},
     session::{Greeting, Session},
 };
@@ -40,7 +47,7 @@ const READ_BYTES_MAX: usize = 512 << 10;
 /// On the way out.
 struct Closing {
     until: Instant,
-    answers: Vec<oneshot::Sender<()>>,
+    answer: Option<oneshot::Sender<()>>,
     /// The ping behind everything that was to be said.
     ping: Option<u64>,
     said_goodbye: bool,
@@ -104,7 +111,7 @@ impl Connection {
             }
         };
         self.conversation.finish(&cause);
-        for answer in self.closing.into_iter().flat_map(|closing| closing.answers) {
+        if let Some(answer) = self.closing.take().and_then(|closing| closing.answer) {
             let _ = answer.send(());
         }
     }
@@ -114,24 +121,42 @@ impl Connection {
         let (mut reader, mut writer) = stream.split();
         let outbox = Arc::clone(&self.outbox);
         let mut heard = Instant::now();
-        let mut pinged = false;
+        let (mut has_read, mut pinged) = (false, false);
         let mut timer = std::pin::pin!(sleep_until(heard + PING_AFTER));
         let mut room = READ_BYTES;
         frames.trust();
         loop {
             let now = Instant::now();
-            // What came with the greeting, or with the last read.
-            loop {
-                let frame = match frames.next_frame(&mut input) {
-                    Ok(Some(frame)) => frame,
-                    Ok(None) => break,
-                    Err(error) => return End::Lost(error.into()),
-                };
-                if let Err(error) = self.conversation.frame(&frame.0, frame.1, now) {
-                    return End::Lost(error);
+            if std::mem::take(&mut has_read) {
+                heard = now;
+                if std::mem::take(&mut pinged) {
+                    timer.as_mut().reset(heard + PING_AFTER);
                 }
             }
-            if self.conversation.outgoing.is_empty() {
+            if let Err(error) = self.take_frames(&mut frames, &mut input, now) {
+                return End::Lost(error);
+            }
+            if now >= timer.deadline() {
+                if let Err(error) = self.conversation.wake(now) {
+                    return End::Lost(error);
+                }
+                let silence = now - heard;
+                if pinged && silence >= DEAD_AFTER {
+                    return self.unreachable(io::ErrorKind::TimedOut.into());
+                }
+                if !pinged && silence >= PING_AFTER {
+                    pinged = true;
+                    self.conversation.ping();
+                }
+                timer.as_mut().reset(heard + if pinged { DEAD_AFTER } else { PING_AFTER });
+            }
+            let there_is = outbox.filling();
+            if there_is.to_do {
+                self.take_commands();
+            }
+            if self.conversation.outgoing.is_empty()
+                && (there_is.to_send || self.conversation.has_held_back())
+            {
                 self.conversation.fill(now);
             }
             if self.has_left(now) {
@@ -143,57 +168,62 @@ impl Connection {
             {
                 timer.as_mut().reset(at);
             }
-            // Where a frame has begun, there is room for all of it.
-            if input.capacity() == input.len()
-                || frames.is_between() && input.capacity() - input.len() < READ_BYTES / 4
-            {
-                input.reserve(room);
+            let has_written = match self.write(&writer) {
+                Ok(has_written) => has_written,
+                Err(error) => return self.unreachable(error),
+            };
+            if has_written {
+                // A write that need not wait is not counted by the runtime.
+                consume_budget().await;
             }
-            let given = input.capacity() - input.len();
             let idle = self.conversation.outgoing.is_empty();
-            let slices = self.conversation.outgoing.slices();
+            let awaited = Filling { to_do: self.closing.is_none(), to_send: idle };
+            // All else is done above in each turn, so reads may come first: they are the most.
             tokio::select! {
-                read = reader.read_buf(&mut input) => match read {
-                    Ok(0) => return self.unreachable(io::ErrorKind::UnexpectedEof.into()),
-                    Ok(count) => {
-                        let is_full = count == given;
+                biased;
+                read = read(&mut reader, &mut input, room, frames.is_between()) => match read {
+                    Ok((0, _)) => return self.unreachable(io::ErrorKind::UnexpectedEof.into()),
+                    Ok((_, is_full)) => {
                         room = if is_full { (2 * room).min(READ_BYTES_MAX) } else { READ_BYTES };
-                        heard = Instant::now();
-                        if std::mem::take(&mut pinged) {
-                            timer.as_mut().reset(heard + PING_AFTER);
-                        }
+                        has_read = true;
                     }
                     Err(error) => return self.unreachable(error),
                 },
-                written = writer.write_vectored(&slices), if !idle => match written {
-                    Ok(written) => {
-                        drop(slices);
-                        self.conversation.outgoing.written(written);
-                    }
-                    Err(error) => return self.unreachable(error),
-                },
-                () = outbox.filled(), if idle => {}
-                command = self.commands.recv(), if self.closing.is_none() => {
-                    drop(slices);
-                    self.command(command);
-                }
-                () = &mut timer => {
-                    drop(slices);
-                    let now = Instant::now();
-                    if let Err(error) = self.conversation.wake(now) {
-                        return End::Lost(error);
-                    }
-                    let silence = now - heard;
-                    if pinged && silence >= DEAD_AFTER {
-                        return self.unreachable(io::ErrorKind::TimedOut.into());
-                    }
-                    if !pinged && silence >= PING_AFTER {
-                        pinged = true;
-                        self.conversation.ping();
-                    }
-                    timer.as_mut().reset(heard + if pinged { DEAD_AFTER } else { PING_AFTER });
-                }
+                // There may be more to write.
+                () = std::future::ready(()), if has_written => {}
+                () = outbox.filled(awaited) => {}
+                // What is wrong with it the write says.
+                _ = writer.writable(), if !idle => {}
+                () = &mut timer => {}
             }
+        }
+    }
+
+    /// Takes what came with the greeting, or with the last read.
+    fn take_frames(
+        &mut self,
+        frames: &mut FrameReader,
+        input: &mut BytesMut,
+        now: Instant,
+    ) -> Result<(), Error> {
+        while let Some((header, body)) = frames.next_frame(input)? {
+            self.conversation.frame(&header, body, now)?;
+        }
+        Ok(())
+    }
+
+    /// Writes of what waits as much as goes without waiting; whether anything went.
+    fn write(&mut self, writer: &WriteHalf<'_>) -> io::Result<bool> {
+        if self.conversation.outgoing.is_empty() {
+            return Ok(false);
+        }
+        match writer.try_write_vectored(&self.conversation.outgoing.slices()) {
+            Ok(written) => {
+                self.conversation.outgoing.written(written);
+                Ok(true)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
@@ -206,16 +236,26 @@ impl Connection {
         [closing, self.conversation.wake_at()].into_iter().flatten().min()
     }
 
-    /// `None` stands for the last handle's end.
-    fn command(&mut self, command: Option<Command>) {
-        let answer = match command {
-            Some(Command::Close { answer }) => Some(answer),
-            None => None,
-            Some(command) => return self.conversation.command(command),
-        };
+    /// Does what was asked since the last time, unless the client is closing.
+    fn take_commands(&mut self) {
+        if self.closing.is_some() {
+            return;
+        }
+        self.outbox.answer();
+        while self.closing.is_none() {
+            match self.commands.try_recv() {
+                Ok(Command::Close { answer }) => self.close(Some(answer)),
+                Ok(command) => self.conversation.command(command),
+                Err(TryRecvError::Empty) => return,
+                // The last handle is gone.
+                Err(TryRecvError::Disconnected) => self.close(None),
+            }
+        }
+    }
+
+    fn close(&mut self, answer: Option<oneshot::Sender<()>>) {
         let until = Instant::now() + CLOSE_TIMEOUT;
-        let fresh = || Closing { until, answers: Vec::new(), ping: None, said_goodbye: false };
-        self.closing.get_or_insert_with(fresh).answers.extend(answer);
+        self.closing = Some(Closing { until, answer, ping: None, said_goodbye: false });
     }
 
     /// Takes the next step out, if the client is closing; whether it was the last.
@@ -239,6 +279,7 @@ impl Connection {
 
     /// Waits and tries until there is a session again.
     async fn return_to_broker(&mut self, lost: Error) -> Result<Session, Error> {
+        let outbox = Arc::clone(&self.outbox);
         let mut last = lost;
         let mut failures = 0;
         loop {
@@ -264,7 +305,9 @@ impl Connection {
                 }
                 tokio::select! {
                     opened = &mut attempt => break opened,
-                    command = self.commands.recv() => self.command(command),
+                    () = outbox.filled(Filling { to_do: true, to_send: false }) => {
+                        self.take_commands();
+                    }
                 }
             };
             match opened {
@@ -274,4 +317,23 @@ impl Connection {
             failures += 1;
         }
     }
+}
+
+/// Reads into `input` once there is something to read. Says how much came, and whether all room was
+/// taken. May be cancelled without loss.
+async fn read(
+    reader: &mut ReadHalf<'_>,
+    input: &mut BytesMut,
+    room: usize,
+    is_between: bool,
+) -> io::Result<(usize, bool)> {
+    poll_fn(|cx| reader.as_ref().poll_read_ready(cx)).await?;
+    let left = input.capacity() - input.len();
+    // Where a frame has begun, there is room for all of it.
+    if left == 0 || is_between && left < READ_BYTES / 4 {
+        input.reserve(room);
+    }
+    let given = input.capacity() - input.len();
+    let count = reader.read_buf(input).await?;
+    Ok((count, count == given))
 }

@@ -285,6 +285,11 @@ impl Conversation {
         }
     }
 
+    /// Whether there is something to say that is not in the outbox.
+    pub(crate) fn has_held_back(&self) -> bool {
+        !self.listed.is_empty() || self.settles.wants_ping()
+    }
+
     /// Encodes what waits, settlements first, until there is enough for the socket.
     pub(crate) fn fill(&mut self, now: Instant) {
         self.say_settles();

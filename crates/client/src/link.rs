@@ -1,5 +1,6 @@
 //! The way from a program's handles to the connection task: requests by channel, batches and
-//! settlements through the outbox. When the last handle is dropped, the task says goodbye and ends.
+//! settlements through the outbox, which rings for all of them. When the last handle is dropped, the task
+//! says goodbye and ends.
 
 use std::sync::{
     Arc,
@@ -50,12 +51,27 @@ pub(crate) enum Command {
 
 /// The way to the connection task. The task itself holds none: it ends with the last.
 pub(crate) struct Link {
-    pub(crate) commands: mpsc::UnboundedSender<Command>,
+    commands: mpsc::UnboundedSender<Command>,
     pub(crate) outbox: Arc<Outbox>,
-    pub(crate) numbers: AtomicU64,
+    numbers: AtomicU64,
+    /// Behind the channel, whose end it rings for: fields are dropped in order.
+    _end: End,
+}
+
+struct End(Arc<Outbox>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.ring();
+    }
 }
 
 impl Link {
+    pub(crate) fn new(commands: mpsc::UnboundedSender<Command>, outbox: Arc<Outbox>) -> Self {
+        let end = End(Arc::clone(&outbox));
+        Self { commands, outbox, numbers: AtomicU64::new(1), _end: end }
+    }
+
     /// A number that no other publisher or subscription of this client has, from 1.
     pub(crate) fn number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
@@ -68,12 +84,14 @@ impl Link {
     ) -> Result<T, Error> {
         let (answer, answered) = oneshot::channel();
         self.commands.send(command(answer)).map_err(|_| Error::Closed)?;
+        self.outbox.ring();
         answered.await.unwrap_or(Err(Error::Closed))
     }
 
     /// Sends a command that nobody waits for. After the end of the task it says nothing.
     pub(crate) fn tell(&self, command: Command) {
         let _ = self.commands.send(command);
+        self.outbox.ring();
     }
 
     /// Asks the broker.

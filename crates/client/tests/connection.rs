@@ -194,3 +194,13 @@ async fn frames_of_a_newer_broker_are_skipped() {
     let (topics, ()) = soon(async { tokio::join!(client.list_topics(), script) }).await;
     assert_eq!(topics.unwrap(), []);
 }
+
+#[test]
+fn a_client_whose_runtime_has_ended_is_closed() {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let first = runtime();
+    let (client, _peer) = first.block_on(async { Broker::listen().await.client().await });
+    drop(first);
+    let topics = runtime().block_on(soon(client.list_topics()));
+    assert!(matches!(topics, Err(Error::Closed)), "{topics:?}");
+}

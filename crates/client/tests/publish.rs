@@ -12,7 +12,7 @@ use sennit_client::{
     Client, Confirm, Durability, Error, ErrorCode, Offset, PartitionIndex, Pending, Publisher,
     Reconnect,
 };
-use sennit_protocol::Publish;
+use sennit_protocol::{Publish, Reply, Request, control};
 
 fn confirmed(offset: u64) -> Confirm {
     Confirm {
@@ -73,8 +73,8 @@ async fn a_full_window_makes_publish_wait_until_something_is_confirmed() {
         tokio::spawn(async move { publisher.publish(message("c")).await })
     };
     // The third is not sent before the first two are confirmed: the ping behind it comes first.
-    peer.send(0, sennit_protocol::Reply::Ping).await;
-    assert_eq!(peer.next().await.1, sennit_protocol::Request::Pong);
+    peer.send(0, Reply::Ping).await;
+    assert_eq!(peer.next().await.1, Request::Pong);
     assert!(!third.is_finished());
     peer.confirm(&publish, 0).await;
     let pending = soon(third).await.unwrap().unwrap();
@@ -95,8 +95,8 @@ async fn at_most_64_batches_of_a_partition_are_unconfirmed() {
     for _ in 0..64 {
         sent.push(peer.publish().await.1);
     }
-    peer.send(0, sennit_protocol::Reply::Ping).await;
-    assert_eq!(peer.next().await.1, sennit_protocol::Request::Pong);
+    peer.send(0, Reply::Ping).await;
+    assert_eq!(peer.next().await.1, Request::Pong);
     peer.confirm(&sent[63], 63).await;
     for _ in 64..70 {
         let publish = peer.publish().await.1;
@@ -409,8 +409,47 @@ async fn closing_waits_for_what_was_published() {
     let (_, publish) = peer.publish().await;
     assert!(!closing.is_finished());
     peer.confirm(&publish, 0).await;
-    assert_eq!(peer.next().await.1, sennit_protocol::Request::Goodbye);
+    assert_eq!(peer.next().await.1, Request::Goodbye);
     soon(closing).await.unwrap();
     assert_eq!(soon(pending).await.unwrap(), confirmed(0));
     assert!(matches!(publisher.publish(message("b")).await, Err(Error::Closed)));
+}
+
+#[tokio::test]
+async fn what_the_socket_has_no_room_for_goes_when_the_broker_reads_on() {
+    const MESSAGES: u32 = 32;
+    let broker = Broker::listen().await;
+    let (publisher, client, mut peer) = publisher(&broker, 1).await;
+    let publish = async {
+        let payload = "x".repeat(1 << 20);
+        let mut pending = Vec::new();
+        for _ in 0..MESSAGES {
+            pending.push(publisher.publish(message(&payload)).await.unwrap());
+        }
+        for pending in pending {
+            soon(pending).await.unwrap();
+        }
+    };
+    let ask = async {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        client.list_topics().await.unwrap();
+    };
+    let script = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        let (mut came, mut asked) = (0, false);
+        while came < MESSAGES || !asked {
+            match peer.next().await {
+                (_, Request::Publish(publish)) => {
+                    peer.confirm(&publish, came.into()).await;
+                    came += publish.head.count;
+                }
+                (number, Request::ListTopics(_)) => {
+                    peer.send(number, Reply::TopicList(control::TopicList::default())).await;
+                    asked = true;
+                }
+                (_, other) => panic!("{other:?}"),
+            }
+        }
+    };
+    soon(async { tokio::join!(publish, ask, script) }).await;
 }
