@@ -328,6 +328,11 @@ async fn read(
     is_between: bool,
 ) -> io::Result<(usize, bool)> {
     poll_fn(|cx| reader.as_ref().poll_read_ready(cx)).await?;
+    // Not before: by now what the last read has brought is mostly done with, and this one goes to the
+    // same place, which is in the processor's caches.
+    if is_between && input.is_empty() {
+        let _ = input.try_reclaim(room);
+    }
     let left = input.capacity() - input.len();
     // Where a frame has begun, there is room for all of it.
     if left == 0 || is_between && left < READ_BYTES / 4 {
