@@ -9,6 +9,7 @@ use std::{
     collections::HashMap,
     rc::Rc,
     sync::{Arc, atomic::AtomicU64},
+    thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -175,14 +176,22 @@ impl CoreHandle {
     }
 
     /// Lets the sockets bring more, as long as each look at them brings another question: one commit is
-    /// then for all of them, and their answers go out one after the other. Who asks alone is not held up.
-    /// `carried` is how many questions there were before.
+    /// then for all of them, and their answers go out one after the other. Where a look brings nothing the
+    /// thread gives way once, for who is about to ask may wait for the processor: on one that nobody waits
+    /// for, that takes no time. Who asks alone is not held up. `carried` is how many questions there were
+    /// before.
     async fn gather(&self, carried: &mut u64) {
         let asked = || self.look(|core| core.answers.asked());
         let mut seen = *carried + 1;
+        let mut gives_way = false;
         for _ in 0..LOOKS_MAX {
             let now = asked();
-            if now <= seen {
+            if now > seen {
+                gives_way = true;
+            } else if gives_way {
+                gives_way = false;
+                thread::yield_now();
+            } else {
                 break;
             }
             seen = now;
