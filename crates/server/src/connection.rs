@@ -174,10 +174,11 @@ async fn write(
     scratch: Rc<RefCell<Outgoing>>,
     pace: Rc<Pace>,
 ) -> Option<OwnedWriteHalf> {
+    let place = pace.place();
     let mut not_before = None;
     while outbox.has_something().await {
-        if let Some(then) = not_before.take() {
-            outbox.pause(then, SMALL_BYTES_MAX).await;
+        if let Some(turn) = not_before.take() {
+            outbox.pause(pace.turn(turn), SMALL_BYTES_MAX).await;
         }
         let small = outbox.little_for_readers(SMALL_BYTES_MAX);
         outbox.set_writing(true);
@@ -199,7 +200,7 @@ async fn write(
         }
         outbox.set_writing(false);
         if let Some(deliveries) = small {
-            not_before = pace.wrote(deliveries, Instant::now());
+            not_before = pace.wrote(place, deliveries, Instant::now());
         }
         if !outbox.is_empty() {
             // Others have their turn: what waits here can be all of a session's credit.

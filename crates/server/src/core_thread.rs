@@ -144,6 +144,7 @@ impl CoreThread {
             spawn_local(core.clone().run());
             spawn_local(core.clone().fold_untouched());
             spawn_local(give_back_at_rest(config.give_back));
+            spawn_local(core.pace.clone().run());
             let metrics = &core.cores.metrics;
             let neighbours = Rc::new(Neighbours::of(index, metrics.clone()));
             let hall = Rc::new(Hall::new(metrics[index].clone(), Some(neighbours.clone())));

@@ -14,10 +14,7 @@ use sennit_protocol::{
     ConfirmHead, ConfirmRun, Durability, ErrorCode, Features, Gap, Reply, Run, SettleRun, Settled,
     control,
 };
-use tokio::{
-    sync::Notify,
-    time::{Instant, sleep_until},
-};
+use tokio::sync::Notify;
 
 use crate::{
     delivery_frames::{encode, row},
@@ -349,8 +346,8 @@ impl Outbox {
     }
 
     /// Waits until then, unless more than a little is here, or something that is not for readers comes.
-    pub(crate) async fn pause(&self, until: Instant, bytes_max: usize) {
-        let mut end = pin!(sleep_until(until));
+    pub(crate) async fn pause(&self, until: impl Future<Output = ()>, bytes_max: usize) {
+        let mut end = pin!(until);
         self.is_pausing.set(true);
         while self.little_for_readers(bytes_max).is_some() {
             tokio::select! {
@@ -447,6 +444,7 @@ mod tests {
     use sennit_engine::SessionId;
     use sennit_model::{Generation, Offset, OffsetRange, Timestamp, TopicId};
     use sennit_protocol::GapReason;
+    use tokio::time::{Instant, sleep_until};
 
     use super::*;
 
@@ -526,7 +524,10 @@ mod tests {
                 sleep_until(begin + Duration::from_millis(1)).await;
                 fill(&outbox);
             };
-            tokio::join!(outbox.pause(begin + Duration::from_millis(3), 1000), filling);
+            tokio::join!(
+                outbox.pause(sleep_until(begin + Duration::from_millis(3)), 1000),
+                filling
+            );
             begin.elapsed().as_millis()
         };
         assert_eq!(paused(&|outbox| outbox.deliver(delivery(0, 400))).await, 3);
