@@ -205,23 +205,23 @@ mod tests {
             assert_eq!(turns, [given + 1, given + 2, given + 3]);
             let mut waits = turns.map(|turn| Box::pin(pace.turn(turn)));
             for wait in &mut waits {
-                assert!(futures_are_pending(wait.as_mut()).await);
+                assert!(is_pending(wait.as_mut()).await);
             }
             pace.give();
             let [first, others @ ..] = &mut waits;
-            assert!(!futures_are_pending(first.as_mut()).await);
+            assert!(!is_pending(first.as_mut()).await);
             for other in others {
-                assert!(futures_are_pending(other.as_mut()).await);
+                assert!(is_pending(other.as_mut()).await);
             }
         }
         // Who comes late for its turn does not wait for another.
-        assert!(!futures_are_pending(pin!(pace.turn(1))).await);
+        assert!(!is_pending(pin!(pace.turn(1))).await);
         // Once nobody gives turns, nobody waits for one.
         pace.is_ringing.set(false);
-        assert!(!futures_are_pending(pin!(pace.turn(1000))).await);
+        assert!(!is_pending(pin!(pace.turn(1000))).await);
     }
 
-    async fn futures_are_pending(mut future: std::pin::Pin<&mut impl Future<Output = ()>>) -> bool {
+    async fn is_pending(mut future: std::pin::Pin<&mut impl Future<Output = ()>>) -> bool {
         std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context).is_pending()))
             .await
     }

@@ -43,9 +43,12 @@ pub(super) struct Line {
 }
 
 impl Place {
-    /// Where `part` lies in `whole`, of which it is a part.
+    /// Where `part` lies in `whole`, of which it is a part. Nothing lies at the beginning.
     pub(super) fn of(part: &[u8], whole: &[u8]) -> Self {
-        let from = part.as_ptr() as usize - whole.as_ptr() as usize;
+        if part.is_empty() {
+            return Self::from(0..0);
+        }
+        let from = part.as_ptr().addr() - whole.as_ptr().addr();
         Self::from(from..from + part.len())
     }
 
