@@ -51,30 +51,19 @@ const BESIDE_SOME: u8 = 1;
 /// It may, wherever.
 const ALWAYS: u8 = 2;
 
+const LETTERS: &[u8] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_-";
+
 /// What may stand in any name: ASCII, and so characters.
-static IN_ANY_NAME: Allowed = allowed(b"_-", b".");
+static IN_ANY_NAME: Allowed = with(with([NEVER; 256], LETTERS, ALWAYS), b".", BESIDE_SOME);
 
 /// Those of a path too, so that every stream over HTTP has a topic's name.
-static IN_TOPIC_NAME: Allowed = allowed(b"_-/~", b".%");
+static IN_TOPIC_NAME: Allowed = with(with(IN_ANY_NAME, b"/~", ALWAYS), b"%", BESIDE_SOME);
 
-/// Letters and digits, and these.
-const fn allowed(always: &[u8], beside_some: &[u8]) -> Allowed {
-    let mut allowed = [NEVER; 256];
-    let mut byte = 0;
-    while byte < 128 {
-        if (byte as u8).is_ascii_alphanumeric() {
-            allowed[byte] = ALWAYS;
-        }
-        byte += 1;
-    }
+/// The same, but of these bytes.
+const fn with(mut allowed: Allowed, bytes: &[u8], what: u8) -> Allowed {
     let mut at = 0;
-    while at < always.len() {
-        allowed[always[at] as usize] = ALWAYS;
-        at += 1;
-    }
-    let mut at = 0;
-    while at < beside_some.len() {
-        allowed[beside_some[at] as usize] = BESIDE_SOME;
+    while at < bytes.len() {
+        allowed[bytes[at] as usize] = what;
         at += 1;
     }
     allowed

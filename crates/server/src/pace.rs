@@ -114,6 +114,8 @@ impl Pace {
             if let Err(error) = self.give_turns(&timer).await {
                 tracing::warn!(%error, "many readers are written to at once");
             }
+            // What cannot be set now rings unheard, until there are many again.
+            let _ = timer.set(Duration::ZERO);
             self.is_ringing.set(false);
             self.turns.iter().for_each(Notify::notify_waiters);
         }
@@ -125,7 +127,7 @@ impl Pace {
             let steps = timer.steps().await?;
             (0..steps.min(TURNS)).for_each(|_| self.give());
         }
-        timer.set(Duration::ZERO)
+        Ok(())
     }
 }
 

@@ -106,7 +106,7 @@ pub(super) const fn too_long() -> Refused {
 
 impl Said {
     fn listen(&mut self, name: &str, value: &[u8], minor: u8) -> Result<(), Refused> {
-        let is = |known: &str| name.len() == known.len() && name.eq_ignore_ascii_case(known);
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
         if is("host") {
             self.hosts += 1;
             if !value.iter().all(|&byte| is_of_authority(byte)) {

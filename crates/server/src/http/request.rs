@@ -8,7 +8,6 @@ use bytes::Bytes;
 use http::{HeaderName, Method, Uri};
 
 /// A request that has come whole.
-#[derive(Clone)]
 pub struct Request {
     method: Method,
     /// Whether the client speaks HTTP/1.0.
@@ -28,7 +27,7 @@ pub struct Headers {
     lines: Vec<Line>,
 }
 
-/// Where something lies in a head, which is within `HEAD_BYTES_MAX`.
+/// Where something lies in a head, which is far below 4 GiB by either HTTP's limits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     from: u32,
