@@ -18,19 +18,28 @@ pub struct Answered {
     /// Processor seconds that the load's process used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub load_cpu_s: Option<f64>,
-    /// `answered_per_s` of a server that does nothing, measured just before.
+    /// `answered_per_s` of a server that does nothing, in turns with this one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub null_per_s: Option<f64>,
     /// `request_to_answer_us` of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub null_request_to_answer_us: Option<Percentiles>,
-    /// `answered_per_s` for each of `null_per_s`.
+    /// Answers for each of its answers: the median of the turns.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of_null: Option<f64>,
+    /// `answered_per_s` of a server that does nothing but write and sync, in turns with this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub synced_null_per_s: Option<f64>,
+    /// `request_to_answer_us` of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub synced_null_request_to_answer_us: Option<Percentiles>,
+    /// Answers for each of its answers: the median of the turns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub of_synced_null: Option<f64>,
 }
 
 /// The heads of a table of answers.
-pub const HEADS: [&str; 12] = [
+pub const HEADS: [&str; 15] = [
     "ROW",
     "ANSWERED/S",
     "p50",
@@ -40,6 +49,9 @@ pub const HEADS: [&str; 12] = [
     "NULL/S",
     "NULL p50",
     "OF NULL",
+    "SYNCED NULL/S",
+    "p50",
+    "OF IT",
     "ERRORS",
     "CPU s",
     "LOAD CPU s",
@@ -77,6 +89,9 @@ impl Answered {
             number(self.null_per_s, 0),
             us(self.null_request_to_answer_us, |of| of.p50),
             number(self.of_null, 2),
+            number(self.synced_null_per_s, 0),
+            us(self.synced_null_request_to_answer_us, |of| of.p50),
+            number(self.of_synced_null, 2),
             errors.to_string(),
             number(server_cpu_s, 2),
             number(self.load_cpu_s, 2),

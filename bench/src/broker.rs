@@ -265,7 +265,7 @@ impl Drop for Broker {
 
 /// A fresh folder on a disk: below ./bench-results where that can be made, else where temporary
 /// files go.
-fn fresh_folder() -> Result<TempDir> {
+pub fn fresh_folder() -> Result<TempDir> {
     let results = Path::new("bench-results");
     let made = std::fs::create_dir_all(results)
         .and_then(|()| tempfile::Builder::new().prefix("data-").tempdir_in(results));

@@ -7,15 +7,17 @@ mod closed_loop;
 mod null;
 mod pairs;
 mod request;
+mod side;
 mod socket;
 mod waiters;
 
 use std::{
     net::TcpListener,
+    path::Path,
     str::FromStr,
     sync::atomic::AtomicU64,
     thread,
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -26,24 +28,25 @@ use self::{
     closed_loop::{Asked, Clients},
     pairs::Pairs,
     request::{Request, Requests},
+    side::Side,
 };
 use crate::{
     answered::Answered,
-    broker::Broker,
+    broker::{Broker, fresh_folder},
     child::Worker,
     clock::now_ns,
-    latency::{Latencies, Percentiles},
-    load::{Bench, order_all},
-    plan::{HttpLoad, HttpMode, Null, Order, Plan, Report, Role, Window},
+    latency::Latencies,
+    load::Bench,
+    plan::{HttpLoad, HttpMode, Null, NullLog, Plan, Report, Role, Window},
     row::Row,
-    usage::{Watch, cpu_s},
+    usage::cpu_s,
 };
 
 /// Between the order to start and the start: every worker is awake by then.
 const START_DELAY_NS: u64 = 200_000_000;
 
-/// How often it is looked whether the load has ended.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Bytes that a log needs for a record besides what it is to keep: a length, a checksum, whose it is.
+const RECORD_HEAD_BYTES: usize = 32;
 
 /// Connections that streams are made with.
 const SETUP_CONNECTIONS: u64 = 32;
@@ -136,6 +139,10 @@ pub struct HttpStreams {
     pub threads: u32,
     /// Who does nothing is measured too.
     pub beside_null: bool,
+    /// And who does nothing but write and sync.
+    pub beside_synced_null: bool,
+    /// Turns that they and whom the row asks take.
+    pub turns: u32,
     /// Threads that it has.
     pub null_threads: u32,
     /// Seconds before what happens counts.
@@ -145,28 +152,69 @@ pub struct HttpStreams {
 }
 
 impl HttpStreams {
-    /// Measures once: who does nothing, then whom the row asks.
+    /// Measures once: whom the row asks, and in turns with it who does nothing.
     ///
     /// # Errors
     /// A server cannot be reached or ends a connection.
     pub fn run(&self, bench: &Bench<'_>, row: &str) -> Result<Row> {
         // It knows nobody who waits, and would answer at once.
         let may_null = !self.mode.is_live();
-        let null = match (&self.target, self.beside_null) {
-            (Target::Null, _) => {
-                ensure!(may_null, "who does nothing knows nobody who waits");
-                let mut made = self.run_null()?;
-                bench.name(&mut made, row);
-                (made.target, made.durability) = ("null".into(), "none".into());
-                return Ok(made);
-            }
-            (_, true) if may_null => {
-                let null = self.run_null()?;
-                ensure!(null.is_clean(), "who does nothing: {:?}", null.error_texts);
-                null.answered
-            }
-            _ => None,
+        if matches!(self.target, Target::Null) {
+            ensure!(may_null, "who does nothing knows nobody who waits");
+            let mut null = self.null(None)?;
+            null.turn(bench, row, self, 1)?;
+            let mut made = self.made(&mut null)?;
+            bench.name(&mut made, row);
+            (made.target, made.durability) = ("null".into(), "none".into());
+            return Ok(made);
+        }
+        let mut null = match self.beside_null && may_null {
+            true => Some(self.null(None)?),
+            false => None,
         };
+        // Where a broker of our own would have its data.
+        let folder = fresh_folder()?;
+        let mut synced = match self.beside_synced_null && may_null {
+            true => Some(self.null(Some(folder.path()))?),
+            false => None,
+        };
+        let (_own, mut asked) = self.asked(bench)?;
+        let turns = if null.is_some() || synced.is_some() { self.turns } else { 1 };
+        for turn in 0..turns {
+            let beside = null.iter_mut().chain(&mut synced);
+            let mut sides: Vec<_> = beside.chain([&mut asked]).collect();
+            if turn % 2 == 1 {
+                sides.reverse();
+            }
+            sides.into_iter().try_for_each(|side| side.turn(bench, row, self, turns))?;
+        }
+        let mut made = self.made(&mut asked)?;
+        if let Some(answered) = &mut made.answered {
+            if let Some(null) = &mut null {
+                answered.null_per_s = Some(self.rate(null.answered));
+                answered.null_request_to_answer_us = null.request_to_answer();
+                answered.of_null = asked.share_of(null);
+            }
+            if let Some(synced) = &mut synced {
+                answered.synced_null_per_s = Some(self.rate(synced.answered));
+                answered.synced_null_request_to_answer_us = synced.request_to_answer();
+                answered.of_synced_null = asked.share_of(synced);
+            }
+        }
+        for null in null.iter().chain(&synced) {
+            ensure!(null.errors.is_empty(), "who does nothing: {:?}", null.errors);
+        }
+        bench.name(&mut made, row);
+        made.target = asked.server.name;
+        made.durability = match &self.target {
+            Target::Own(mode) => mode.clone(),
+            _ => "as the target has it".into(),
+        };
+        Ok(made)
+    }
+
+    /// Whom the row asks, with its streams made; a broker of our own, if it is one.
+    fn asked(&self, bench: &Bench<'_>) -> Result<(Option<Broker>, Side)> {
         let (own, server) = match &self.target {
             Target::Own(mode) => {
                 let flags = ["--streams-storage", mode.as_str()];
@@ -177,25 +225,30 @@ impl HttpStreams {
             Target::There(server) => (None, server.clone()),
             Target::Null => unreachable!("who does nothing was measured above"),
         };
-        let pid = own.as_ref().and_then(|broker| broker.pid).or(bench.options.pid);
         let load = self.load(&server);
         self.set_up(bench, &server, &load).with_context(|| server.name.clone())?;
-        let mut workers = vec![worker(&server.address, &load)?];
-        let window = self.window();
-        let watch = Watch::begin(pid, &server.address, window);
-        order_all(&mut workers, Order::Start(window))?;
-        let reports = bench.reports(&mut workers, row, None)?;
-        let usage = watch.end();
-        let report = reports.into_iter().next().context("a worker reports once")?;
-        let mut made = self.row(report, null)?;
-        made.set_usage(usage);
-        bench.name(&mut made, row);
-        made.target = server.name;
-        made.durability = match &self.target {
-            Target::Own(mode) => mode.clone(),
-            _ => "as the target has it".into(),
+        let mut side = Side::new(server, load);
+        side.pid = own.as_ref().and_then(|broker| broker.pid).or(bench.options.pid);
+        Ok((own, side))
+    }
+
+    /// Starts who does nothing; with a folder, who writes there first.
+    fn null(&self, folder: Option<&Path>) -> Result<Side> {
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+        let null = Null {
+            threads: self.null_threads,
+            read_bytes: self.size * usize::try_from(self.prefill)?,
+            log: folder.map(|folder| NullLog {
+                folder: folder.to_owned(),
+                record_bytes: self.size + RECORD_HEAD_BYTES,
+            }),
         };
-        Ok(made)
+        let worker = Worker::start(&plan(&address, Role::Null(null)))?;
+        let server = Server { name: "null".into(), address, prefix: PREFIX.into() };
+        let load = self.load(&server);
+        let mut side = Side::new(server, load);
+        side.null = Some(worker);
+        Ok(side)
     }
 
     fn load(&self, server: &Server) -> HttpLoad {
@@ -213,10 +266,12 @@ impl HttpStreams {
         }
     }
 
-    fn window(&self) -> Window {
+    /// When one of so many turns that begins now is what.
+    fn window(&self, turns: u32) -> Window {
+        let part_ns = |seconds: f64| (seconds / f64::from(turns) * 1e9) as u64;
         let start_ns = now_ns() + START_DELAY_NS;
-        let from_ns = start_ns + (self.warmup_s * 1e9) as u64;
-        Window { start_ns, from_ns, until_ns: from_ns + (self.duration_s * 1e9) as u64 }
+        let from_ns = start_ns + part_ns(self.warmup_s);
+        Window { start_ns, from_ns, until_ns: from_ns + part_ns(self.duration_s) }
     }
 
     /// Makes the streams, and fills those that are read.
@@ -245,48 +300,33 @@ impl HttpStreams {
         }
     }
 
-    fn run_null(&self) -> Result<Row> {
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
-        let read_bytes = self.size * usize::try_from(self.prefill)?;
-        let null = Null { threads: self.null_threads, read_bytes };
-        let _null = Worker::start(&plan(&address, Role::Null(null)))?;
-        let server = Server { name: "null".into(), address, prefix: PREFIX.into() };
-        let mut worker = worker(&server.address, &self.load(&server))?;
-        worker.order(Order::Start(self.window()))?;
-        loop {
-            if let Some(report) = worker.report(LOOK_EVERY, &mut |_| {})? {
-                return self.row(report, None);
-            }
-        }
+    /// So many per second, over all turns.
+    fn rate(&self, count: u64) -> f64 {
+        count as f64 / self.duration_s
     }
 
-    fn row(&self, report: Report, null: Option<Answered>) -> Result<Row> {
-        let percentiles = |buckets| -> Option<Percentiles> {
-            let mut latencies = Latencies::new();
-            latencies.add(buckets);
-            latencies.percentiles()
-        };
-        let rate = |count: u64| count as f64 / self.duration_s;
+    /// A row of what came of a side.
+    fn made(&self, side: &mut Side) -> Result<Row> {
         let is_live = self.mode.is_live();
-        let null_per_s = null.map(|null| null.answered_per_s);
-        let answered_per_s = rate(report.confirmed);
-        Ok(Row {
-            errors: report.published - report.confirmed + report.errors.len() as u64,
-            error_texts: report.errors,
+        let mut made = Row {
+            errors: side.asked - side.answered + side.errors.len() as u64,
+            error_texts: side.errors.clone(),
             seconds: self.duration_s,
             config: serde_json::to_value(self)?,
-            delivered_per_s: is_live.then(|| rate(report.delivered)),
+            delivered_per_s: is_live.then(|| self.rate(side.delivered)),
             answered: Some(Answered {
-                answered_per_s,
-                request_to_answer_us: percentiles(&report.publish_to_confirm),
-                append_to_delivery_us: percentiles(&report.publish_to_deliver),
-                load_cpu_s: report.cpu_s,
-                null_per_s,
-                null_request_to_answer_us: null.and_then(|null| null.request_to_answer_us),
-                of_null: null_per_s.map(|null| answered_per_s / null.max(1e-9)),
+                answered_per_s: self.rate(side.answered),
+                request_to_answer_us: side.request_to_answer(),
+                append_to_delivery_us: side.append_to_delivery(),
+                load_cpu_s: side.load_cpu_s,
+                ..Answered::default()
             }),
             ..Row::default()
-        })
+        };
+        if let Some(usage) = side.usage {
+            made.set_usage(usage);
+        }
+        Ok(made)
     }
 }
 
@@ -412,7 +452,7 @@ fn request_of(load: &HttpLoad, number: u64, turn: u64) -> (Request<'static>, u64
 ///
 /// # Errors
 /// The address cannot be listened on.
-pub fn serve_null(address: &str, null: Null) -> Result<()> {
+pub fn serve_null(address: &str, null: &Null) -> Result<()> {
     null::serve(address, null).with_context(|| address.to_owned())
 }
 
@@ -422,7 +462,7 @@ mod tests {
 
     use super::*;
 
-    fn load(mode: HttpMode, connections: u32, streams: u64) -> HttpLoad {
+    pub(super) fn load(mode: HttpMode, connections: u32, streams: u64) -> HttpLoad {
         HttpLoad {
             mode,
             prefix: PREFIX.into(),
@@ -464,17 +504,23 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_request_is_answered_by_the_null_server() {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        serve_null(&address, Null { threads: 2, read_bytes: 1000 }).unwrap();
-        for mode in [HttpMode::Append, HttpMode::Head, HttpMode::Create, HttpMode::Read] {
-            let connected = connect(&address, &load(mode, 5, 5)).unwrap();
-            let start_ns = now_ns();
-            let window = Window { start_ns, from_ns: start_ns, until_ns: start_ns + 200_000_000 };
-            let report = ask(connected, window, &AtomicU64::new(0)).unwrap();
-            assert!(report.errors.is_empty(), "{mode:?}: {:?}", report.errors);
-            assert!(report.confirmed > 0, "{mode:?}");
-            assert_eq!(report.published, report.confirmed);
+    fn each_kind_of_request_is_answered_by_the_null_server_also_by_one_that_syncs() {
+        let folder = tempfile::tempdir().unwrap();
+        let log = NullLog { folder: folder.path().to_owned(), record_bytes: 100 };
+        for log in [None, Some(log)] {
+            let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+            let address = address.to_string();
+            serve_null(&address, &Null { threads: 2, read_bytes: 1000, log }).unwrap();
+            for mode in [HttpMode::Append, HttpMode::Head, HttpMode::Create, HttpMode::Read] {
+                let connected = connect(&address, &load(mode, 5, 5)).unwrap();
+                let start_ns = now_ns();
+                let until_ns = start_ns + 200_000_000;
+                let window = Window { start_ns, from_ns: start_ns, until_ns };
+                let report = ask(connected, window, &AtomicU64::new(0)).unwrap();
+                assert!(report.errors.is_empty(), "{mode:?}: {:?}", report.errors);
+                assert!(report.confirmed > 0, "{mode:?}");
+                assert_eq!(report.published, report.confirmed);
+            }
         }
     }
 }

@@ -90,7 +90,7 @@ impl Latencies {
 
     /// The percentiles; `None` of nothing.
     #[must_use]
-    pub fn percentiles(mut self) -> Option<Percentiles> {
+    pub fn percentiles(&mut self) -> Option<Percentiles> {
         self.settle();
         let at = |quantile| self.histogram.value_at_quantile(quantile);
         (!self.histogram.is_empty()).then(|| Percentiles {

@@ -37,6 +37,7 @@ mod reader;
 mod row;
 mod run;
 mod stamp;
+mod synced_file;
 mod usage;
 mod waited;
 pub mod worker;

@@ -1,5 +1,7 @@
 //! What a parent tells a worker process and what it hears back: one JSON object a line.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{identity::Sighting, latency::Buckets};
@@ -95,12 +97,23 @@ impl HttpMode {
 }
 
 /// A server that does nothing but answer.
-#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Null {
     /// Threads that the connections are spread over.
     pub threads: u32,
     /// Bytes that a read is answered with.
     pub read_bytes: usize,
+    /// It writes what it is asked first, and syncs it.
+    pub log: Option<NullLog>,
+}
+
+/// What a server that does nothing else writes before it answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct NullLog {
+    /// The folder that the files lie in, one for each thread.
+    pub folder: PathBuf,
+    /// Bytes for each request.
+    pub record_bytes: usize,
 }
 
 /// Producers of one process.

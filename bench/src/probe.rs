@@ -2,22 +2,20 @@
 //! without knowing what the disk and the loopback could have done.
 
 use std::{
-    fs::{File, OpenOptions},
     io::{self, Read, Write},
     net::{TcpListener, TcpStream},
-    os::unix::fs::FileExt,
     path::Path,
     thread,
 };
 
-use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
-use crate::clock::now_ns;
+use crate::{
+    clock::now_ns,
+    synced_file::{BLOCK_BYTES, SyncedFile},
+};
 
-const BLOCK_BYTES: usize = 4096;
 const SYNCS: usize = 500;
-const FILE_BLOCKS: usize = 1024;
 const ROUND_TRIPS: usize = 20_000;
 const WRITE_BYTES: usize = 1 << 20;
 const WRITES: usize = 2048;
@@ -52,24 +50,14 @@ impl Probe {
     }
 }
 
-/// A block whose memory lies as O_DIRECT wants it.
-#[repr(align(4096))]
-struct Block([u8; BLOCK_BYTES]);
-
 fn sync_us(folder: &Path) -> io::Result<f64> {
     let path = folder.join(format!("probe-{}", std::process::id()));
     let measured = (|| {
-        let file = open(&path)?;
-        let block = Box::new(Block([0x5a; BLOCK_BYTES]));
-        for index in 0..FILE_BLOCKS {
-            file.write_all_at(&block.0, (index * BLOCK_BYTES) as u64)?;
-        }
-        file.sync_all()?;
+        let mut file = SyncedFile::create(&path)?;
         let mut took = Vec::with_capacity(SYNCS);
-        for index in 0..SYNCS {
+        for _ in 0..SYNCS {
             let begin = now_ns();
-            file.write_all_at(&block.0, (index % FILE_BLOCKS * BLOCK_BYTES) as u64)?;
-            file.sync_data()?;
+            file.append(BLOCK_BYTES)?;
             took.push(now_ns() - begin);
         }
         Ok(median_us(took))
@@ -77,16 +65,6 @@ fn sync_us(folder: &Path) -> io::Result<f64> {
     // There may be none.
     let _ = std::fs::remove_file(&path);
     measured
-}
-
-/// Around the page cache where the file system allows, through it where not.
-fn open(path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC;
-    let mode = Mode::RUSR | Mode::WUSR;
-    match rustix::fs::open(path, flags | OFlags::DIRECT, mode) {
-        Ok(file) => Ok(file.into()),
-        Err(_) => OpenOptions::new().write(true).create(true).truncate(true).open(path),
-    }
 }
 
 fn median_us(mut took_ns: Vec<u64>) -> f64 {

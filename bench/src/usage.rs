@@ -45,6 +45,25 @@ pub struct Usage {
     pub moved_bytes: Option<u64>,
 }
 
+impl Usage {
+    /// What was used in this window and a `later` one.
+    #[must_use]
+    pub fn and(self, later: Self) -> Self {
+        let sum = |one: Option<u64>, other: Option<u64>| Some(one? + other?);
+        let rss = |one: Option<u64>, other: Option<u64>| Some(one?.midpoint(other?));
+        Self {
+            cpu_s: self.cpu_s.zip(later.cpu_s).map(|(one, other)| one + other),
+            rss_average_bytes: rss(self.rss_average_bytes, later.rss_average_bytes),
+            rss_peak_bytes: later.rss_peak_bytes,
+            bytes_written: sum(self.bytes_written, later.bytes_written),
+            syncs: sum(self.syncs, later.syncs),
+            journal_bytes: sum(self.journal_bytes, later.journal_bytes),
+            checkpoints: sum(self.checkpoints, later.checkpoints),
+            moved_bytes: sum(self.moved_bytes, later.moved_bytes),
+        }
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct Snapshot {
     cpu_s: Option<f64>,

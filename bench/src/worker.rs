@@ -101,7 +101,7 @@ async fn work(plan: Plan, mut orders: Orders) -> Result<Report> {
             tokio::task::spawn_blocking(move || waiters.go(&progress)).await?
         }
         Role::Null(null) => {
-            http::serve_null(&plan.server, *null)?;
+            http::serve_null(&plan.server, null)?;
             start(&mut orders).await?;
             bail!("who answers and does nothing else is never told to start")
         }

@@ -1,8 +1,8 @@
 //! The server that does nothing: it finds where a request ends and gives an answer made beforehand. No
-//! server of streams can be faster, so it is what others are compared with.
+//! server of streams can be faster, so it is what others are compared with. With a log it writes and
+//! syncs what came together before it answers: no server that keeps its streams can be faster.
 
 use std::{
-    io,
     net::TcpListener,
     sync::{
         Arc,
@@ -14,7 +14,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 
 use super::socket::{Poller, Socket};
-use crate::plan::Null;
+use crate::{plan::Null, synced_file::SyncedFile};
 
 /// Bytes that are read at once, and that a request may have before it is thrown away in pieces.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -25,26 +25,38 @@ const HEADERS_MAX: usize = 64;
 /// How long a thread waits for something to do before it looks again.
 const WAIT_NS: u64 = 1_000_000_000;
 
+/// Looks at the sockets, at most, before what they have brought is written.
+const LOOKS_MAX: usize = 16;
+
 /// Answers at `address`, in threads of its own, until the process ends.
 ///
 /// # Errors
-/// The address cannot be listened on.
-pub fn serve(address: &str, null: Null) -> io::Result<()> {
+/// The address cannot be listened on, or what is to be written has no room.
+pub fn serve(address: &str, null: &Null) -> Result<()> {
     let listener = TcpListener::bind(address)?;
     let answers = Arc::new(Answers::new(null.read_bytes));
-    let mut lanes = Vec::new();
-    for _ in 0..null.threads.max(1) {
+    let mut doors = Vec::new();
+    for number in 0..null.threads.max(1) {
         let poller = Poller::new()?;
         let (sender, sockets) = mpsc::channel();
-        lanes.push((poller.door(), sender));
+        doors.push((poller.door(), sender));
+        let log = match &null.log {
+            Some(log) => {
+                let file = SyncedFile::create(&log.folder.join(format!("null-{number}")))?;
+                Some(Log { file, record_bytes: log.record_bytes, held: Vec::new() })
+            }
+            None => None,
+        };
         let answers = Arc::clone(&answers);
-        thread::spawn(move || answer_all(poller, &sockets, &answers));
+        let (connections, buffer) = (Vec::new(), vec![0; BUFFER_BYTES]);
+        let mut lane = Lane { poller, sockets, connections, buffer, answers, log };
+        thread::spawn(move || while lane.turn().is_ok() {});
     }
     thread::spawn(move || {
         for (number, stream) in listener.incoming().flatten().enumerate() {
-            let (door, sender) = &lanes[number % lanes.len()];
+            let (door, sender) = &doors[number % doors.len()];
             let Ok(socket) = Socket::new(stream) else { return };
-            if door.add(&socket, number / lanes.len()).is_err() || sender.send(socket).is_err() {
+            if door.add(&socket, number / doors.len()).is_err() || sender.send(socket).is_err() {
                 return;
             }
         }
@@ -96,49 +108,109 @@ struct Connection {
     body_left: usize,
 }
 
-/// Answers who comes through `sockets`, whose numbers count from zero in that order.
-fn answer_all(mut poller: Poller, sockets: &Receiver<Socket>, answers: &Answers) {
-    let mut connections: Vec<Option<Connection>> = Vec::new();
-    let mut buffer = vec![0; BUFFER_BYTES];
-    loop {
-        let Ok(told) = poller.wait(WAIT_NS) else { return };
-        for &number in told {
+/// What is written before anything is answered.
+struct Log {
+    file: SyncedFile,
+    /// Bytes for each request.
+    record_bytes: usize,
+    /// Answers that wait for it, each with the number of its connection.
+    held: Vec<(usize, Vec<u8>)>,
+}
+
+/// A thread's connections.
+struct Lane {
+    poller: Poller,
+    /// Those that are new; they count from zero in that order.
+    sockets: Receiver<Socket>,
+    connections: Vec<Option<Connection>>,
+    buffer: Vec<u8>,
+    answers: Arc<Answers>,
+    log: Option<Log>,
+}
+
+impl Lane {
+    /// Answers what comes next.
+    fn turn(&mut self) -> Result<()> {
+        self.look(WAIT_NS)?;
+        // As a core of the broker does it: as long as each look brings another, and once after who is
+        // about to ask had the processor, one sync is for all of them.
+        let (mut seen, mut gives_way) = (1, false);
+        for _ in 0..LOOKS_MAX {
+            let held = self.log.as_ref().map_or(0, |log| log.held.len());
+            if held > seen {
+                gives_way = true;
+            } else if gives_way {
+                gives_way = false;
+                thread::yield_now();
+            } else {
+                break;
+            }
+            seen = held;
+            self.look(0)?;
+        }
+        let Some(log) = &mut self.log else { return Ok(()) };
+        if log.held.is_empty() {
+            return Ok(());
+        }
+        log.file.append(log.held.len() * log.record_bytes)?;
+        for (number, mut out) in log.held.drain(..) {
+            send(&mut self.connections[number], &mut out);
+        }
+        Ok(())
+    }
+
+    /// Takes what has come, and answers it where nothing is to be written first.
+    fn look(&mut self, wait_ns: u64) -> Result<()> {
+        let Self { poller, sockets, connections, buffer, answers, log } = self;
+        for &number in poller.wait(wait_ns)? {
             while connections.len() <= number {
                 // It is told of a moment before it is handed over.
-                let Ok(socket) = sockets.recv() else { return };
+                let socket = sockets.recv()?;
                 connections.push(Some(Connection { socket, head: Vec::new(), body_left: 0 }));
             }
-            let connection = &mut connections[number];
-            if connection.as_mut().is_some_and(|it| it.answer(&mut buffer, answers).is_err()) {
-                *connection = None;
+            let Some(connection) = &mut connections[number] else { continue };
+            let mut out = Vec::new();
+            if connection.take(buffer, answers, &mut out).is_err() {
+                connections[number] = None;
+            } else if out.is_empty() {
+                continue;
+            } else if let Some(log) = log {
+                log.held.push((number, out));
+            } else {
+                send(&mut connections[number], &mut out);
             }
         }
+        Ok(())
+    }
+}
+
+/// Sends `out`; a connection that takes nothing has ended.
+fn send(connection: &mut Option<Connection>, out: &mut Vec<u8>) {
+    // Answers are short and asked for one by one: what went out before has gone.
+    let swap = |kept: &mut Vec<u8>| std::mem::swap(kept, out);
+    if connection.as_mut().is_some_and(|it| it.socket.send(swap).is_err()) {
+        *connection = None;
     }
 }
 
 impl Connection {
-    fn answer(&mut self, buffer: &mut [u8], answers: &Answers) -> Result<()> {
-        let mut out = Vec::new();
+    /// Reads what has come, and puts the answers to it into `out`.
+    fn take(&mut self, buffer: &mut [u8], answers: &Answers, out: &mut Vec<u8>) -> Result<()> {
         let Self { socket, head, body_left } = self;
         socket.send_on()?;
         socket.receive(buffer, |bytes| {
             if head.is_empty() {
-                let left = answer_whole(bytes, body_left, answers, &mut out)?;
+                let left = answer_whole(bytes, body_left, answers, out)?;
                 head.extend_from_slice(left);
             } else {
                 head.extend_from_slice(bytes);
                 let gathered = std::mem::take(head);
-                let left = answer_whole(&gathered, body_left, answers, &mut out)?;
+                let left = answer_whole(&gathered, body_left, answers, out)?;
                 head.extend_from_slice(left);
             }
             ensure!(head.len() <= BUFFER_BYTES, "a head without an end");
             Ok(())
-        })?;
-        if !out.is_empty() {
-            // Answers are short and asked for one by one: what went out before has gone.
-            socket.send(|kept| std::mem::swap(kept, &mut out))?;
-        }
-        Ok(())
+        })
     }
 }
 

@@ -35,10 +35,17 @@ pub struct HttpStreams {
     /// With --serve: storage modes
     #[arg(long, value_name = "MODE", default_value = "file-durable", value_delimiter = ',')]
     storage: Vec<String>,
-    /// Measure a server that does nothing too, in a process of its own, before each row
+    /// Measure a server that does nothing too, in a process of its own, in turns with each row
     #[arg(long)]
     null: bool,
-    /// Threads of that server
+    /// Measure a server too that does nothing but write and sync what came together before it answers
+    #[arg(long)]
+    synced_null: bool,
+    /// With --null or --synced-null: turns that share the seconds, and of whose ratios the median counts
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    turns: u32,
+    /// Threads of those servers
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=64))]
     null_threads: u32,
@@ -115,6 +122,8 @@ impl HttpStreams {
             prefill: self.prefill,
             threads: self.threads,
             beside_null: self.null,
+            beside_synced_null: self.synced_null,
+            turns: self.turns,
             null_threads: self.null_threads,
             warmup_s: self.warmup,
             duration_s: self.duration,
