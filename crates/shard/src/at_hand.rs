@@ -1,11 +1,13 @@
 //! Batches that cannot be read from the journal: those that are wanted before they are committed, and
 //! those that are kept in memory alone. It does not know whose they are.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use bytes::Bytes;
 use sennit_journal::Position;
 use sennit_model::Batch;
+
+use crate::kept::Kept;
 
 /// Set in the position of a batch that is kept in memory alone. A lane never grows so long, and a
 /// place in a pack has a bit above it.
@@ -22,17 +24,14 @@ pub(crate) struct AtHand {
     /// Of the journal, until they are committed, in its order.
     uncommitted: VecDeque<(u64, Bytes)>,
     /// Nowhere else.
-    kept: BTreeMap<u64, Bytes>,
-    kept_bytes: u64,
-    /// How many were ever kept.
-    kept_count: u64,
+    kept: Kept,
 }
 
 impl AtHand {
     /// The batch at `position`, if it is here.
     pub(crate) fn get(&self, position: u64) -> Option<&Bytes> {
         if is_in_memory(position) {
-            return self.kept.get(&position);
+            return self.kept.get(position & !MEMORY_BIT);
         }
         if self.uncommitted.is_empty() {
             return None;
@@ -53,24 +52,21 @@ impl AtHand {
 
     /// Keeps a batch, and says its position.
     pub(crate) fn keep(&mut self, batch: &Batch) -> u64 {
-        self.kept_count += 1;
-        let position = MEMORY_BIT | self.kept_count;
         // A copy: what came with it from the socket is not to stay for it.
-        self.kept.insert(position, Bytes::copy_from_slice(batch.bytes()));
-        self.kept_bytes += batch.bytes().len() as u64;
-        position
+        MEMORY_BIT | self.kept.put(Bytes::copy_from_slice(batch.bytes()))
     }
 
     /// Lets go of what was kept at `position`; false of what lies in the journal.
     pub(crate) fn free(&mut self, position: u64) -> bool {
-        if let Some(batch) = self.kept.remove(&position) {
-            self.kept_bytes -= batch.len() as u64;
+        let is_in_memory = is_in_memory(position);
+        if is_in_memory {
+            self.kept.free(position & !MEMORY_BIT);
         }
-        is_in_memory(position)
+        is_in_memory
     }
 
     /// Bytes of what is kept nowhere else.
     pub(crate) fn kept_bytes(&self) -> u64 {
-        self.kept_bytes
+        self.kept.bytes()
     }
 }

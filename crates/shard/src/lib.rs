@@ -7,6 +7,7 @@ mod at_hand;
 mod checkpoint;
 mod compacting;
 mod compactor;
+mod kept;
 mod key_table;
 mod mover;
 mod moves;
