@@ -12,8 +12,7 @@ use crate::stream_content::StreamContent;
 /// The media type that a content type says, without its parameters.
 #[must_use]
 pub fn media_type(content_type: &str) -> &str {
-    let end = content_type.bytes().position(|byte| byte == b';');
-    content_type[..end.unwrap_or(content_type.len())].trim()
+    content_type.split_once(';').map_or(content_type, |(media_type, _)| media_type).trim()
 }
 
 /// What follows a chunk, where that is not all.

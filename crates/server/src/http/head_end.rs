@@ -45,6 +45,12 @@ impl HeadEnd {
             if self.seen == Seen::Text {
                 let Some(text) = memchr3(0, b'\r', b'\n', &bytes[at..]) else { return Ok(None) };
                 at += text;
+                // Nearly every line ends like this, and another begins.
+                if let [b'\r', b'\n', b' '..=b'~', ..] = bytes[at..] {
+                    self.lines += 1;
+                    at += 3;
+                    continue;
+                }
             }
             let byte = bytes[at];
             at += 1;

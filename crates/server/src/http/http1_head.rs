@@ -109,7 +109,7 @@ impl Said {
         let is = |known: &str| name.eq_ignore_ascii_case(known);
         if is("host") {
             self.hosts += 1;
-            if !value.iter().all(|&byte| is_of_authority(byte)) {
+            if !is_authority(value) {
                 return Err(Refused::bad("the Host header is no host"));
             }
         } else if is("content-length") {
@@ -169,10 +169,13 @@ fn check_coding(value: &[u8]) -> Result<(), Refused> {
     Err(Refused::bad("Transfer-Encoding does not say where the body ends"))
 }
 
-/// Whether a byte may stand in a host and port (RFC 3986).
-fn is_of_authority(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:[]%".contains(&byte)
+/// Whether these may stand in a host and port (RFC 3986).
+fn is_authority(bytes: &[u8]) -> bool {
+    is_all(bytes, &OF_AUTHORITY)
 }
+
+/// What may.
+static OF_AUTHORITY: [bool; 256] = printable_but(b"\"#/<>?@\\^`{|}");
 
 /// What may stand in a path. RFC 3986 has fewer; who came by a browser cannot help the others.
 static OF_PATH: [bool; 256] = printable_but(b"#<>?`");
@@ -194,6 +197,11 @@ const fn printable_but(others: &[u8]) -> [bool; 256] {
         at += 1;
     }
     may
+}
+
+/// Whether all of `bytes` are of those.
+fn is_all(bytes: &[u8], of: &[bool; 256]) -> bool {
+    bytes.iter().fold(true, |is_all, &byte| is_all & of[usize::from(byte)])
 }
 
 /// A head whose target was not looked at.
@@ -224,9 +232,6 @@ fn read_target(raw: Raw<'_>) -> Result<Request, Refused> {
     }
     let path_bytes = memchr(b'?', target).unwrap_or(target.len());
     let (path, query) = target.split_at(path_bytes);
-    let is_all = |part: &[u8], of: &[bool; 256]| {
-        part.iter().fold(true, |is_all, &byte| is_all & of[usize::from(byte)])
-    };
     if !(is_all(path, &OF_PATH) && is_all(query, &OF_QUERY)) {
         return Err(Refused::bad("the target is no path, and no http address"));
     }
@@ -243,7 +248,7 @@ fn read_address(raw: Raw<'_>) -> Result<Request, Refused> {
     let (Some(authority), true) = (uri.authority(), is_http) else {
         return Err(Refused::bad("the target is no path, and no http address"));
     };
-    if !authority.as_str().bytes().all(is_of_authority) {
+    if !is_authority(authority.as_str().as_bytes()) {
         return Err(Refused::bad("the target's host is no host"));
     }
     let mut head = bytes.to_vec();

@@ -13,9 +13,16 @@ pub(crate) struct Response {
     pub(super) body: Body,
 }
 
+/// A header.
+pub(crate) type Header = (HeaderName, HeaderValue);
+
 /// The headers of an answer: few, and each once.
 #[derive(Debug, Default)]
-pub(crate) struct HeaderList(Vec<(HeaderName, HeaderValue)>);
+pub(crate) struct HeaderList {
+    own: Vec<Header>,
+    /// What many answers say. None of it is among its own.
+    said_by_all: &'static [Header],
+}
 
 impl Response {
     /// One that says yes.
@@ -48,28 +55,37 @@ impl Response {
 impl HeaderList {
     /// Room for so many.
     pub(crate) fn reserve(&mut self, count: usize) {
-        self.0.reserve(count);
+        self.own.reserve(count);
+    }
+
+    /// Says what many answers say, for whatever it said so far of that kind.
+    pub(crate) fn say_as_all(&mut self, headers: &'static [Header]) {
+        self.own.retain(|(name, _)| headers.iter().all(|(said, _)| said != name));
+        self.said_by_all = headers;
     }
 
     /// Says this, whatever was said under that name before.
-    pub(crate) fn insert(&mut self, name: HeaderName, value: HeaderValue) {
-        match self.0.iter_mut().find(|(held, _)| *held == name) {
+    pub(crate) fn insert(&mut self, name: impl Into<HeaderName>, value: HeaderValue) {
+        let name = name.into();
+        debug_assert!(self.said_by_all.iter().all(|(said, _)| *said != name), "{name}");
+        match self.own.iter_mut().find(|(held, _)| *held == name) {
             Some((_, held)) => *held = value,
-            None => self.0.push((name, value)),
+            None => self.own.push((name, value)),
         }
     }
 
     /// Says nothing under this name.
     pub(crate) fn remove(&mut self, name: &HeaderName) {
-        self.0.retain(|(held, _)| held != name);
+        debug_assert!(self.said_by_all.iter().all(|(said, _)| said != name), "{name}");
+        self.own.retain(|(held, _)| held != name);
     }
 
     pub(crate) fn get(&self, name: &HeaderName) -> Option<&HeaderValue> {
-        self.0.iter().find(|(held, _)| held == name).map(|(_, value)| value)
+        self.iter().find(|(held, _)| held == name).map(|(_, value)| value)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &(HeaderName, HeaderValue)> {
-        self.0.iter()
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Header> {
+        self.own.iter().chain(self.said_by_all)
     }
 }
 
@@ -80,11 +96,11 @@ impl Extend<(HeaderName, HeaderValue)> for HeaderList {
 }
 
 #[cfg(test)]
-impl std::ops::Index<HeaderName> for HeaderList {
+impl<N: std::borrow::Borrow<HeaderName>> std::ops::Index<N> for HeaderList {
     type Output = HeaderValue;
 
-    fn index(&self, name: HeaderName) -> &HeaderValue {
-        self.get(&name).unwrap()
+    fn index(&self, name: N) -> &HeaderValue {
+        self.get(name.borrow()).unwrap()
     }
 }
 

@@ -25,9 +25,9 @@ pub(super) fn at(status: StatusCode, next: Offset, is_closed: bool) -> Response 
     let headers = response.headers_mut();
     // As many as there will be: appends are answered often, and with few.
     headers.reserve(if status == StatusCode::NO_CONTENT { 6 } else { 12 });
-    headers.insert(names::NEXT_OFFSET, Token(next).into());
+    headers.insert(&names::NEXT_OFFSET, Token(next).into());
     if is_closed {
-        headers.insert(names::CLOSED, TRUE);
+        headers.insert(&names::CLOSED, TRUE);
     }
     response
 }

@@ -38,9 +38,9 @@ impl StreamsDoor {
         let mut response = answers::at(status, appended.next, appended.is_closed);
         if let Some(epoch) = producer {
             let headers = response.headers_mut();
-            headers.insert(names::PRODUCER_EPOCH, epoch.into());
+            headers.insert(&names::PRODUCER_EPOCH, epoch.into());
             if let Some(sequence) = appended.sequence.or(given) {
-                headers.insert(names::PRODUCER_SEQUENCE, sequence.into());
+                headers.insert(&names::PRODUCER_SEQUENCE, sequence.into());
             }
         }
         Ok(response)

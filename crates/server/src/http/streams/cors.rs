@@ -6,7 +6,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use crate::http::{
     answer::Body,
     request::Request,
-    response::{HeaderList, Response},
+    response::{Header, HeaderList, Response},
 };
 
 /// Headers of requests that other origins may send.
@@ -22,17 +22,13 @@ const EXPOSED: &str = "etag, location, retry-after, stream-next-offset, stream-u
 /// What can be asked of a stream.
 pub(super) const METHODS: &str = "GET, HEAD, POST, PUT, DELETE, OPTIONS";
 
-/// What every answer says.
-static ALWAYS: [(HeaderName, HeaderValue); 2] = [
+/// What every answer says, and behind it what one to other origins says.
+static ALWAYS: [Header; 4] = [
     (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
     (
         HeaderName::from_static("cross-origin-resource-policy"),
         HeaderValue::from_static("cross-origin"),
     ),
-];
-
-/// What an answer to other origins says.
-static TO_OTHERS: [(HeaderName, HeaderValue); 2] = [
     (header::ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*")),
     (header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED)),
 ];
@@ -42,17 +38,12 @@ static TO_OTHERS: [(HeaderName, HeaderValue); 2] = [
 pub(super) fn say_always(headers: &mut HeaderList, asked: &Request) {
     let is_for_others =
         asked.method() == Method::GET || asked.headers().get(&header::ORIGIN).is_some();
-    let to_others = TO_OTHERS.iter().filter(|_| is_for_others);
-    for (name, value) in ALWAYS.iter().chain(to_others) {
-        headers.insert(name.clone(), value.clone());
-    }
+    headers.say_as_all(if is_for_others { &ALWAYS } else { &ALWAYS[..2] });
 }
 
 /// Says what an answer to a GET says.
 pub(super) fn say_to_reader(headers: &mut HeaderList) {
-    for (name, value) in ALWAYS.iter().chain(&TO_OTHERS) {
-        headers.insert(name.clone(), value.clone());
-    }
+    headers.say_as_all(&ALWAYS);
 }
 
 /// The answer to a browser that asks before it asks.

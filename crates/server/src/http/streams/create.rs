@@ -70,17 +70,17 @@ impl StreamsDoor {
         say_storage(headers, &stream);
         headers.insert(header::CACHE_CONTROL, NO_STORE);
         if let Some(seconds) = stream.settings.time_to_live {
-            headers.insert(names::TIME_TO_LIVE, seconds.into());
+            headers.insert(&names::TIME_TO_LIVE, seconds.into());
         }
         if let Some((_, text)) = &stream.settings.expires_at
             && let Ok(text) = HeaderValue::from_str(text)
         {
-            headers.insert(names::EXPIRES_AT, text);
+            headers.insert(&names::EXPIRES_AT, text);
         }
         if let Some(group) = &stream.settings.group
             && let Ok(group) = HeaderValue::from_str(group)
         {
-            headers.insert(names::GROUP, group);
+            headers.insert(&names::GROUP, group);
         }
         Ok(response)
     }
@@ -90,7 +90,7 @@ impl StreamsDoor {
 fn say_storage(headers: &mut HeaderList, stream: &StreamStatus) {
     let storage = StreamStorage::of(stream.durability, stream.settings.is_verified);
     if let Some(storage) = storage {
-        headers.insert(names::STORAGE, HeaderValue::from_static(storage.name()));
+        headers.insert(&names::STORAGE, HeaderValue::from_static(storage.name()));
     }
 }
 

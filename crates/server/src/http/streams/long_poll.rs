@@ -117,7 +117,7 @@ pub(super) fn head(chunk: &StreamChunk, cursor: u64) -> Result<Response, Problem
         return Ok(nothing(chunk.next, chunk.is_closed, cursor));
     }
     let mut response = read::head_of_chunk(chunk)?;
-    response.headers_mut().insert(names::CURSOR, cursor.into());
+    response.headers_mut().insert(&names::CURSOR, cursor.into());
     Ok(response)
 }
 
@@ -125,9 +125,9 @@ pub(super) fn head(chunk: &StreamChunk, cursor: u64) -> Result<Response, Problem
 pub(super) fn nothing(next: Offset, is_closed: bool, cursor: u64) -> Response {
     let mut response = answers::at(StatusCode::NO_CONTENT, next, is_closed);
     let headers = response.headers_mut();
-    headers.insert(names::UP_TO_DATE, TRUE);
+    headers.insert(&names::UP_TO_DATE, TRUE);
     headers.insert(header::CACHE_CONTROL, NO_STORE);
-    headers.insert(names::CURSOR, cursor.into());
+    headers.insert(&names::CURSOR, cursor.into());
     response
 }
 
@@ -154,13 +154,13 @@ mod tests {
         };
         let response = answer(&nothing, 7).unwrap();
         assert_eq!(response.status(), StatusCode::NO_CONTENT);
-        assert_eq!(response.headers[names::CURSOR], "7");
-        assert_eq!(response.headers[names::UP_TO_DATE], "true");
-        assert_eq!(response.headers[names::NEXT_OFFSET], "0000000000000005_0000000000000000");
+        assert_eq!(response.headers[&names::CURSOR], "7");
+        assert_eq!(response.headers[&names::UP_TO_DATE], "true");
+        assert_eq!(response.headers[&names::NEXT_OFFSET], "0000000000000005_0000000000000000");
         assert_eq!(response.headers[header::CACHE_CONTROL], "no-store");
 
         let closed = StreamChunk { is_closed: true, ..nothing.clone() };
-        assert_eq!(answer(&closed, 7).unwrap().headers[names::CLOSED], "true");
+        assert_eq!(answer(&closed, 7).unwrap().headers[&names::CLOSED], "true");
 
         let mut batch = BatchBuilder::new();
         batch.push(&Message::new("x")).unwrap();
@@ -168,6 +168,6 @@ mod tests {
         let something = StreamChunk { next: Offset(6), messages, ..nothing };
         let response = answer(&something, 7).unwrap();
         assert_eq!(response.status(), StatusCode::OK);
-        assert_eq!(response.headers[names::CURSOR], "7");
+        assert_eq!(response.headers[&names::CURSOR], "7");
     }
 }

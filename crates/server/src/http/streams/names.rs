@@ -7,7 +7,7 @@ use crate::http::request::Headers;
 
 macro_rules! names {
     ($($name:ident = $text:literal;)*) => {
-        $(pub(super) const $name: HeaderName = HeaderName::from_static($text);)*
+        $(pub(super) static $name: HeaderName = HeaderName::from_static($text);)*
     };
 }
 

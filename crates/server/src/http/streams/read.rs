@@ -183,7 +183,7 @@ fn head(status: StatusCode, chunk: &StreamChunk, etag: &str) -> Result<Response,
     let etag = HeaderValue::from_str(etag).map_err(|_| Problem::damaged("no tag"))?;
     headers.insert(header::ETAG, etag);
     if chunk.is_up_to_date {
-        headers.insert(names::UP_TO_DATE, TRUE);
+        headers.insert(&names::UP_TO_DATE, TRUE);
     }
     let may_be_kept = chunk.first < chunk.next || chunk.is_closed;
     headers.insert(header::CACHE_CONTROL, if may_be_kept { CACHED } else { ASKED_AGAIN });
@@ -223,9 +223,9 @@ mod tests {
     fn what_was_read_says_where_to_go_on() {
         let response = of_chunk(&chunk("application/json; charset=utf-8", "[1,2]")).unwrap();
         let headers = response.headers;
-        assert_eq!(headers[names::NEXT_OFFSET], "0000000000000007_0000000000000000");
+        assert_eq!(headers[&names::NEXT_OFFSET], "0000000000000007_0000000000000000");
         assert_eq!(headers[header::CONTENT_TYPE], "application/json; charset=utf-8");
-        assert_eq!(headers[names::UP_TO_DATE], "true");
+        assert_eq!(headers[&names::UP_TO_DATE], "true");
         assert_eq!(headers[header::CACHE_CONTROL], CACHED);
         assert!(headers.get(&header::ETAG).is_some() && headers.get(&names::CLOSED).is_none());
         assert!(matches!(&response.body, Body::Full(body) if body == "[1,2]"));
@@ -240,7 +240,7 @@ mod tests {
     #[test]
     fn the_last_of_a_closed_stream_says_so() {
         let last = StreamChunk { is_closed: true, ..chunk("text/plain", "x") };
-        assert_eq!(of_chunk(&last).unwrap().headers[names::CLOSED], "true");
+        assert_eq!(of_chunk(&last).unwrap().headers[&names::CLOSED], "true");
     }
 
     #[test]

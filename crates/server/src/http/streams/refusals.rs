@@ -49,8 +49,12 @@ impl Problem {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "damaged", detail)
     }
 
-    pub(super) fn with(mut self, name: HeaderName, value: impl Into<HeaderValue>) -> Self {
-        self.headers.push((name, value.into()));
+    pub(super) fn with(
+        mut self,
+        name: impl Into<HeaderName>,
+        value: impl Into<HeaderValue>,
+    ) -> Self {
+        self.headers.push((name.into(), value.into()));
         self
     }
 
@@ -126,27 +130,27 @@ fn of_refusal(refusal: &StreamRefusal, detail: String) -> Problem {
         StreamRefusal::Unknown => with(Status::NOT_FOUND, "unknown_stream"),
         StreamRefusal::Deleted => with(Status::GONE, "stream_deleted"),
         StreamRefusal::NotKept { start } => {
-            with(Status::GONE, "offset_not_kept").with(names::NEXT_OFFSET, Token(*start))
+            with(Status::GONE, "offset_not_kept").with(&names::NEXT_OFFSET, Token(*start))
         }
         StreamRefusal::Damaged { next } => {
-            with(Status::INTERNAL_SERVER_ERROR, "damaged").with(names::NEXT_OFFSET, Token(*next))
+            with(Status::INTERNAL_SERVER_ERROR, "damaged").with(&names::NEXT_OFFSET, Token(*next))
         }
         StreamRefusal::RolledBack { next } => {
-            with(Status::GONE, "rolled_back").with(names::NEXT_OFFSET, Token(*next))
+            with(Status::GONE, "rolled_back").with(&names::NEXT_OFFSET, Token(*next))
         }
         StreamRefusal::SettingsDiffer { .. } => with(Status::CONFLICT, "settings_differ"),
         StreamRefusal::Closed { next } => with(Status::CONFLICT, "stream_closed")
-            .with(names::CLOSED, HeaderValue::from_static("true"))
-            .with(names::NEXT_OFFSET, Token(*next)),
+            .with(&names::CLOSED, HeaderValue::from_static("true"))
+            .with(&names::NEXT_OFFSET, Token(*next)),
         StreamRefusal::ContentType { .. } => with(Status::CONFLICT, "content_type_mismatch"),
         StreamRefusal::Sequence { .. } => with(Status::CONFLICT, "sequence_conflict"),
         StreamRefusal::ProducerFenced { current } => {
-            with(Status::FORBIDDEN, "producer_fenced").with(names::PRODUCER_EPOCH, *current)
+            with(Status::FORBIDDEN, "producer_fenced").with(&names::PRODUCER_EPOCH, *current)
         }
         StreamRefusal::ProducerBegins => with(Status::BAD_REQUEST, "producer_begins"),
         StreamRefusal::ProducerGap { expected, given } => with(Status::CONFLICT, "producer_gap")
-            .with(names::PRODUCER_EXPECTED, *expected)
-            .with(names::PRODUCER_RECEIVED, *given),
+            .with(&names::PRODUCER_EXPECTED, *expected)
+            .with(&names::PRODUCER_RECEIVED, *given),
         StreamRefusal::OtherGroup => with(Status::UNPROCESSABLE_ENTITY, "groups_differ"),
         StreamRefusal::Repeated => with(Status::BAD_REQUEST, "bad_request"),
         StreamRefusal::PartlyAppended => with(Status::CONFLICT, "partly_appended"),
@@ -271,17 +275,17 @@ mod tests {
     #[test]
     fn a_closed_stream_says_where_it_ends() {
         let response = answer(StreamRefusal::Closed { next: Offset(7) });
-        assert_eq!(response.headers[names::CLOSED], "true");
-        assert_eq!(response.headers[names::NEXT_OFFSET], "0000000000000007_0000000000000000");
+        assert_eq!(response.headers[&names::CLOSED], "true");
+        assert_eq!(response.headers[&names::NEXT_OFFSET], "0000000000000007_0000000000000000");
     }
 
     #[test]
     fn a_producer_is_told_what_would_be_right() {
         let fenced = answer(StreamRefusal::ProducerFenced { current: 4 });
-        assert_eq!(fenced.headers[names::PRODUCER_EPOCH], "4");
+        assert_eq!(fenced.headers[&names::PRODUCER_EPOCH], "4");
         let gap = answer(StreamRefusal::ProducerGap { expected: 1, given: 2 });
-        assert_eq!(gap.headers[names::PRODUCER_EXPECTED], "1");
-        assert_eq!(gap.headers[names::PRODUCER_RECEIVED], "2");
+        assert_eq!(gap.headers[&names::PRODUCER_EXPECTED], "1");
+        assert_eq!(gap.headers[&names::PRODUCER_RECEIVED], "2");
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl StreamsDoor {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
         if encoding == Encoding::Base64 {
-            headers.insert(names::DATA_ENCODING, HeaderValue::from_static("base64"));
+            headers.insert(&names::DATA_ENCODING, HeaderValue::from_static("base64"));
         }
         Ok(response)
     }
