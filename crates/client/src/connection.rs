@@ -94,7 +94,8 @@ impl Connection {
     pub(crate) async fn run(mut self, mut session: Session) {
         let cause = loop {
             let began = Instant::now();
-            self.conversation.connected(session.frame_bytes_max, session.features);
+            let Session { frame_bytes_max, features, round_trip, .. } = session;
+            self.conversation.connected(frame_bytes_max, (features, round_trip), began);
             self.greeting.replaces = session.token;
             let error = match self.serve(session).await {
                 End::Left => break Error::Closed,
@@ -152,7 +153,7 @@ impl Connection {
             }
             let there_is = outbox.filling();
             if there_is.to_do {
-                self.take_commands();
+                self.take_commands(now);
             }
             if self.conversation.outgoing.is_empty()
                 && (there_is.to_send || self.conversation.has_held_back())
@@ -237,7 +238,7 @@ impl Connection {
     }
 
     /// Does what was asked since the last time, unless the client is closing.
-    fn take_commands(&mut self) {
+    fn take_commands(&mut self, now: Instant) {
         if self.closing.is_some() {
             return;
         }
@@ -245,7 +246,7 @@ impl Connection {
         while self.closing.is_none() {
             match self.commands.try_recv() {
                 Ok(Command::Close { answer }) => self.close(Some(answer)),
-                Ok(command) => self.conversation.command(command),
+                Ok(command) => self.conversation.command(command, now),
                 Err(TryRecvError::Empty) => return,
                 // The last handle is gone.
                 Err(TryRecvError::Disconnected) => self.close(None),
@@ -306,7 +307,7 @@ impl Connection {
                 tokio::select! {
                     opened = &mut attempt => break opened,
                     () = outbox.filled(Filling { to_do: true, to_send: false }) => {
-                        self.take_commands();
+                        self.take_commands(Instant::now());
                     }
                 }
             };

@@ -78,9 +78,14 @@ impl Conversation {
     }
 
     /// A connection is there: everything that a broker has to know is said on it.
-    pub(crate) fn connected(&mut self, frame_bytes_max: usize, features: Features) {
+    pub(crate) fn connected(
+        &mut self,
+        frame_bytes_max: usize,
+        (features, round_trip): (Features, Duration),
+        now: Instant,
+    ) {
         self.connected = true;
-        self.readings.connected(features);
+        self.readings.connected(features, round_trip);
         self.frame_bytes_max = frame_bytes_max;
         for (&number, asked) in &self.asked {
             if let Asked::Question { request, .. } = asked
@@ -93,7 +98,7 @@ impl Conversation {
         publishers.into_iter().for_each(|number| self.open(number));
         let subscriptions = self.subscriptions.numbers();
         subscriptions.into_iter().for_each(|number| self.subscribe(number));
-        self.readings.numbers().into_iter().for_each(|number| self.read(number));
+        self.readings.numbers().into_iter().for_each(|number| self.read(number, now));
         self.settles.send_again(&mut self.outgoing);
     }
 
@@ -167,7 +172,7 @@ impl Conversation {
     }
 
     /// Does what a program asks. Closing is not for here.
-    pub(crate) fn command(&mut self, command: Command) {
+    pub(crate) fn command(&mut self, command: Command, now: Instant) {
         match command {
             Command::Ask { request, again, answer } => {
                 let number = self.number();
@@ -204,12 +209,12 @@ impl Conversation {
             Command::Read { read, queue, answer } => {
                 let number = read.subscription;
                 self.readings.add(read, queue, answer);
-                self.read(number);
+                self.read(number, now);
             }
             Command::Watch { watch, heard, answer } => {
                 let number = watch.subscription;
                 self.readings.watches.add(watch, heard, answer);
-                self.read(number);
+                self.read(number, now);
             }
             Command::Taken { epoch, taken } => {
                 if self.connected && self.readings.is_to_be_told(epoch, &taken) {
@@ -267,8 +272,8 @@ impl Conversation {
         self.asked.insert(number, Asked::Subscribe(subscription));
     }
 
-    fn read(&mut self, reader: u32) {
-        let Some(body) = self.readings.request(reader) else { return };
+    fn read(&mut self, reader: u32, now: Instant) {
+        let Some(body) = self.readings.request(reader, now) else { return };
         let number = self.number();
         self.outgoing.request(&body, number);
         self.asked.insert(number, Asked::Read(reader));
@@ -366,7 +371,7 @@ impl Conversation {
             if at <= now { self.subscribe(number) } else { self.wake_by(at) }
         }
         for (number, at) in self.readings.due() {
-            if at <= now { self.read(number) } else { self.wake_by(at) }
+            if at <= now { self.read(number, now) } else { self.wake_by(at) }
         }
         let resting: Vec<_> = self
             .publishers
@@ -472,7 +477,10 @@ impl Conversation {
                 self.subscriptions.subscribed(&subscribed)?;
             }
             (Some(Asked::Read(reader)), Reply::Subscribed(subscribed)) => {
-                self.readings.begun(subscribed);
+                if let Some(frame) = self.readings.begun(subscribed, now) {
+                    let number = self.number();
+                    self.outgoing.request(&Request::SetCredit(frame), number);
+                }
                 self.say_commits(reader);
             }
             (Some(Asked::Unsubscribe(answer)), Reply::Done(_)) => tell(answer, Ok(())),

@@ -33,6 +33,7 @@ mod publisher;
 mod publisher_core;
 mod read_range;
 mod read_run;
+mod read_window;
 mod reader;
 mod reader_queue;
 mod readings;

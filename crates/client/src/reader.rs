@@ -44,11 +44,7 @@ impl ReaderBuilder {
 
     /// One that has to be told its topic, with [`Self::of_topic`].
     pub(crate) fn template(link: Arc<Link>) -> Self {
-        let read = control::Read {
-            credit_messages: 65_536,
-            credit_bytes: 8 << 20,
-            ..control::Read::default()
-        };
+        let read = control::Read { credit_messages: 65_536, ..control::Read::default() };
         Self { link, read, until_end: false, auto: None, bell: None }
     }
 
@@ -138,8 +134,10 @@ impl ReaderBuilder {
         self
     }
 
-    /// How many bytes of encoded messages may be on their way or untaken here, at most 256 MiB;
-    /// 8 MiB unless told. One message is always let through.
+    /// How many bytes of encoded messages may be on their way or untaken here, at most 256 MiB. One
+    /// message is always let through. Unless told, what a line of 10 Gbit/s carries in two round trips,
+    /// which are measured on each connection anew: at least 512 KiB, and 128 KiB for each partition; at
+    /// most 8 MiB.
     pub fn credit_bytes(mut self, bytes: u64) -> Self {
         self.read.credit_bytes = bytes.clamp(1, CREDIT_BYTES_MAX);
         self
@@ -154,7 +152,6 @@ impl ReaderBuilder {
         // Subscription numbers wrap after four thousand million; none lives that long.
         let subscription = self.link.number() as u32;
         self.read.subscription = subscription;
-        let window = (u64::from(self.read.credit_messages), self.read.credit_bytes);
         let queue = match self.bell {
             Some(bell) => ReaderQueue::ringing(bell, subscription),
             None => ReaderQueue::default(),
@@ -167,7 +164,7 @@ impl ReaderBuilder {
             subscription,
             queue,
             ranges: Vec::new(),
-            window,
+            share: (1, 1),
             current: None,
             epoch: 0,
             taken: Vec::new(),
@@ -182,8 +179,7 @@ impl ReaderBuilder {
         let (read, queue) = (self.read, Arc::clone(&reader.queue));
         let command = |answer| Command::Read { read, queue, answer };
         reader.ranges = reader.link.call(command).await?;
-        let partitions = (reader.ranges.len() as u64).max(1);
-        reader.window = ((window.0 / partitions).max(1), (window.1 / partitions).max(1));
+        reader.share = reader.queue.share();
         reader.taken = vec![(0, 0); reader.ranges.len()];
         reader.at = reader.ranges.iter().map(|range| range.first.0).collect();
         Ok(reader)
@@ -213,11 +209,11 @@ pub struct Reader {
     subscription: u32,
     queue: Arc<ReaderQueue>,
     ranges: Vec<ReadRange>,
-    /// Each partition's share: messages and bytes.
-    window: (u64, u64),
     current: Option<ReadRun>,
     /// The connection that `taken` is to be told on.
     epoch: u64,
+    /// Each partition's share of the window on that connection: messages and bytes.
+    share: (u64, u64),
     /// Taken and not told, by partition: messages and bytes.
     taken: Vec<(u64, u64)>,
     /// Behind what came of each partition, whatever it was.
@@ -416,11 +412,12 @@ impl Reader {
     fn has_taken(&mut self, epoch: u64, run: &ReadRun) {
         if std::mem::replace(&mut self.epoch, epoch) != epoch {
             self.taken.fill((0, 0));
+            self.share = self.queue.share();
         }
         let Some(taken) = self.taken.get_mut(run.partition().0 as usize) else { return };
         taken.0 += u64::from(run.count());
         taken.1 += run.byte_count() as u64;
-        if taken.0 * TOLD_PART < self.window.0 && taken.1 * TOLD_PART < self.window.1 {
+        if taken.0 * TOLD_PART < self.share.0 && taken.1 * TOLD_PART < self.share.1 {
             return;
         }
         let (messages, bytes) = std::mem::take(taken);

@@ -25,6 +25,8 @@ struct State {
     gaps: HashMap<PartitionIndex, u64>,
     fault: Option<Error>,
     ended: bool,
+    /// Each partition's share of the window on the newest connection: messages and bytes.
+    share: (u64, u64),
     /// Who waits for something to come.
     waiting: Option<Waker>,
 }
@@ -103,6 +105,17 @@ impl ReaderQueue {
 
     pub(crate) fn push(&self, item: Item) {
         self.change(|state| state.push(item));
+    }
+
+    /// What the reader has on this connection, for so many partitions.
+    pub(crate) fn set_window(&self, messages: u64, bytes: u64, partitions: usize) {
+        let partitions = (partitions as u64).max(1);
+        self.state().share = ((messages / partitions).max(1), (bytes / partitions).max(1));
+    }
+
+    /// Each partition's share of the window: messages and bytes.
+    pub(crate) fn share(&self) -> (u64, u64) {
+        self.state().share
     }
 
     /// Nothing more will come, for this reason if there is one that the program does not know.

@@ -4,7 +4,9 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use sennit_model::{Offset, OffsetRange, TopicName};
-use sennit_protocol::{Deliver, ErrorCode, Features, GapReason, Request, Taken, control};
+use sennit_protocol::{
+    Deliver, ErrorCode, Features, GapReason, Request, SetCredit, Taken, control,
+};
 use tokio::time::Instant;
 
 use crate::{
@@ -13,6 +15,7 @@ use crate::{
     link::Answer,
     read_range::ReadRange,
     read_run::{ReadBatch, ReadRun},
+    read_window::window_bytes,
     reader_queue::ReaderQueue,
     subscriptions::check,
     watchings::Watchings,
@@ -22,6 +25,7 @@ use crate::{
 const AGAIN_DELAY: Duration = Duration::from_millis(250);
 
 struct Reading {
+    /// Without `credit_bytes` where the program has not said: each connection has its own.
     read: control::Read,
     topic: TopicName,
     queue: Arc<ReaderQueue>,
@@ -29,6 +33,9 @@ struct Reading {
     answer: Option<Answer<Vec<ReadRange>>>,
     /// What comes next of each partition; empty before the first answer.
     positions: Vec<u64>,
+    /// The window in bytes that was asked for last, and when.
+    window_bytes: u64,
+    asked_at: Option<Instant>,
     /// Whether it has begun on this connection.
     is_begun: bool,
     again_at: Option<Instant>,
@@ -54,6 +61,8 @@ pub(crate) struct Readings {
     is_connected: bool,
     /// What the broker of this connection has granted.
     features: Features,
+    /// The shortest round trip of this connection so far. The line's is not longer.
+    round_trip: Duration,
     /// Numbered among the readers.
     pub(crate) watches: Watchings,
 }
@@ -69,8 +78,17 @@ impl Readings {
         let topic = read.topic.parse().expect("it was a name when it was given");
         let (positions, answer) = (Vec::new(), Some(answer));
         let number = read.subscription;
-        let reading =
-            Reading { read, topic, queue, answer, positions, is_begun: false, again_at: None };
+        let reading = Reading {
+            read,
+            topic,
+            queue,
+            answer,
+            positions,
+            window_bytes: 0,
+            asked_at: None,
+            is_begun: false,
+            again_at: None,
+        };
         self.known.insert(number, reading);
     }
 
@@ -88,8 +106,9 @@ impl Readings {
         self.known.keys().copied().chain(self.watches.numbers()).collect()
     }
 
-    /// What is to be asked to have it begin, or go on.
-    pub(crate) fn request(&mut self, number: u32) -> Option<Request> {
+    /// What is to be asked to have it begin, or go on. It begins with the least window: that lasts for as
+    /// long as a new connection is slow to begin with.
+    pub(crate) fn request(&mut self, number: u32, now: Instant) -> Option<Request> {
         if !self.is_connected {
             return None;
         }
@@ -105,7 +124,9 @@ impl Readings {
             known.end(&Error::from(control::Error::new(code, said)), true);
             return None;
         }
-        let mut read = known.read.clone();
+        known.window_bytes = known.wanted_bytes(Duration::ZERO);
+        known.asked_at = Some(now);
+        let mut read = control::Read { credit_bytes: known.window_bytes, ..known.read.clone() };
         if !known.positions.is_empty() {
             let positions = (0..).zip(&known.positions);
             let position = |(partition, &offset)| control::ReadPosition { partition, offset };
@@ -114,10 +135,15 @@ impl Readings {
         Some(Request::Read(read))
     }
 
-    /// It has begun on this connection.
-    pub(crate) fn begun(&mut self, subscribed: control::Subscribed) {
+    /// It has begun on this connection. Where the line or the number of partitions is worth more than
+    /// the window it began with: the one it is to have.
+    pub(crate) fn begun(
+        &mut self,
+        subscribed: control::Subscribed,
+        now: Instant,
+    ) -> Option<SetCredit> {
         let number = subscribed.subscription;
-        let Some(known) = self.known.get_mut(&number) else { return };
+        let known = self.known.get_mut(&number)?;
         let firsts = subscribed.ranges.iter().map(|range| range.first);
         if known.positions.is_empty() {
             known.positions = firsts.collect();
@@ -127,12 +153,17 @@ impl Readings {
             if let Some(known) = self.known.remove(&number) {
                 known.end(&Error::Unexpected(said), true);
             }
-            return;
+            return None;
         }
         known.is_begun = true;
         known.read.topic_id = Some(subscribed.topic_id);
         // Who takes it over meanwhile keeps it.
         known.read.take_over = false;
+        let answered = known.asked_at.take().map(|at| now.saturating_duration_since(at));
+        self.round_trip = answered.map_or(self.round_trip, |took| took.min(self.round_trip));
+        let (messages, bytes) = (known.read.credit_messages, known.wanted_bytes(self.round_trip));
+        let has_changed = std::mem::replace(&mut known.window_bytes, bytes) != bytes;
+        known.queue.set_window(u64::from(messages), bytes, known.positions.len());
         if let Some(answer) = known.answer.take() {
             let range = |range: &control::ReadRange| ReadRange {
                 first: Offset(range.first),
@@ -140,6 +171,7 @@ impl Readings {
             };
             let _ = answer.send(Ok(subscribed.ranges.iter().map(range).collect()));
         }
+        has_changed.then_some(SetCredit { subscription: number, messages, bytes })
     }
 
     /// It did not begin. If it had before, and may later, it is asked for again at the time
@@ -222,9 +254,9 @@ impl Readings {
         epoch == self.epoch && known.is_some_and(|known| known.is_begun)
     }
 
-    /// A broker is there, and has granted these.
-    pub(crate) fn connected(&mut self, features: Features) {
-        (self.is_connected, self.features) = (true, features);
+    /// A broker is there, has granted these, and has answered the greeting in this time.
+    pub(crate) fn connected(&mut self, features: Features, round_trip: Duration) {
+        (self.is_connected, self.features, self.round_trip) = (true, features, round_trip);
     }
 
     /// The connection is gone: none begins on the next before it is asked for.
@@ -251,6 +283,14 @@ pub(crate) fn committer(request: &Request) -> Option<u32> {
 }
 
 impl Reading {
+    /// The window in bytes for a connection: the program's, or what the line and the partitions need.
+    fn wanted_bytes(&self, round_trip: Duration) -> u64 {
+        match self.read.credit_bytes {
+            0 => window_bytes(round_trip, self.positions.len()),
+            told => told,
+        }
+    }
+
     /// What has come of `offsets` is not there any more, and the rest of them does not come.
     fn roll_back(&mut self, partition: u32, offsets: OffsetRange) -> Result<(), Error> {
         let expected = self.positions.get(partition as usize).copied().unwrap_or_default();

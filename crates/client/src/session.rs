@@ -11,7 +11,7 @@ use sennit_protocol::{
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    time::timeout,
+    time::{Instant, timeout},
 };
 
 use crate::error::Error;
@@ -39,6 +39,8 @@ pub(crate) struct Session {
     pub(crate) features: Features,
     /// What to say to replace it, if it can be.
     pub(crate) token: Option<u64>,
+    /// From the greeting to its answer: no shorter than the line's, and longer where the broker is busy.
+    pub(crate) round_trip: Duration,
 }
 
 impl Session {
@@ -66,6 +68,7 @@ impl Session {
             replaces: greeting.replaces,
         };
         Request::Hello(body).encode(1, &mut hello);
+        let greeted_at = Instant::now();
         stream.write_all(&hello).await.map_err(unreachable)?;
 
         let mut frames = FrameReader::before_greeting();
@@ -97,6 +100,7 @@ impl Session {
                     frame_bytes_max,
                     features,
                     token,
+                    round_trip: greeted_at.elapsed(),
                 });
             }
         }

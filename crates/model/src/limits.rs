@@ -116,7 +116,7 @@ pub const CREDIT_MESSAGES_MAX: u32 = 1_000_000;
 pub const CREDIT_BYTES_MAX: u64 = 256 << 20;
 
 /// How far a reader that will not wait may fall behind the newest message, in bytes, once it has come
-/// to it: twice the window that clients open.
+/// to it: twice the largest window that clients open by themselves.
 pub const READER_BEHIND_BYTES_MAX: u64 = 16 << 20;
 
 /// Most subscriptions of one connection.

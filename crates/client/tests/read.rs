@@ -1,0 +1,155 @@
+//! Reading against a scripted broker: the window, and what is told of it.
+
+mod broker;
+
+use std::time::Duration;
+
+use broker::{Broker, Peer, batch, soon, topic};
+use sennit_client::{Client, Reader};
+use sennit_protocol::{Reply, Request, SetCredit, Taken, control};
+use tokio::time::sleep;
+
+/// Longer than the round trip from which on a window is the largest.
+const LONG: Duration = Duration::from_millis(20);
+
+const LEAST: u64 = 512 << 10;
+const MOST: u64 = 8 << 20;
+
+/// The next connection, over a line of this length.
+async fn greeted_over(broker: &Broker, line: Duration) -> Peer {
+    let stream = soon(broker.accept()).await;
+    sleep(line).await;
+    Broker::greet(stream).await
+}
+
+/// A client over a line of this length, and the other end.
+async fn client_over(broker: &Broker, line: Duration) -> (Client, Peer) {
+    let connect = Client::connect(broker.address());
+    let (client, peer) = tokio::join!(connect, greeted_over(broker, line));
+    (client.expect("it is there"), peer)
+}
+
+/// Answers a Read after `line`, and says what it asked for.
+async fn subscribed(peer: &mut Peer, partitions: usize, line: Duration) -> control::Read {
+    let (number, request) = peer.next().await;
+    let Request::Read(read) = request else { panic!("{request:?}") };
+    sleep(line).await;
+    let first = read.positions.first().map_or(0, |position| position.offset);
+    let answer = control::Subscribed {
+        subscription: read.subscription,
+        topic_id: 1,
+        group_id: u32::MAX,
+        partitions: u32::try_from(partitions).expect("there are few"),
+        lease_ms: 0,
+        ranges: vec![control::ReadRange { first, end: first }; partitions],
+    };
+    peer.send(number, Reply::Subscribed(answer)).await;
+    read
+}
+
+async fn set_credit(peer: &mut Peer) -> SetCredit {
+    let (_, request) = peer.next().await;
+    let Request::SetCredit(frame) = request else { panic!("{request:?}") };
+    frame
+}
+
+/// Delivers messages of 32 KiB from `first` on as the window has room for them, which the reader
+/// takes, until this many have come; says what was told of them.
+async fn fill(
+    (reader, peer): (&mut Reader, &mut Peer),
+    subscription: u32,
+    mut window: u64,
+    (first, count): (u64, u64),
+) -> Vec<Taken> {
+    let payload = "x".repeat(32 << 10);
+    let bytes = batch(&[&payload]).bytes().len() as u64;
+    let (mut held, mut told) = (0, Vec::new());
+    let broker = async {
+        for offset in first..first + count {
+            while held >= window {
+                match peer.next().await.1 {
+                    Request::Taken(taken) => {
+                        held -= taken.bytes;
+                        told.push(taken);
+                    }
+                    // A test that had to wait for a processor.
+                    Request::SetCredit(frame) => window = frame.bytes,
+                    request => panic!("{request:?}"),
+                }
+            }
+            peer.deliver(subscription, offset, &[&payload]).await;
+            held += bytes;
+        }
+    };
+    let program = async {
+        for offset in first..first + count {
+            let next = soon(reader.next()).await.expect("it goes on");
+            assert_eq!(next.expect("nothing is wrong").offset().0, offset);
+        }
+    };
+    tokio::join!(broker, program);
+    told
+}
+
+#[tokio::test]
+async fn a_program_that_says_its_window_gets_it_on_each_connection() {
+    let broker = Broker::listen().await;
+    let (client, mut peer) = client_over(&broker, LONG).await;
+    let start = client.reader(&topic()).credit_bytes(300_000).start();
+    let (reader, read) = tokio::join!(start, subscribed(&mut peer, 64, LONG));
+    assert_eq!(read.credit_bytes, 300_000);
+    drop(peer);
+    let mut peer = greeted_over(&broker, LONG).await;
+    assert_eq!(subscribed(&mut peer, 64, LONG).await.credit_bytes, 300_000);
+    // Nothing else is said of it.
+    drop(reader.unwrap());
+    assert!(matches!(peer.next().await.1, Request::Unsubscribe(_)));
+}
+
+#[tokio::test]
+async fn the_least_window_is_told_of_before_it_is_full() {
+    let broker = Broker::listen().await;
+    let (client, mut peer) = broker.client().await;
+    let start = client.reader(&topic()).start();
+    let (reader, read) = tokio::join!(start, subscribed(&mut peer, 1, Duration::ZERO));
+    assert_eq!(read.credit_bytes, LEAST);
+    let (mut reader, number) = (reader.unwrap(), read.subscription);
+    let told = fill((&mut reader, &mut peer), number, LEAST, (0, 512)).await;
+    assert!(!told.is_empty());
+}
+
+#[tokio::test]
+async fn the_window_grows_on_a_longer_line_and_what_is_told_with_it() {
+    let broker = Broker::listen().await;
+    let (client, mut peer) = broker.client().await;
+    let start = client.reader(&topic()).start();
+    let (reader, read) = tokio::join!(start, subscribed(&mut peer, 1, Duration::ZERO));
+    let (mut reader, number) = (reader.unwrap(), read.subscription);
+    fill((&mut reader, &mut peer), number, LEAST, (0, 8)).await;
+    drop(peer);
+    let mut peer = greeted_over(&broker, LONG).await;
+    assert_eq!(subscribed(&mut peer, 1, LONG).await.credit_bytes, LEAST);
+    let frame = set_credit(&mut peer).await;
+    assert_eq!((frame.subscription, frame.messages, frame.bytes), (number, 65_536, MOST));
+    let told = fill((&mut reader, &mut peer), number, MOST, (8, 300)).await;
+    assert!(told.iter().all(|taken| taken.bytes >= MOST / 4), "{told:?}");
+    // And shrinks again.
+    drop(peer);
+    let mut peer = broker.greeted().await;
+    assert_eq!(subscribed(&mut peer, 1, Duration::ZERO).await.credit_bytes, LEAST);
+    fill((&mut reader, &mut peer), number, LEAST, (308, 64)).await;
+}
+
+#[tokio::test]
+async fn each_of_many_partitions_has_a_share() {
+    let broker = Broker::listen().await;
+    let (client, mut peer) = broker.client().await;
+    let start = client.reader(&topic()).start();
+    let (reader, read) = tokio::join!(start, subscribed(&mut peer, 64, Duration::ZERO));
+    assert_eq!((read.credit_bytes, set_credit(&mut peer).await.bytes), (LEAST, MOST));
+    drop(peer);
+    let mut peer = broker.greeted().await;
+    // By now it is known how many there are.
+    assert_eq!(subscribed(&mut peer, 64, Duration::ZERO).await.credit_bytes, MOST);
+    drop(reader);
+}
