@@ -33,8 +33,8 @@ pub struct FanOut {
     pub reader_processes: u32,
     /// Messages that each may have on the way or untaken.
     pub credit_messages: u32,
-    /// Bytes that each may have on the way or untaken.
-    pub credit_bytes: u64,
+    /// Bytes that each may have on the way or untaken; `None` for what the client takes by itself.
+    pub credit_bytes: Option<u64>,
     /// Each commits a cursor of its own after so many messages.
     pub commit_every: Option<u64>,
     /// Whether rate and latency are of all but the first reader.
@@ -52,7 +52,7 @@ impl FanOut {
             readers,
             reader_processes: 1,
             credit_messages: 65_536,
-            credit_bytes: 8 << 20,
+            credit_bytes: None,
             commit_every: None,
             leaves_out_first: false,
             slow_rate: None,

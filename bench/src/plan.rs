@@ -166,8 +166,8 @@ pub struct Read {
     pub count: u32,
     /// Messages that each may have on the way or untaken.
     pub credit_messages: u32,
-    /// Bytes that each may have on the way or untaken.
-    pub credit_bytes: u64,
+    /// Bytes that each may have on the way or untaken; `None` for what the client takes by itself.
+    pub credit_bytes: Option<u64>,
     /// Each reads under a cursor of its own, and commits it after so many messages; `None` without.
     pub commit_every: Option<u64>,
     /// One that does not keep up.

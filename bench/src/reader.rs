@@ -167,8 +167,10 @@ impl Reading {
         let mut builder = client
             .reader(&topic)
             .from(if read.preloaded { ReadFrom::Earliest } else { ReadFrom::Latest })
-            .credit_messages(read.credit_messages)
-            .credit_bytes(read.credit_bytes);
+            .credit_messages(read.credit_messages);
+        if let Some(bytes) = read.credit_bytes {
+            builder = builder.credit_bytes(bytes);
+        }
         let mut commits = None;
         if let Some(every) = read.commit_every {
             let cursor: CursorName = format!("reader-{number}").parse()?;

@@ -24,6 +24,9 @@ pub struct Streaming {
     /// Messages that a reader may have on the way or untaken
     #[arg(long, value_name = "N", default_value_t = 65_536)]
     credit: u32,
+    /// Bytes that a reader may have on the way or untaken; the client's own choice unless given
+    #[arg(long, value_name = "BYTES")]
+    credit_bytes: Option<u64>,
     /// What the topic's confirms promise: durable, speculative, ephemeral or memory
     #[arg(long, value_name = "WHICH", default_value = "durable")]
     durability: Durability,
@@ -60,6 +63,7 @@ impl Streaming {
         };
         FanOut {
             credit_messages: self.credit,
+            credit_bytes: self.credit_bytes,
             reader_processes: self.reader_processes,
             ..FanOut::new(load, readers)
         }
