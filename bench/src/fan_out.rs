@@ -66,9 +66,9 @@ impl FanOut {
     pub fn run(&self, bench: &Bench<'_>, row: &str) -> Result<Row> {
         let load = &self.load;
         ensure!(load.size >= STAMP_BYTES, "a payload has at least {STAMP_BYTES} bytes");
-        let bare = match bench.options.probe {
-            true => Some(bare::measure(self.readers, load.size).context("the probe")?),
-            false => None,
+        let bare = || match bench.options.probe {
+            true => bare::measure(self.readers, load.size).context("the probe").map(Some),
+            false => Ok(None),
         };
         let ground = bench.ground(load)?;
         let mut measured = Measured::default();
@@ -78,6 +78,7 @@ impl FanOut {
             producers.clear();
         }
         let mut readers = self.start_readers(&ground)?;
+        let before = bare()?;
         let window = window_of(load, now_ns());
         let watch = Watch::begin(bench.broker.pid, &bench.broker.http, window);
         order_all(&mut readers, Order::Start(window))?;
@@ -97,6 +98,7 @@ impl FanOut {
             cpu_s = report.cpu_s.map(|used| used + cpu_s.unwrap_or_default()).or(cpu_s);
         }
         let usage = watch.end();
+        let bare = before.zip(bare()?).map(|(before, after)| before.and(after));
         let mut made = measured.row(load, window);
         if load.preload.is_some() {
             let last_ns = seen.iter().map(|reader| reader.last_ns).max().unwrap_or_default();
