@@ -208,6 +208,20 @@ fn says(now: &Value, then: &Value) -> bool {
     }
 }
 
+/// What an answer says whenever it is asked. What ends a key goes some time after a day, and its bytes with
+/// it.
+fn lasting(answer: &Value) -> Value {
+    let mut lines = answer.as_array().unwrap().clone();
+    lines.retain(|line| line["key"].is_null() || line["payload"] != "");
+    for line in lines.iter_mut().filter(|line| line["retention"]["latest_per_key"] == true) {
+        for partition in line["partition"].as_array_mut().unwrap() {
+            let partition = partition.as_object_mut().unwrap();
+            partition.retain(|figure, _| !figure.ends_with("bytes"));
+        }
+    }
+    Value::Array(lines)
+}
+
 #[test]
 fn a_golden_directory_with_every_kind_of_record_answers_as_it_did() {
     if is_to_be_made("kinds") {
@@ -223,7 +237,7 @@ fn a_golden_directory_with_every_kind_of_record_answers_as_it_did() {
     assert_eq!(answers.len(), QUESTIONS.len());
     for answer in &answers {
         let now = Value::Array(ask(&broker, answer["asked"].as_str().unwrap()));
-        assert!(says(&now, &answer["said"]), "{answer}\nnow {now}");
+        assert!(says(&lasting(&now), &lasting(&answer["said"])), "{answer}\nnow {now}");
     }
     // What was sent then and is sent again counts once.
     assert_eq!(append_one(&broker), 204);
