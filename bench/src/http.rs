@@ -22,6 +22,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, ensure};
 use serde::Serialize;
+use tempfile::TempDir;
 
 pub use self::waiters::Waiters;
 use self::{
@@ -172,11 +173,13 @@ impl HttpStreams {
             true => Some(self.null(None)?),
             false => None,
         };
-        // Where a broker of our own would have its data.
-        let folder = fresh_folder()?;
-        let mut synced = match self.beside_synced_null && may_null {
-            true => Some(self.null(Some(folder.path()))?),
+        let folder = match self.beside_synced_null && may_null {
+            true => Some(folder_beside(bench.options.data.as_deref())?),
             false => None,
+        };
+        let mut synced = match &folder {
+            Some(folder) => Some(self.null(Some(folder.path()))?),
+            None => None,
         };
         let (_own, mut asked) = self.asked(bench)?;
         let turns = if null.is_some() || synced.is_some() { self.turns } else { 1 };
@@ -327,6 +330,17 @@ impl HttpStreams {
             made.set_usage(usage);
         }
         Ok(made)
+    }
+}
+
+/// A folder on the disk of a broker's data: beside it, or where a fresh one would be.
+fn folder_beside(data: Option<&Path>) -> Result<TempDir> {
+    match data.and_then(Path::parent) {
+        Some(parent) => {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            tempfile::tempdir_in(parent).with_context(|| parent.display().to_string())
+        }
+        None => fresh_folder(),
     }
 }
 
