@@ -144,7 +144,7 @@ pub struct HttpStreams {
     pub beside_synced_null: bool,
     /// Turns that they and whom the row asks take.
     pub turns: u32,
-    /// Threads that it has.
+    /// Threads of each of the two.
     pub null_threads: u32,
     /// Seconds before what happens counts.
     pub warmup_s: f64,

@@ -132,8 +132,9 @@ impl Lane {
     /// Answers what comes next.
     fn turn(&mut self) -> Result<()> {
         self.look(WAIT_NS)?;
-        // As a core of the broker does it: as long as each look brings another, and once after who is
-        // about to ask had the processor, one sync is for all of them.
+        // The broker's own rule (`CoreHandle::gather`), written again because the load knows nothing of
+        // the broker: as long as each look brings another, and once after who is about to ask had the
+        // processor, one sync is for all of them.
         let (mut seen, mut gives_way) = (1, false);
         for _ in 0..LOOKS_MAX {
             let held = self.log.as_ref().map_or(0, |log| log.held.len());
