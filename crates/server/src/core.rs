@@ -3,25 +3,25 @@
 
 mod emptying;
 mod folding;
+mod handle;
+mod routing;
 
 use std::{
-    cell::RefCell,
     collections::HashMap,
     rc::Rc,
     sync::{Arc, atomic::AtomicU64},
-    thread,
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use sennit_engine::{Command, Effect, ReaderChange, SessionId, StreamAppend, StreamCommand};
+use sennit_engine::{Command, Effect, SessionId, StreamAppend, StreamCommand};
 use sennit_model::{
     Timestamp,
     limits::{LAZY_BYTES, LAZY_SPAN},
 };
-use sennit_protocol::{ErrorCode, Gap, GapReason, PublishedAt, Reply, SettleRun};
 use sennit_shard::{Fetch, Shard};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::oneshot;
 
+pub(crate) use self::handle::CoreHandle;
 use crate::{
     answers::Answers,
     breaks::Breaks,
@@ -32,10 +32,7 @@ use crate::{
     move_thread::MoveHandle,
     move_turn::MoveTurn,
     outbox::Outbox,
-    outgoing::Outgoing,
-    pace::Pace,
     read_thread::ReadThreads,
-    refusal_reply,
     reserved::OwnTopic,
     successor::SessionToken,
 };
@@ -47,12 +44,6 @@ const SECOND_BATCH_BYTES: u64 = 512 << 10;
 /// commit was quick: waking one thread, and being woken by it, takes about as long as the sync.
 const COMMIT_HERE_BYTES: u64 = 64 << 10;
 const COMMIT_HERE_TIME: Duration = Duration::from_micros(400);
-
-/// Looks at the sockets, at most, before what they have brought is done.
-const LOOKS_MAX: usize = 16;
-
-/// The least time between two looks at what is due.
-const TIMER_STEP: Duration = Duration::from_millis(1);
 
 /// The ways to those who work for a core.
 #[derive(Debug)]
@@ -108,32 +99,19 @@ pub(crate) struct Core {
     scratch: Vec<Effect>,
 }
 
-/// A core, and the bell that makes it carry what has gathered.
-#[derive(Clone, Debug)]
-pub(crate) struct CoreHandle {
-    core: Rc<RefCell<Core>>,
-    bell: Rc<Notify>,
-    /// Where the writers of this core's connections make their writes ready, one after the other.
-    pub(crate) write_scratch: Rc<RefCell<Outgoing>>,
-    /// How often they write to readers.
-    pub(crate) pace: Rc<Pace>,
-    pub(crate) cores: Arc<Cores>,
-    pub(crate) index: usize,
-}
-
 /// The wall clock, as the shard wants it.
 pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-impl CoreHandle {
-    pub(crate) fn new(index: usize, shard: Shard, cores: Arc<Cores>, workers: Workers) -> Self {
+impl Core {
+    fn new(index: usize, shard: Shard, cores: Arc<Cores>, workers: Workers) -> Self {
         let count = cores.inboxes.len();
-        let core = Core {
+        Self {
             index,
             shard,
-            cores: cores.clone(),
+            cores,
             outboxes: HashMap::new(),
             tokens: HashMap::new(),
             sessions_opened: 0,
@@ -151,76 +129,9 @@ impl CoreHandle {
             storage_full: false,
             draining: false,
             scratch: Vec::new(),
-        };
-        Self {
-            core: Rc::new(RefCell::new(core)),
-            bell: Rc::default(),
-            write_scratch: Rc::default(),
-            pace: Rc::default(),
-            cores,
-            index,
         }
     }
 
-    /// Does something with the core, and has it carry what comes of it once the connections that
-    /// are ready now have had their turn.
-    pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Core) -> T) -> T {
-        let result = act(&mut self.core.borrow_mut());
-        self.bell.notify_one();
-        result
-    }
-
-    /// Looks at the core.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&Core) -> T) -> T {
-        look(&self.core.borrow())
-    }
-
-    /// Lets the sockets bring more, as long as each look at them brings another question: one commit is
-    /// then for all of them, and their answers go out one after the other. Where a look brings nothing the
-    /// thread gives way once, for who is about to ask may wait for the processor: on one that nobody waits
-    /// for, that takes no time. Who asks alone is not held up. `carried` is how many questions there were
-    /// before.
-    async fn gather(&self, carried: &mut u64) {
-        let asked = || self.look(|core| core.answers.asked());
-        let mut seen = *carried + 1;
-        let mut gives_way = false;
-        for _ in 0..LOOKS_MAX {
-            let now = asked();
-            if now > seen {
-                gives_way = true;
-            } else if gives_way {
-                gives_way = false;
-                thread::yield_now();
-            } else {
-                break;
-            }
-            seen = now;
-            // The sockets are looked at before who yields goes on.
-            tokio::task::yield_now().await;
-        }
-        *carried = asked();
-    }
-
-    /// Carries what has gathered, whenever something has, and does what is due.
-    pub(crate) async fn run(self) {
-        let mut carried = 0;
-        loop {
-            self.gather(&mut carried).await;
-            // Looked at in every pass: a bell that never rests must not hold up what is due.
-            self.core.borrow_mut().advance();
-            let wake = self.core.borrow_mut().carry();
-            match wake {
-                None => self.bell.notified().await,
-                Some(due) => {
-                    let wait = due.since(now()).max(TIMER_STEP);
-                    let _ = tokio::time::timeout(wait, self.bell.notified()).await;
-                }
-            }
-        }
-    }
-}
-
-impl Core {
     /// Gives a new session its number and its way out.
     pub(crate) fn open_session(&mut self, outbox: Rc<Outbox>) -> SessionId {
         self.sessions_opened += 1;
@@ -476,111 +387,6 @@ impl Core {
         metrics.cache_bytes.set(self.shard.cache_bytes() as u64);
         metrics.memory_topic_bytes.set(self.shard.memory_bytes());
         metrics.ingest_bytes.set(ingest);
-    }
-
-    /// Sends the shard's effects where they belong.
-    fn route(&mut self) {
-        let mut effects = std::mem::take(&mut self.scratch);
-        effects.append(self.shard.effects());
-        for effect in effects.drain(..) {
-            self.route_one(effect);
-        }
-        self.scratch = effects;
-    }
-
-    fn route_one(&mut self, effect: Effect) {
-        let (session, request) = match &effect {
-            Effect::Confirmed(confirmed) => (confirmed.origin.session, confirmed.origin.request),
-            Effect::Deliver(delivery) => (delivery.session, 0),
-            Effect::Settled(settled) => (settled.origin.session, settled.origin.request),
-            Effect::SubscriptionEnded { session, .. }
-            | Effect::CursorTaken { session, .. }
-            | Effect::ReaderTooSlow { session, .. }
-            | Effect::Gap { session, .. } => (*session, 0),
-            Effect::Subscribed { origin, .. }
-            | Effect::Done { origin, .. }
-            | Effect::PublishedAt { origin, .. }
-            | Effect::Described { origin, .. }
-            | Effect::Located { origin, .. }
-            | Effect::Cursors { origin, .. }
-            | Effect::Refused { origin, .. } => (origin.session, origin.request),
-            Effect::Stream(origin, _) => (origin.session, origin.request),
-            // The first core has the control of topics.
-            Effect::DeadLetterTopicNeeded { .. } | Effect::StreamEnded { .. } => {
-                (own_session(0), 0)
-            }
-        };
-        let home = (session.0 >> 48) as usize;
-        if home != self.index {
-            self.effects[home].push(effect);
-            return;
-        }
-        if session == own_session(home) {
-            self.answers.take(effect);
-            return;
-        }
-        let Some(outbox) = self.outboxes.get(&session) else { return };
-        match effect {
-            Effect::Confirmed(confirmed) => outbox.confirm(&confirmed),
-            Effect::Deliver(_) if self.draining => {}
-            Effect::Deliver(delivery) => outbox.deliver(delivery),
-            Effect::Settled(settled) => {
-                let stale = settled.stale.iter().map(|run| SettleRun {
-                    partition: settled.partition.index,
-                    first: run.first,
-                    count: run.count,
-                    attempt: run.attempt,
-                    generation: run.generation,
-                });
-                outbox.settled(request, settled.applied, stale);
-            }
-            Effect::SubscriptionEnded { subscription, .. } => {
-                outbox.subscription_ended(subscription, ErrorCode::UnknownTopic);
-            }
-            Effect::PublishedAt { first, count, .. } => {
-                outbox.reply(&Reply::PublishedAt(PublishedAt { first, count }), request);
-            }
-            Effect::ReaderTooSlow { subscription, .. }
-            | Effect::CursorTaken { subscription, .. } => {
-                let is_slow = matches!(effect, Effect::ReaderTooSlow { .. });
-                let code = if is_slow { ErrorCode::SlowConsumer } else { ErrorCode::CursorHeld };
-                outbox.subscription_ended(subscription, code);
-                let held = outbox.routes.borrow_mut().subscriptions.remove(&subscription);
-                for (core, partition) in
-                    held.iter().flat_map(|held| held.each_partition(self.commands.len()))
-                {
-                    // It ends in all partitions, whatever the others think of it.
-                    let change = ReaderChange::End;
-                    let end = Command::Reader { session, subscription, partition, change };
-                    let _ = self.cores.inboxes[core].send(Message::Commands(vec![end]));
-                }
-            }
-            Effect::Refused { refusal, .. } => {
-                outbox.refused(request, refusal_reply::reply(&refusal));
-            }
-            Effect::Gap { subscription, partition, range, reason, session: _ } => outbox.gap(Gap {
-                subscription,
-                partition: partition.index,
-                offsets: range,
-                reason: match reason {
-                    sennit_engine::GapReason::Damaged => GapReason::Damaged,
-                    sennit_engine::GapReason::Lost => GapReason::Lost,
-                    sennit_engine::GapReason::Retention => GapReason::Retention,
-                    sennit_engine::GapReason::RolledBack => GapReason::RolledBack,
-                    sennit_engine::GapReason::Skipped => GapReason::Skipped,
-                    sennit_engine::GapReason::Filtered => GapReason::Filtered,
-                    sennit_engine::GapReason::Compacted => GapReason::Compacted,
-                },
-            }),
-            Effect::Subscribed { .. }
-            | Effect::Done { .. }
-            | Effect::Described { .. }
-            | Effect::Located { .. }
-            | Effect::Cursors { .. }
-            | Effect::Stream(..)
-            | Effect::StreamEnded { .. }
-            | Effect::DeadLetterTopicNeeded { .. } => {}
-        }
     }
 }
 
