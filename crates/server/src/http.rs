@@ -6,6 +6,7 @@
 //! to the core of its streams: `moving`; one that waits for a stream leaves its task for the `lot`: `parking`.
 
 pub(crate) mod answer;
+mod body;
 pub(crate) mod closing;
 mod connection;
 pub(crate) mod door;

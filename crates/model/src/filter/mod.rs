@@ -7,6 +7,7 @@ mod glob;
 mod parser;
 mod program;
 mod tokens;
+mod tree;
 
 use std::{fmt, str::FromStr, sync::Arc};
 

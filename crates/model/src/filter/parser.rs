@@ -4,25 +4,14 @@ use super::{
     decimal::Decimal,
     error::FilterError,
     glob::Glob,
-    program::{Check, Field, Literal, Relation},
     tokens::{Token, Tokens},
+    tree::{Check, Field, Literal, Relation, Tree},
 };
 use crate::limits::{FILTER_DEPTH_MAX, FILTER_GLOB_BYTES_MAX, FILTER_TESTS_MAX};
 
 const TEST: &str = "key, header.NAME, exists, not or (";
 const OPERATOR: &str = "= != < <= > >= prefix or glob";
 const VALUE: &str = "a text in quotes, a number, true or false";
-
-/// What a text says.
-#[derive(Clone, Debug)]
-pub(super) enum Tree {
-    Test(Field, Check),
-    Not(Box<Tree>),
-    /// At least one.
-    All(Vec<Tree>),
-    /// At least one.
-    Any(Vec<Tree>),
-}
 
 /// # Errors
 /// What is wrong first.

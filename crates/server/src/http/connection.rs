@@ -10,13 +10,11 @@ use tokio::{
 
 use super::{
     door::Door,
-    http1, http2,
+    http1,
+    http2::{self, PREFACE},
     limits::IDLE_TIMEOUT,
     parking::{Back, Left},
 };
-
-/// How an HTTP/2 connection begins (RFC 9113, 3.4).
-pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Serves a connection that has moved so often until it ends, or leaves its task.
 pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + 'static>(

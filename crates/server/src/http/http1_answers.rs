@@ -12,7 +12,7 @@ use http::{Method, StatusCode, header};
 use hyper::body::Body as _;
 
 use super::{
-    answer::{Body, EventSource, PageSource},
+    body::{Body, EventSource, PageSource},
     hall::DATE_BYTES,
     request::Request,
     response::{HeaderList, Response},

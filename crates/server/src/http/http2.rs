@@ -24,8 +24,7 @@ use tokio::{
 };
 
 use super::{
-    answer::Body,
-    connection::PREFACE,
+    body::Body,
     door::Door,
     hall::{BodyAccount, Hall},
     http1_head::too_long,
@@ -34,6 +33,9 @@ use super::{
     },
     refused::Refused,
 };
+
+/// How an HTTP/2 connection begins (RFC 9113, 3.4).
+pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Bytes of bodies that a client may have on their way, for a request and for all of a connection.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;

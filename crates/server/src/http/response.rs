@@ -3,7 +3,7 @@
 
 use http::{HeaderName, HeaderValue, StatusCode};
 
-use super::answer::Body;
+use super::body::Body;
 
 /// What a request is answered.
 #[derive(Debug)]

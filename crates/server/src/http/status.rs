@@ -10,7 +10,8 @@ use http::{HeaderValue, Method, StatusCode, header};
 use prometheus_client::registry::Registry;
 
 use super::{
-    answer::{Body, full, problem},
+    answer::{full, problem},
+    body::Body,
     response::Response,
 };
 use crate::{

@@ -54,7 +54,7 @@ pub use storage_mode::{StreamStorage, StreamStorageError};
 pub(crate) use storage_rules::StorageRules;
 pub use storage_rules::{StreamStorageRule, StreamStorageRuleError};
 
-use super::{answer::Body, hall::Hall, request::Request, response::Response};
+use super::{body::Body, hall::Hall, request::Request, response::Response};
 use crate::{core::Cores, streams::Streams};
 
 /// What the broker's owner decides for all streams.

@@ -14,7 +14,7 @@ use tokio::{
 use super::*;
 use crate::{
     http::{
-        answer::{Body, EventSource, Pieces},
+        body::{Body, EventSource, Pieces},
         limits::{BODY_TIMEOUT, HALF_CLOSED, HEAD_TIMEOUT, IDLE_TIMEOUT, WRITE_TIMEOUT},
     },
     metrics::CoreMetrics,

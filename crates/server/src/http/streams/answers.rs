@@ -7,7 +7,7 @@ use sennit_model::Offset;
 
 use super::{names, offset_token::Token, refusals::Problem};
 use crate::http::{
-    answer::Body,
+    body::Body,
     response::{HeaderList, Response},
 };
 

@@ -237,7 +237,7 @@ mod tests {
     use sennit_model::Offset;
 
     use super::*;
-    use crate::http::answer::Body;
+    use crate::http::body::Body;
 
     fn payloads(appends: &[AppendTo]) -> Vec<Vec<String>> {
         let texts = |each: &AppendTo| {

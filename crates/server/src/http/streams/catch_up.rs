@@ -12,7 +12,7 @@ use super::{
     read::{READ_BYTES_MAX, Source},
     refusals::Problem,
 };
-use crate::http::answer::{Body, PageSource};
+use crate::http::body::{Body, PageSource};
 
 impl Source {
     /// What follows `first` in the same answer: up to where the stream ends now, or where one broke off;

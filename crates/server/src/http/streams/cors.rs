@@ -4,7 +4,7 @@
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 
 use crate::http::{
-    answer::Body,
+    body::Body,
     request::Request,
     response::{Header, HeaderList, Response},
 };

@@ -4,7 +4,7 @@ use http::StatusCode;
 use sennit_model::TopicName;
 
 use super::{StreamsDoor, refusals::Problem};
-use crate::http::{answer::Body, response::Response};
+use crate::http::{body::Body, response::Response};
 
 impl StreamsDoor {
     pub(super) async fn delete(&self, name: &TopicName) -> Result<Response, Problem> {

@@ -14,7 +14,7 @@ use super::{
     sse,
 };
 use crate::{
-    http::{answer::Body, response::Response},
+    http::{body::Body, response::Response},
     stream_request::StreamPlace,
 };
 

@@ -195,7 +195,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::http::answer::Body;
+    use crate::http::body::Body;
     use sennit_engine::StreamSettings;
 
     fn chunk(content_type: &str, body: &'static str) -> StreamChunk {

@@ -8,7 +8,7 @@ use sennit_protocol::{ErrorCode, control};
 
 use super::{names, offset_token::Token};
 use crate::{
-    http::{answer::Body, response::Response},
+    http::{body::Body, response::Response},
     stream_request::StreamFailure,
 };
 

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     core::now,
     http::{
-        answer::{Body, EventSource},
+        body::{Body, EventSource},
         hall::Hall,
         response::Response,
     },

@@ -14,11 +14,7 @@ use super::{
     subscription_bodies as bodies,
 };
 use crate::{
-    http::{
-        answer::{Body, full},
-        request::Request,
-        response::Response,
-    },
+    http::{answer::full, body::Body, request::Request, response::Response},
     inbox::Message,
     subscription_request::{
         Ack, Asked, NewSubscription, RESERVED, SubscriptionRefusal, Told,
