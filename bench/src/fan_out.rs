@@ -2,6 +2,8 @@
 //! itself.
 
 use anyhow::{Context, Result, ensure};
+use sennit_client::{BatchBuilder, Message};
+use sennit_model::{Durability, limits::MEMORY_SHARD_BYTES};
 use serde_json::json;
 
 use crate::{
@@ -59,6 +61,21 @@ impl FanOut {
         }
     }
 
+    /// What lies in memory alone is freed to make room: readers would wait for it in vain.
+    fn check_that_preload_is_kept(&self) -> Result<()> {
+        let Load { producers, size, partitions, durability, .. } = self.load;
+        let Some(each) = self.load.preload else { return Ok(()) };
+        let messages = each * u64::from(producers);
+        let bytes = BatchBuilder::encoded_len(&Message::new(vec![0; size])) as u64;
+        let kept = MEMORY_SHARD_BYTES * u64::from(partitions) / bytes;
+        ensure!(
+            durability != Durability::Memory || messages <= kept,
+            "{messages} messages of {size} bytes are more than a shard keeps in memory: \
+             at most {kept} for {partitions} partitions"
+        );
+        Ok(())
+    }
+
     /// Measures it.
     ///
     /// # Errors
@@ -66,6 +83,7 @@ impl FanOut {
     pub fn run(&self, bench: &Bench<'_>, row: &str) -> Result<Row> {
         let load = &self.load;
         ensure!(load.size >= STAMP_BYTES, "a payload has at least {STAMP_BYTES} bytes");
+        self.check_that_preload_is_kept()?;
         let bare = || match bench.options.probe {
             true => bare::measure(self.readers, load.size).context("the probe").map(Some),
             false => Ok(None),
@@ -199,6 +217,18 @@ mod tests {
         let mut row = Row { seconds: 1.0, ..Row::default() };
         fan_out.add_readers(&mut row, &[(0, 10, 10)], seen);
         row
+    }
+
+    #[test]
+    fn more_than_memory_keeps_is_not_preloaded() {
+        let check = |durability, each| {
+            let load = Load { durability, producers: 4, preload: Some(each), ..Load::new() };
+            FanOut::new(load, 16).check_that_preload_is_kept()
+        };
+        assert!(check(Durability::Memory, 60_000).is_ok());
+        assert!(check(Durability::Durable, 1_000_000).is_ok());
+        let error = check(Durability::Memory, 120_000).unwrap_err().to_string();
+        assert!(error.starts_with("480000 messages of 1024 bytes are more"), "{error}");
     }
 
     #[test]
