@@ -423,6 +423,11 @@ impl StreamModel {
         if held.iter().any(|entry| entry.turn > durable_turn) {
             return wrong("it is not durable");
         }
+        // Without a message in it, it still says that the stream is there.
+        let made = self.history.iter().find(|version| version.standing.is_there);
+        if made.is_some_and(|version| version.turn > durable_turn && version.turn != UNSURE) {
+            return wrong("that there is such a stream is not durable");
+        }
         if chunk.is_up_to_date && read.before.is_none() && next < told_end {
             return wrong("more is there");
         }
