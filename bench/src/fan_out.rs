@@ -70,8 +70,7 @@ impl FanOut {
         let kept = MEMORY_SHARD_BYTES * u64::from(partitions) / bytes;
         ensure!(
             durability != Durability::Memory || messages <= kept,
-            "{messages} messages of {size} bytes are more than a shard keeps in memory: \
-             at most {kept} for {partitions} partitions"
+            "{messages} messages of {size} bytes are more than is kept in memory, at most {kept}"
         );
         Ok(())
     }
