@@ -3,8 +3,8 @@
 
 use std::{future::poll_fn, io, sync::Arc, time::Duration};
 
-use bytes::BytesMut;
-use sennit_protocol::FrameReader;
+use bytes::{BufMut as _, BytesMut};
+use sennit_protocol::{FrameHeader, FrameReader};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::tcp::{ReadHalf, WriteHalf},
@@ -40,10 +40,13 @@ const GOODBYE_TIMEOUT: Duration = Duration::from_secs(1);
 /// A session that lasted this long was a good one: the delays begin again.
 const GOOD_SESSION: Duration = Duration::from_secs(1);
 
-/// Room for a read: the least, and the most once reads fill what they are given. It shrinks again where
-/// they bring little: what is half of a frame of 128 KiB is moved if the other half finds no room.
+/// Room for a read of short frames: the least, and the most once reads fill what they are given. It shrinks
+/// again where they bring little.
 const READ_BYTES: usize = 64 << 10;
 const READ_BYTES_MAX: usize = 512 << 10;
+
+/// Missing bytes of a frame that is worth a read and a place of its own.
+const LONG_BYTES: usize = 32 << 10;
 
 /// On the way out.
 struct Closing {
@@ -126,7 +129,7 @@ impl Connection {
         let (mut has_read, mut pinged) = (false, false);
         let mut timer = std::pin::pin!(sleep_until(heard + PING_AFTER));
         let mut room = READ_BYTES;
-        frames.trust();
+        frames.make_no_room();
         loop {
             let now = Instant::now();
             if std::mem::take(&mut has_read) {
@@ -180,10 +183,11 @@ impl Connection {
             }
             let idle = self.conversation.outgoing.is_empty();
             let awaited = Filling { to_do: self.closing.is_none(), to_send: idle };
+            let missing = frames.missing(&input);
             // All else is done above in each turn, so reads may come first: they are the most.
             tokio::select! {
                 biased;
-                read = read(&mut reader, &mut input, room, frames.is_between()) => match read {
+                read = read(&mut reader, &mut input, room, missing) => match read {
                     Ok((0, _)) => return self.unreachable(io::ErrorKind::UnexpectedEof.into()),
                     Ok((count, is_full)) => {
                         room = match is_full {
@@ -326,25 +330,73 @@ impl Connection {
 }
 
 /// Reads into `input` once there is something to read. Says how much came, and whether all room was
-/// taken. May be cancelled without loss.
+/// taken. Of a long frame, `missing` bytes of which have not come, it reads no more than that and the next
+/// header: what begins behind it has room of its own, and nothing is moved. May be cancelled without loss.
 async fn read(
     reader: &mut ReadHalf<'_>,
     input: &mut BytesMut,
     room: usize,
-    is_between: bool,
+    missing: usize,
 ) -> io::Result<(usize, bool)> {
     poll_fn(|cx| reader.as_ref().poll_read_ready(cx)).await?;
+    let is_long = missing >= LONG_BYTES;
+    let (room, least) = match missing {
+        0 => (room, READ_BYTES / 4),
+        _ if is_long => (missing + FrameHeader::BYTES, missing + FrameHeader::BYTES),
+        _ => (room, missing),
+    };
     // Not before: by now what the last read has brought is mostly done with, and this one goes to the
     // same place, which is in the processor's caches.
-    if is_between && input.is_empty() {
+    if input.is_empty() {
         let _ = input.try_reclaim(room);
     }
-    let left = input.capacity() - input.len();
-    // Where a frame has begun, there is room for all of it.
-    if left == 0 || is_between && left < READ_BYTES / 4 {
-        input.reserve(room);
+    if input.capacity() - input.len() < least {
+        // Its own `reserve` would move all that has been in it before.
+        let mut roomier = BytesMut::with_capacity(input.len() + room);
+        roomier.extend_from_slice(input);
+        *input = roomier;
     }
-    let given = input.capacity() - input.len();
-    let count = reader.read_buf(input).await?;
-    Ok((count, count == given))
+    let given = if is_long { room } else { input.capacity() - input.len() };
+    let count = reader.read_buf(&mut input.limit(given)).await?;
+    Ok((count, count == given && !is_long))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    const MISSING: usize = 40 << 10;
+
+    /// A long frame's read, once more than that has come.
+    async fn read_long(stream: &mut TcpStream, input: &mut BytesMut) -> (usize, bool) {
+        let mut there = vec![0; 64 << 10];
+        while stream.peek(&mut there).await.unwrap() < 48 << 10 {
+            tokio::task::yield_now().await;
+        }
+        read(&mut stream.split().0, input, READ_BYTES, MISSING).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn of_a_long_frame_no_more_is_read_than_it_lacks_and_the_next_header() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (near, accepted) =
+            tokio::join!(TcpStream::connect(listener.local_addr().unwrap()), listener.accept());
+        let (mut near, mut far) = (near.unwrap(), accepted.unwrap().0);
+        let sent: Vec<u8> = (0..200 << 10).map(|at: u32| at as u8).collect();
+        let expected = sent.clone();
+        let writing = tokio::spawn(async move { far.write_all(&sent).await.map(|()| far) });
+        let mut input = BytesMut::new();
+        let whole = MISSING + FrameHeader::BYTES;
+        assert_eq!(read_long(&mut near, &mut input).await, (whole, false));
+        assert_eq!(input[..], expected[..whole]);
+        // Nobody has what was there any more: the next one comes to the same place.
+        let place = input.as_ptr();
+        drop(input.split());
+        assert_eq!(read_long(&mut near, &mut input).await, (whole, false));
+        assert_eq!((input.as_ptr(), &input[..]), (place, &expected[whole..2 * whole]));
+        drop(near);
+        let _ = writing.await;
+    }
 }

@@ -14,7 +14,7 @@ const RESERVE_BYTES: usize = 64 << 10;
 #[derive(Clone, Debug)]
 pub struct FrameReader {
     limit: usize,
-    reserve_bytes: usize,
+    makes_room: bool,
     header: Option<FrameHeader>,
 }
 
@@ -23,7 +23,7 @@ impl FrameReader {
     /// [`GREETING_BYTES_MAX`] bytes.
     #[must_use]
     pub fn before_greeting() -> Self {
-        Self { limit: GREETING_BYTES_MAX, reserve_bytes: RESERVE_BYTES, header: None }
+        Self { limit: GREETING_BYTES_MAX, makes_room: true, header: None }
     }
 
     /// The limit in force, in bytes of body.
@@ -37,20 +37,20 @@ impl FrameReader {
         self.limit = limit;
     }
 
-    /// From now on room is made for the whole of a frame once its header has come: the peer may be
-    /// trusted with as much memory, and what has come of a long frame need not be moved again and again.
-    pub fn trust(&mut self) {
-        self.reserve_bytes = usize::MAX;
+    /// From now on no room is made: whoever reads trusts the peer with the whole of a frame, and knows
+    /// from [`FrameReader::missing`] what it needs.
+    pub fn make_no_room(&mut self) {
+        self.makes_room = false;
     }
 
-    /// Whether no frame has begun whose header is known.
+    /// How many bytes of a frame are missing whose header has come; 0 where none has begun.
     #[must_use]
-    pub fn is_between(&self) -> bool {
-        self.header.is_none()
+    pub fn missing(&self, input: &BytesMut) -> usize {
+        self.header.map_or(0, |header| (header.size as usize).saturating_sub(input.len()))
     }
 
     /// Takes the next whole frame off `input`; `None` while it has not come whole. `input` then has
-    /// room for more of it, so that a read can be made right into it. The body shares `input`'s
+    /// room for more of it, so that a read can be made right into it, unless no room is to be made. The body shares `input`'s
     /// memory.
     ///
     /// # Errors
@@ -64,7 +64,9 @@ impl FrameReader {
         let size = header.size as usize;
         if input.len() < size {
             let missing = size - input.len();
-            input.reserve(missing.min(self.reserve_bytes.max(input.len())));
+            if self.makes_room {
+                input.reserve(missing.min(RESERVE_BYTES.max(input.len())));
+            }
             return Ok(None);
         }
         self.header = None;
