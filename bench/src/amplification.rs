@@ -1,12 +1,12 @@
 //! What the kernel says the broker writes, for each byte that was published.
 
 use anyhow::Result;
-use sennit_client::{BatchBuilder, Message};
 
 use crate::{
     broker::Broker,
     load::{Bench, Load},
     row::{Checkpointed, Row},
+    stamp::message_bytes,
     usage::Usage,
 };
 
@@ -51,8 +51,7 @@ impl Amplification {
 
 /// What `usage` says of the window of `made`.
 pub fn cost(made: &Row, load: &Load, usage: Usage) -> Checkpointed {
-    let message = Message::new(vec![0; load.size]);
-    let each = BatchBuilder::encoded_len(&message) as f64;
+    let each = message_bytes(load.size) as f64;
     let confirmed = made.confirmed_per_s.unwrap_or_default() * made.seconds;
     Checkpointed {
         confirmed_bytes: (confirmed * each) as u64,

@@ -12,7 +12,7 @@ use sennit_client::{Batch, BatchBuilder, Message};
 
 use crate::{
     clock::{now_ns, sleep_until},
-    stamp::{Payloads, Stamp},
+    stamp::{Payloads, Stamp, message_bytes},
 };
 
 /// Bytes of a batch: one write, and one read.
@@ -61,7 +61,7 @@ pub fn measure(sockets: u32, size: usize) -> io::Result<Bare> {
 fn batches(size: usize) -> io::Result<Vec<Bytes>> {
     let mut payloads = Payloads::new(size);
     let mut sequence = 0;
-    let each = BatchBuilder::encoded_len(&Message::new(vec![0; size]));
+    let each = message_bytes(size);
     let mut batch = || {
         let mut builder = BatchBuilder::new();
         for _ in 0..(BATCH_BYTES / each).max(1) {
@@ -117,7 +117,7 @@ fn run(sockets: u32, size: usize, batches: &[Bytes], checked: bool) -> io::Resul
 /// messages they held.
 fn read(mut stream: TcpStream, (length, size): (usize, usize), checked: bool) -> io::Result<u64> {
     let (payloads, mut messages) = (Payloads::new(size), 0);
-    let each = BatchBuilder::encoded_len(&Message::new(vec![0; size]));
+    let each = message_bytes(size);
     let mut buffer = BytesMut::zeroed(length);
     while stream.read_exact(&mut buffer).is_ok() {
         messages += (length / each) as u64;

@@ -2,7 +2,6 @@
 //! itself.
 
 use anyhow::{Context, Result, ensure};
-use sennit_client::{BatchBuilder, Message};
 use sennit_model::{Durability, limits::MEMORY_SHARD_BYTES};
 use serde_json::json;
 
@@ -16,7 +15,7 @@ use crate::{
     load::{Bench, Load, Measured, order_all, share, window_of},
     plan::{Order, Read, ReaderReport, Role, Slow},
     row::{FannedOut, Row},
-    stamp::STAMP_BYTES,
+    stamp::{STAMP_BYTES, message_bytes},
     usage::Watch,
 };
 
@@ -66,7 +65,7 @@ impl FanOut {
         let Load { producers, size, partitions, durability, .. } = self.load;
         let Some(each) = self.load.preload else { return Ok(()) };
         let messages = each * u64::from(producers);
-        let bytes = BatchBuilder::encoded_len(&Message::new(vec![0; size])) as u64;
+        let bytes = message_bytes(size) as u64;
         let kept = MEMORY_SHARD_BYTES * u64::from(partitions) / bytes;
         ensure!(
             durability != Durability::Memory || messages <= kept,

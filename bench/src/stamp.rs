@@ -11,10 +11,17 @@
 //! ```
 
 use bytes::{Bytes, BytesMut};
+use sennit_client::{BatchBuilder, Message};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Bytes that the stamp takes: no message is smaller.
 pub const STAMP_BYTES: usize = 24;
+
+/// Bytes that a message with a payload of `size` takes in a batch.
+#[must_use]
+pub fn message_bytes(size: usize) -> usize {
+    BatchBuilder::encoded_len(&Message::new(vec![0; size]))
+}
 
 /// How much memory is taken at once for payloads, in bytes.
 const ARENA_BYTES: usize = 1 << 20;

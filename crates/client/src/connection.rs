@@ -367,12 +367,12 @@ mod tests {
 
     use super::*;
 
-    const MISSING: usize = 40 << 10;
+    const MISSING: usize = LONG_BYTES;
 
     /// A long frame's read, once more than that has come.
     async fn read_long(stream: &mut TcpStream, input: &mut BytesMut) -> (usize, bool) {
-        let mut there = vec![0; 64 << 10];
-        while stream.peek(&mut there).await.unwrap() < 48 << 10 {
+        let mut there = [0; MISSING + FrameHeader::BYTES + 1];
+        while stream.peek(&mut there).await.unwrap() < there.len() {
             tokio::task::yield_now().await;
         }
         read(&mut stream.split().0, input, READ_BYTES, MISSING).await.unwrap()

@@ -50,8 +50,8 @@ impl FrameReader {
     }
 
     /// Takes the next whole frame off `input`; `None` while it has not come whole. `input` then has
-    /// room for more of it, so that a read can be made right into it, unless no room is to be made. The body shares `input`'s
-    /// memory.
+    /// room for more of it, unless no room is to be made, so that a read can be made right into it. The
+    /// body shares `input`'s memory.
     ///
     /// # Errors
     /// [`DecodeError::FrameTooLarge`] or [`DecodeError::Reserved`]. The stream cannot be read on
