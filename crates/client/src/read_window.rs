@@ -7,8 +7,8 @@ use std::time::Duration;
 /// What a line is taken to carry, in bytes per second: 10 Gbit/s.
 const LINE_BYTES_PER_S: u128 = 1_250_000_000;
 
-/// Round trips that the window lasts: one for what is on its way, one in which the broker hears what
-/// was taken, a quarter of the window at a time.
+/// Round trips that the window lasts: one for what is on its way, one for what was taken and not told:
+/// a half of the window is told at a time.
 const ROUND_TRIPS: u128 = 2;
 
 /// The least, however short the line: four of the longest frames into which a broker joins batches.
