@@ -15,7 +15,6 @@ use super::{
     Oracle, Violation,
     native::Refused,
     stream::{StreamModel, UNSURE, Version, When},
-    together::each_of,
 };
 
 /// The promise that a stream is as it should be after a restart.
@@ -445,5 +444,20 @@ impl StreamModel {
             return wrong("it was closed");
         }
         Ok(())
+    }
+}
+
+/// What an answer says of each stream that it is of, in their order.
+fn each_of(answer: &StreamAnswer) -> Vec<Option<StreamAnswer>> {
+    match answer {
+        StreamAnswer::AppendedTogether(all) => {
+            all.iter().map(|appended| Some(StreamAnswer::Appended(*appended))).collect()
+        }
+        StreamAnswer::RefusedTogether { which, refusal } => {
+            let mut each = vec![None; *which];
+            each.push(Some(StreamAnswer::Refused(refusal.clone())));
+            each
+        }
+        answer => vec![Some(answer.clone())],
     }
 }

@@ -79,18 +79,3 @@ fn decide(
         None => Ok(comes_to),
     }
 }
-
-/// What an answer says of each stream that it is of, in their order.
-pub(super) fn each_of(answer: &StreamAnswer) -> Vec<Option<StreamAnswer>> {
-    match answer {
-        StreamAnswer::AppendedTogether(all) => {
-            all.iter().map(|appended| Some(StreamAnswer::Appended(*appended))).collect()
-        }
-        StreamAnswer::RefusedTogether { which, refusal } => {
-            let mut each = vec![None; *which];
-            each.push(Some(StreamAnswer::Refused(refusal.clone())));
-            each
-        }
-        answer => vec![Some(answer.clone())],
-    }
-}

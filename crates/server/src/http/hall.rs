@@ -5,20 +5,18 @@ use std::{
     cell::{Cell, RefCell},
     rc::Rc,
     sync::Arc,
-    time::SystemTime,
 };
 
 use bytes::BytesMut;
 use http::StatusCode;
 
-use super::{closing::Closing, limits::BODIES_BYTES_MAX, parking::LotDoor, refused::Refused};
+use super::{
+    closing::Closing, date::Date, limits::BODIES_BYTES_MAX, lot_door::LotDoor, refused::Refused,
+};
 use crate::{metrics::CoreMetrics, neighbours::Neighbours, outgoing::Outgoing};
 
 /// Bytes of a read.
 const READ_BYTES: usize = 64 << 10;
-
-/// Bytes of a date: `Sun, 06 Nov 1994 08:49:37 GMT`.
-pub(super) const DATE_BYTES: usize = 29;
 
 /// What all connections of a thread share.
 #[derive(Debug)]
@@ -33,8 +31,7 @@ pub(crate) struct Hall {
     pub(super) read: RefCell<BytesMut>,
     /// What is written next, until it was.
     pub(super) write: RefCell<Outgoing>,
-    /// The second of the date, and how it is written.
-    date: Cell<(u64, [u8; DATE_BYTES])>,
+    pub(super) date: Date,
     /// Connections that have something to do still, if they are to end.
     open: Cell<usize>,
     /// Bytes of bodies whose requests are not answered.
@@ -50,25 +47,10 @@ impl Hall {
             metrics,
             read: RefCell::new(BytesMut::with_capacity(READ_BYTES)),
             write: RefCell::default(),
-            date: Cell::new((u64::MAX, [b' '; DATE_BYTES])),
+            date: Date::new(),
             open: Cell::new(0),
             body_bytes: Cell::new(0),
         }
-    }
-
-    /// The date as answers give it.
-    pub(super) fn date(&self) -> [u8; DATE_BYTES] {
-        let now = SystemTime::now();
-        let second = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        let (of, date) = self.date.get();
-        if of == second {
-            return date;
-        }
-        let mut date = [b' '; DATE_BYTES];
-        let text = httpdate::fmt_http_date(now);
-        date.copy_from_slice(&text.as_bytes()[..DATE_BYTES]);
-        self.date.set((second, date));
-        date
     }
 
     pub(super) fn count(&self, status: StatusCode) {

@@ -21,8 +21,9 @@ use super::{
     http1_clock::{Clock, Late, Waits},
     http1_requests::{Received, RequestDecoder, UnderWay},
     limits::{HEAD_BYTES_MAX, PIPELINED_MAX},
+    lot_door::Parking,
     moving::{Departure, Leaning},
-    parking::{Back, Left, Parking},
+    parking::{Back, Left},
     refused::Refused,
     response::Response,
     streams::Live,
@@ -484,7 +485,7 @@ where
             self.begun.clear();
         }
         self.hall.count(answer.status());
-        self.streaming = encode(answer, manner, &self.hall.date(), out);
+        self.streaming = encode(answer, manner, &self.hall.date.now(), out);
     }
 
     /// Tells a client that waits for it to send the body, if that is the next thing to say.

@@ -13,7 +13,7 @@ use hyper::body::Body as _;
 
 use super::{
     body::{Body, EventSource, PageSource},
-    hall::DATE_BYTES,
+    date::DATE_BYTES,
     request::Request,
     response::{HeaderList, Response},
 };

@@ -2,7 +2,7 @@
 //! their own. One question to a stream stands for all who wait at one spot of it; what comes is made into
 //! an answer once and written to each of them. It knows when, not what streams say.
 //!
-//! In reading order: `parking` (beside this) is the way in and out, `readers` who is here, `news` what they
+//! In reading order: `lot_door` and `parking` (beside this) are the way in and out, `readers` who is here, `news` what they
 //! are told; `due` and `leaving` are what is done when nothing comes, or the client says something, of which
 //! `sockets` knows.
 
@@ -29,7 +29,7 @@ use super::{
     door::Door,
     hall::Hall,
     limits::IDLE_TIMEOUT,
-    parking::{Arriving, Parking},
+    lot_door::{Arriving, Parking},
     streams::{self, Live, Spot},
 };
 use crate::{answers::Answer, core::CoreHandle, outgoing::Outgoing, placement::shard_of};

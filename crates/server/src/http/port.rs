@@ -14,8 +14,9 @@ use super::{
     door::Door,
     hall::Hall,
     limits::{CONNECTIONS_WAITING_MAX, PLACE_TIMEOUT},
+    lot_door::Arriving,
     moving::Departure,
-    parking::{Arriving, Back, Left},
+    parking::{Back, Left},
     status::Status,
     turned_away::turn_away,
 };

@@ -45,7 +45,7 @@ impl Lot {
         match spot.live {
             Live::LongPoll => {
                 let answer = self.nothing(&spot, patience.cursor);
-                encode(answer, manner, &self.hall.date(), &mut out);
+                encode(answer, manner, &self.hall.date.now(), &mut out);
             }
             Live::Events if now >= patience.until => put_end(manner.is_chunked(), &mut out),
             Live::Events => {

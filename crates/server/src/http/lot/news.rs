@@ -73,7 +73,7 @@ impl News {
             Live::LongPoll => {
                 let head = streams::answer(&self.chunk, cursor)?;
                 let answer = head.with_body(streams::body_of(self.body.clone()));
-                encode(answer, manner, &hall.date(), out);
+                encode(answer, manner, &hall.date.now(), out);
             }
             Live::Events => {
                 let place = streams::control(&self.chunk, cursor);

@@ -10,7 +10,8 @@ use sennit_model::{
 use super::{
     StreamsDoor, answers,
     content::{self, Form},
-    names::{self, is_true, number, one},
+    header_values::{is_true, number, one},
+    names,
     refusals::Problem,
     settings,
 };

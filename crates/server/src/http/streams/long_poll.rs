@@ -11,10 +11,10 @@ use super::{
     StreamsDoor,
     answers::{self, NO_STORE, TRUE},
     cursor, names,
-    parked::Wait,
     query::{Asked, Live},
     read::{self, READ_BYTES_MAX, Source},
     refusals::Problem,
+    spot::Wait,
 };
 use crate::{core::now, http::response::Response};
 

@@ -2,8 +2,7 @@
 //! who wait for the same, made once for all of them. It knows no sockets.
 
 use sennit_engine::{StreamChunk, StreamRead};
-use sennit_model::{Offset, ReadFrom, TopicName};
-use tokio::time::Instant;
+use sennit_model::{Offset, ReadFrom};
 
 use super::{
     StreamsDoor, cors,
@@ -11,21 +10,10 @@ use super::{
     query::Live,
     read,
     read::Source,
+    spot::{Spot, Wait},
     sse,
 };
-use crate::{
-    http::{body::Body, response::Response},
-    stream_request::StreamPlace,
-};
-
-/// Where reads wait: what comes there is told to all of them alike.
-#[derive(Clone, Debug)]
-pub(crate) struct Spot {
-    pub(crate) name: TopicName,
-    pub(crate) stream: StreamPlace,
-    pub(crate) at: Offset,
-    pub(crate) live: Live,
-}
+use crate::http::{body::Body, response::Response};
 
 impl Spot {
     /// What is asked of the stream for all who wait here.
@@ -38,20 +26,6 @@ impl Spot {
         let (one_append, for_fork) = (false, false);
         StreamRead { at, before: None, bytes_max, waits: true, one_append, for_fork }
     }
-}
-
-/// A read that waits at a spot.
-#[derive(Clone, Debug)]
-pub(crate) struct Wait {
-    pub(crate) spot: Spot,
-    /// The cursor that it came with, or was given last; 0, which lies behind every other, is none.
-    pub(crate) cursor: u64,
-    /// When it ends.
-    pub(crate) until: Instant,
-    /// When it was told something last.
-    pub(crate) said_at: Instant,
-    /// Whether it is to stay with its task: what became of it is not for all who wait there.
-    pub(crate) stays: bool,
 }
 
 impl StreamsDoor {

@@ -11,10 +11,10 @@ use super::{
     StreamsDoor,
     answers::{self, NO_STORE, TRUE},
     content::{self, Form},
-    etag, names, offset_token,
-    parked::Spot,
+    etag, header_values, names, offset_token,
     query::{self, Live},
     refusals::Problem,
+    spot::Spot,
 };
 use crate::{
     http::{request::Request, response::Response},
@@ -121,7 +121,7 @@ impl StreamsDoor {
             Some(Live::LongPoll) => self.long_poll(&source, asked).await,
             Some(Live::Events) => {
                 // A browser that comes again says where it was, and asks as it did first.
-                let last = names::one(request.headers(), &names::LAST_EVENT_ID)?;
+                let last = header_values::one(request.headers(), &names::LAST_EVENT_ID)?;
                 if let Some(at @ ReadFrom::Offset(_)) = last.and_then(offset_token::parse) {
                     asked.at = at;
                 }

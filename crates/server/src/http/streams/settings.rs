@@ -6,9 +6,8 @@ use sennit_engine::StreamSettings;
 use sennit_model::{NameError, ReadFrom, Timestamp, TopicName, limits::CONTENT_TYPE_BYTES_MAX};
 
 use super::{
-    name,
-    names::{self, is_true, number, one},
-    offset_token,
+    header_values::{is_true, number, one},
+    name, names, offset_token,
     refusals::Problem,
     storage_mode::StreamStorage,
 };

@@ -15,10 +15,10 @@ use super::{
     cursor,
     event::{self, Encoding, KEEP_ALIVE, Place},
     names,
-    parked::{Spot, Wait},
     query::{Asked, Live},
     read::Source,
     refusals::Problem,
+    spot::{Spot, Wait},
 };
 use crate::{
     core::now,
