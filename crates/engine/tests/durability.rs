@@ -15,7 +15,7 @@ use sennit_model::{
     ProducerStamp, Retention, TopicConfig, TopicKind, WhenSlow,
     limits::{MEMORY_SHARD_BYTES, MEMORY_TOPIC_BYTES, RESERVED_OFFSETS},
 };
-use world::{ALICE, BOB, GROUP, ORDERS, World, batch, check, queue, run};
+use world::{ALICE, BOB, DEAD, GROUP, ORDERS, World, batch, check, queue, run};
 
 const WIDE: Credit = Credit { messages: 100_000, bytes: 1 << 30 };
 
@@ -195,6 +195,22 @@ fn what_is_kept_in_memory_never_reaches_the_journal() {
 }
 
 #[test]
+fn a_durable_topic_beside_one_in_memory_is_journaled() {
+    let mut world = World::with(of(Durability::Memory), GroupConfig::default());
+    let (origin, batch) = (world.origin(ALICE), batch(&[Message::new("a")]));
+    let producer = ProducerStamp::default();
+    let publish = Publish { origin, partition: DEAD, producer, batch };
+    let (now, after_commit) = turn(&mut world, Command::Publish(publish));
+    let appended =
+        |(record, _): &(Record, u64)| matches!(record, Record::Appended { partition: DEAD, .. });
+    assert!(world.journal.records.iter().any(appended));
+    assert_eq!(
+        (confirmed(&now), confirmed(&after_commit)),
+        (vec![], vec![(0, Durability::Durable)])
+    );
+}
+
+#[test]
 fn a_topic_in_memory_is_a_ring() {
     let stream =
         TopicConfig { durability: Durability::Memory, ..TopicConfig::of_kind(TopicKind::Stream) };
@@ -220,7 +236,7 @@ fn memory_is_limited_in_a_shard_and_what_is_refused_changes_nothing() {
     let retention = Retention { bytes: Some(u64::MAX), ..Retention::FOREVER };
     let config = TopicConfig { retention, ..of(Durability::Memory) };
     let mut world = World::empty();
-    let other = world::DEAD;
+    let other = DEAD;
     world.open(ORDERS, config, vec![], DeadLetters::NotYet);
     world.open(other, config, vec![], DeadLetters::NotYet);
     let text = "x".repeat(7 << 20);

@@ -15,6 +15,7 @@ use sennit_engine::{
 use sennit_model::{
     Durability, Generation, GroupConfig, GroupId, Incarnation, Message, Offset, PartitionId,
     PartitionIndex, ProducerId, ProducerStamp, Retention, StartAt, TopicConfig, TopicId,
+    limits::PRODUCERS_PER_PARTITION_MAX,
 };
 use world::{DEAD, GROUP, ORDERS, World, batch, check, queue, run};
 
@@ -486,4 +487,84 @@ fn a_dead_letter_moves_once_across_a_restart() {
     world.pass(Duration::from_secs(60));
     assert_eq!(world.describe(DEAD).end.0, 2);
     assert_eq!(world.describe(ORDERS).start.0, 2);
+}
+
+#[test]
+fn who_is_forgotten_while_a_checkpoint_is_written_is_forgotten_in_its_replay() {
+    let mut world = World::new();
+    let publish_once = |world: &mut World, id| {
+        let producer = ProducerStamp { id: ProducerId(id), epoch: 0, first_sequence: 0 };
+        world.publish_as(producer, &[Message::new("x")]);
+        world.effects.clear();
+    };
+    // The first to be forgotten are the first to be written: those with the lowest ids.
+    let all = PRODUCERS_PER_PARTITION_MAX as u64;
+    (0..all).for_each(|at| publish_once(&mut world, 1 + at));
+    let mut checkpoints = Checkpoints::default();
+    checkpoints.step(&mut world, 20, 4000);
+    assert!(checkpoints.newest.is_none(), "it is to end later");
+    (0..50).for_each(|at| publish_once(&mut world, 1 + all + at));
+    while checkpoints.newest.is_none() {
+        checkpoints.step(&mut world, 1, 4000);
+    }
+    let replayed = replay_from(&world, checkpoints.newest.expect("it has ended"));
+    assert!(snapshot(&replayed) == snapshot(&world.engine), "the replay knows others");
+}
+
+/// A world with three messages published one by one, and which of its records is the second.
+fn three_messages() -> (World, usize) {
+    let mut world = World::with(queue(), GroupConfig::default());
+    for text in ["a", "b", "c"] {
+        world.publish_texts(&[text]);
+    }
+    let second = |(record, _): &(Record, u64)| {
+        matches!(record, Record::Appended { partition: ORDERS, first: Offset(1), .. })
+    };
+    let at = world.journal.records.iter().position(second).expect("it was appended");
+    (world, at)
+}
+
+fn lost_of(partition: PartitionId, lost: &[Record]) -> Vec<(u64, u64)> {
+    let range = |record: &Record| match record {
+        Record::Lost { partition: of, range } if *of == partition => {
+            Some((range.start.0, range.end.0))
+        }
+        _ => None,
+    };
+    lost.iter().filter_map(range).collect()
+}
+
+#[test]
+fn a_record_behind_a_hole_says_where_its_partition_ends_and_others_may_have_lost_messages() {
+    let (mut world, second) = three_messages();
+    let (engine, lost) = replay_past(&world, 0, second..second + 1).expect("nothing else is gone");
+    assert_eq!(lost_of(ORDERS, &lost), []);
+    assert!(matches!(lost_of(DEAD, &lost)[..], [(0, 1..)]), "{lost:?}");
+    // Behind the last hole: an earlier record cannot say where the partition ends.
+    let (last, lost) = replay_past(&world, 0, second + 1..second + 2).expect("the same");
+    let [(2, end @ 3..)] = lost_of(ORDERS, &lost)[..] else { panic!("{lost:?}") };
+    for (engine, end) in [(engine, 3), (last, end)] {
+        world.engine = engine;
+        assert_eq!(world.describe(ORDERS).end, Offset(end));
+    }
+}
+
+#[test]
+fn without_a_hole_nothing_is_lost_and_messages_that_do_not_follow_are_an_error() {
+    let (world, second) = three_messages();
+    let (_, lost) = replay_lossy(&world, 0);
+    assert!(lost.is_empty(), "{lost:?}");
+    let mut replay = Replay::new(world.now);
+    let mut replayed = Ok(Replayed::Applied);
+    for (at, (record, position)) in world.journal.records.iter().enumerate() {
+        if at != second && replayed.is_ok() {
+            let mut body = Vec::new();
+            record.encode_head(&mut body);
+            let begin = position - body.len() as u64;
+            body.extend(record.batch().iter().flat_map(|batch| batch.bytes().iter()));
+            replayed = replay.record(record.kind(), begin, body.into());
+        }
+    }
+    let error = replayed.expect_err("the third does not go where the first ends");
+    assert!(error.to_string().contains("first offset"), "{error}");
 }
