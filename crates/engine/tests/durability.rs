@@ -339,12 +339,53 @@ fn a_reservation_that_was_given_back_is_none_whichever_of_them_is_committed() {
     world.engine.give_back_reserved(&mut world.journal);
     let given_back = world.journal.records.len();
     publish_one(&mut world, "reserves again");
+    let reads = read(&mut world, BOB, 0);
+    turn(&mut world, reads);
     // The first reservation is committed, and that it was given back: of the second nothing is.
     world.engine.committed(reserved);
     let (now, _) = publish_one(&mut world, "would be given twice");
-    assert_eq!(confirmed(&now), []);
+    assert_eq!((confirmed(&now), given(&now)), (vec![], vec![(BOB, 0, Durability::Durable)]));
     let world = world.crashed(given_back);
     assert_eq!(world.engine.end_of(ORDERS), Some(Offset(1)));
+}
+
+/// Where reservations made so far end.
+fn reservations(world: &World) -> Vec<u64> {
+    let end = |(record, _): &(Record, u64)| match record {
+        Record::Reserved { end, .. } => Some(end.0),
+        _ => None,
+    };
+    world.journal.records.iter().filter_map(end).collect()
+}
+
+#[test]
+fn half_of_what_is_reserved_is_used_before_more_is() {
+    let mut world = world_of(Durability::Ephemeral);
+    let texts = vec!["x"; 1 << 12];
+    let half = RESERVED_OFFSETS / 2;
+    for first in (1..half).step_by(texts.len()) {
+        assert_eq!(reservations(&world), [1 + RESERVED_OFFSETS], "before {first}");
+        let command = publish(&mut world, ProducerStamp::default(), &texts);
+        turn(&mut world, command);
+    }
+    publish_one(&mut world, "x");
+    assert_eq!(reservations(&world), [1 + RESERVED_OFFSETS, 2 + half + RESERVED_OFFSETS]);
+}
+
+#[test]
+fn the_last_offset_that_is_reserved_for_good_is_given_once_it_is_committed() {
+    let mut world = world_of(Durability::Ephemeral);
+    let reads = read(&mut world, BOB, 1);
+    turn(&mut world, reads);
+    let texts = vec!["x"; 1 << 12];
+    for first in (1..RESERVED_OFFSETS).step_by(texts.len()) {
+        let command = publish(&mut world, ProducerStamp::default(), &texts);
+        let (now, after_commit) = turn(&mut world, command);
+        let ends_there = first + texts.len() as u64 == 1 + RESERVED_OFFSETS;
+        let at_once = [given(&now).len(), confirmed(&now).len()];
+        assert_eq!(at_once, if ends_there { [0, 0] } else { [1, 1] }, "{first}");
+        assert_eq!(confirmed(&after_commit).len(), usize::from(ends_there), "{first}");
+    }
 }
 
 #[test]

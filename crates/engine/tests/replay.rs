@@ -15,7 +15,7 @@ use sennit_engine::{
 use sennit_model::{
     Durability, Generation, GroupConfig, GroupId, Incarnation, Message, Offset, PartitionId,
     PartitionIndex, ProducerId, ProducerStamp, Retention, StartAt, TopicConfig, TopicId,
-    limits::PRODUCERS_PER_PARTITION_MAX,
+    limits::{PRODUCERS_PER_PARTITION_MAX, RESERVED_OFFSETS},
 };
 use world::{DEAD, GROUP, ORDERS, World, batch, check, queue, run};
 
@@ -567,4 +567,19 @@ fn without_a_hole_nothing_is_lost_and_messages_that_do_not_follow_are_an_error()
     }
     let error = replayed.expect_err("the third does not go where the first ends");
     assert!(error.to_string().contains("first offset"), "{error}");
+}
+
+#[test]
+fn offsets_that_a_hole_may_have_reserved_are_given_to_nobody() {
+    for durability in [Durability::Speculative, Durability::Ephemeral, Durability::Memory] {
+        let config = TopicConfig { durability, ..queue() };
+        let mut world = World::with(config, GroupConfig::default());
+        world.publish_texts(&["a"]);
+        let reserved = |(record, _): &(Record, u64)| matches!(record, Record::Reserved { .. });
+        let at = world.journal.records.iter().position(reserved).expect("it was reserved");
+        let records = world.journal.records.len();
+        let (_, lost) = replay_past(&world, 0, at..records).expect("nothing of a checkpoint");
+        let [(0, end)] = lost_of(ORDERS, &lost)[..] else { panic!("{lost:?}") };
+        assert!(end > RESERVED_OFFSETS, "{durability}: {end}");
+    }
 }
