@@ -99,6 +99,8 @@ pub struct Engine {
     pub(crate) sessions:
         HashMap<SessionId, Vec<(PartitionId, GroupId)>, foldhash::fast::FixedState>,
     pub(crate) wheel: Wheel<Timer>,
+    /// How many timers had been set when some were looked at last, so that those that nobody needs go.
+    pub(crate) timers_set: u64,
     pub(crate) fired: Vec<Timer>,
     /// Appended but not yet committed: `(position, partition, end)`, in the journal's order.
     pub(crate) uncommitted: VecDeque<(u64, PartitionId, u64)>,
@@ -129,6 +131,7 @@ impl Engine {
             partitions: Partitions::default(),
             sessions: HashMap::default(),
             wheel: Wheel::new(now),
+            timers_set: 0,
             fired: Vec::new(),
             uncommitted: VecDeque::new(),
             stirred: Vec::new(),
@@ -307,8 +310,9 @@ impl Engine {
     }
 
     /// The last command of a turn is done: of each cursor that it has set, however often, where that is
-    /// now is appended.
+    /// now is appended. Timers that nobody needs go.
     pub fn end_turn(&mut self, journal: &mut impl Journal) {
+        self.sweep_timers();
         while let Some((partition, name, offset)) = self.cursors.next_moved() {
             journal.append(&Record::CursorSet { partition, name, offset: Offset(offset) });
         }

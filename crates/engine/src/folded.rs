@@ -17,7 +17,7 @@ use crate::{
 const BYTES_MAX: usize = 512;
 
 /// Bits that say what there is.
-const FLAGS: u32 = 4;
+const FLAGS: u32 = 5;
 
 /// The settings of a partition and of its groups. Many partitions have the same.
 #[derive(Debug)]
@@ -80,11 +80,25 @@ impl Folded {
             kept::encode_producers(&mut out, partition, &ids, true);
             kept::encode_slice(&mut out, partition, all, limit);
             let ready = partition.groups.iter().map(|group| group.ready.within(0, u64::MAX));
-            let asked = partition.dead_letter_topic_asked;
-            (out, partition.visible, partition.log.bytes(), asked, ready.collect::<Vec<_>>())
+            let unsaid = (partition.dead_letter_topic_asked, partition.age_due);
+            (out, partition.visible, partition.log.bytes(), unsaid, ready.collect::<Vec<_>>())
         };
         let unfolded = self.unfolded(partition.id);
         assert_eq!(kept(&unfolded), kept(partition), "{partition:?}");
+    }
+
+    /// Whether some of its messages are delayed.
+    pub(crate) fn has_delays(&self) -> bool {
+        self.flag(2)
+    }
+
+    /// Whether some of its messages have a time to live.
+    pub(crate) fn has_expiries(&self) -> bool {
+        self.flag(1)
+    }
+
+    fn flag(&self, bit: u32) -> bool {
+        Unpacker(&self.bytes).take() >> bit & 1 == 1
     }
 
     /// The partition of which it was made.
@@ -124,6 +138,7 @@ impl Packer {
             groups,
             delays,
             expiries,
+            age_due,
             dead_letter_topic_asked,
             is_loading: _,
             stirred: _,
@@ -135,8 +150,15 @@ impl Packer {
             DeadLetters::To(topic) => 2 + u64::from(topic.0),
         };
         let has_producers = !producers.ids().is_empty();
-        let flags =
-            [*dead_letter_topic_asked, !delays.is_empty(), !expiries.is_empty(), has_producers];
+        // As a rule it is due when the oldest batch is too old.
+        let has_age_due = *age_due != partition.too_old_at();
+        let flags = [
+            has_age_due,
+            *dead_letter_topic_asked,
+            !delays.is_empty(),
+            !expiries.is_empty(),
+            has_producers,
+        ];
         let flags = flags.into_iter().fold(0, |flags, flag| flags << 1 | u64::from(flag));
         self.put(dead_letters << FLAGS | flags)?;
         self.put(log.start())?.near(log.end(), log.start())?;
@@ -147,6 +169,9 @@ impl Packer {
         }
         if has_producers {
             self.producers(producers, log.end())?;
+        }
+        if has_age_due {
+            self.put(age_due.0)?;
         }
         for group in groups {
             self.put(group.id().0.into())?.near(group.settled.floor(), log.end())?;
@@ -232,8 +257,8 @@ impl Unpacker<'_> {
     fn partition(mut self, id: PartitionId, form: &Form) -> Partition {
         let mut partition = Partition::new(id, form.config.clone());
         let head = self.take();
-        let [asked, has_delays, has_expiries, has_producers] =
-            [3, 2, 1, 0].map(|bit| head >> bit & 1 == 1);
+        let [has_age_due, asked, has_delays, has_expiries, has_producers] =
+            [4, 3, 2, 1, 0].map(|bit| head >> bit & 1 == 1);
         partition.dead_letter_topic_asked = asked;
         partition.dead_letters = match head >> FLAGS {
             0 => DeadLetters::NotYet,
@@ -254,6 +279,8 @@ impl Unpacker<'_> {
         if has_producers {
             self.producers(producers, end);
         }
+        partition.age_due =
+            if has_age_due { Timestamp(self.take()) } else { partition.too_old_at() };
         partition.groups.reserve_exact(form.terms.len());
         for terms in &form.terms {
             let id_of_group = GroupId(self.small());

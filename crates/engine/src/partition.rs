@@ -59,6 +59,9 @@ pub(crate) enum Rest {
     None,
 }
 
+/// A time that does not come.
+pub(crate) const NEVER: Timestamp = Timestamp(u64::MAX);
+
 /// One partition.
 #[derive(Debug)]
 pub(crate) struct Partition {
@@ -76,6 +79,9 @@ pub(crate) struct Partition {
     pub(crate) delays: Times,
     /// Messages with a time to live: when it is over. Kept until the log drops them.
     pub(crate) expiries: Times,
+    /// When the timer is due that frees what has grown too old, [`NEVER`] without one. What it was set
+    /// for may be gone by then.
+    pub(crate) age_due: Timestamp,
     /// Whether the dead-letter topic has been asked for since the start.
     pub(crate) dead_letter_topic_asked: bool,
     /// Whether not all of it is put back yet; see `replay`.
@@ -97,6 +103,7 @@ impl Partition {
             groups: Vec::new(),
             delays: Times::default(),
             expiries: Times::default(),
+            age_due: NEVER,
             dead_letter_topic_asked: false,
             is_loading: false,
             stirred: false,
@@ -165,11 +172,7 @@ impl Partition {
         if batch.is_timed() || self.config.time_to_live.is_some() {
             self.note_times(batch, first, appended_at, wheel);
         }
-        if let Some(age) = self.config.retention.age
-            && self.log.oldest().is_some_and(|oldest| oldest.first == first)
-        {
-            wheel.set(appended_at.plus(age), Timer::Age { partition: self.id });
-        }
+        self.watch_age(wheel);
     }
 
     fn note_times(
@@ -341,10 +344,18 @@ impl Partition {
     }
 
     /// Has the wheel say when the oldest batch is too old.
-    pub(crate) fn watch_age(&self, wheel: &mut Wheel<Timer>) {
-        if let (Some(age), Some(oldest)) = (self.config.retention.age, self.log.oldest()) {
-            wheel.set(oldest.appended_at.plus(age), Timer::Age { partition: self.id });
+    pub(crate) fn watch_age(&mut self, wheel: &mut Wheel<Timer>) {
+        let due = self.too_old_at();
+        if due < self.age_due {
+            self.age_due = due;
+            wheel.set(due, Timer::Age { partition: self.id });
         }
+    }
+
+    /// When the oldest batch is older than it may get; [`NEVER`] if none ever is.
+    pub(crate) fn too_old_at(&self) -> Timestamp {
+        let age = self.config.retention.age;
+        age.and_then(|age| Some(self.log.oldest()?.appended_at.plus(age))).unwrap_or(NEVER)
     }
 
     /// Bytes of kept messages that some group is not through with, or all without a group. Costs a

@@ -138,6 +138,25 @@ impl Partitions {
         Some(self.held[self.place(id)?].look())
     }
 
+    /// The same, where one that is folded is unfolded only if it says that there may be something.
+    pub(crate) fn look_into(
+        &self,
+        id: &PartitionId,
+        may_be_there: impl FnOnce(&Folded) -> bool,
+    ) -> Option<Seen<'_>> {
+        let held = &self.held[self.place(id)?];
+        let is_worth_it = match (&held.folded, held.open.get()) {
+            (Some(folded), None) => may_be_there(folded),
+            _ => true,
+        };
+        is_worth_it.then(|| held.look())
+    }
+
+    /// Whether there is a partition of this number.
+    pub(crate) fn has(&self, id: &PartitionId) -> bool {
+        self.place(id).is_some()
+    }
+
     /// The partition of this number, to be changed.
     pub(crate) fn get_mut(&mut self, id: &PartitionId) -> Option<&mut Partition> {
         let place = self.place(id)?;

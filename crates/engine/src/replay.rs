@@ -253,6 +253,8 @@ impl Replay {
         engine.first_offset = most;
         engine.catalogue.skip_ids(most);
         engine.set_generation(generation);
+        // A start does not look at all that it has set: that is for the turns to come.
+        engine.timers_set = engine.wheel.set_count();
         Some((self.engine, lost))
     }
 

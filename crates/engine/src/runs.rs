@@ -90,6 +90,11 @@ impl<V> Runs<V> {
         };
         (run.0 <= offset && offset < run.1).then_some(run)
     }
+
+    /// Whether a part of `start..end` is inside.
+    pub(crate) fn has_any(&self, start: u64, end: u64) -> bool {
+        start < end && (self.run_of(start).is_some() || self.range(start, end).next().is_some())
+    }
 }
 
 impl<V: Clone + PartialEq> Runs<V> {

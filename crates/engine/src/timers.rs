@@ -8,12 +8,17 @@ use sennit_model::{GroupId, Offset, OffsetRange, PartitionId, Timestamp};
 use crate::{
     command::SessionId,
     engine::{Engine, Journal, RUNS_PER_RECORD_MAX, stir},
+    folded::Folded,
     group::range,
     log::Entry,
+    partition::NEVER,
     record::Record,
     streams::Stream,
     timer::Timer,
 };
+
+/// Timers that are looked at for each that was set.
+const LOOKS_PER_SET: u64 = 2;
 
 /// Attempts that failed at one time, gathered so that each group gets one record.
 type Failures = BTreeMap<(PartitionId, GroupId), Vec<(OffsetRange, u32)>>;
@@ -46,6 +51,53 @@ impl Engine {
         self.fired = fired;
         self.fail_all(ended, "the lease ended", now, journal);
         self.fail_all(cut_off, "the consumer was cut off", now, journal);
+    }
+
+    /// Cancels timers that nobody needs any more: what they wait for was settled, freed or dropped first,
+    /// and they may be due in days. As two are looked at for each that is set, there are at most about
+    /// twice as many as are needed.
+    pub(crate) fn sweep_timers(&mut self) {
+        let set = self.wheel.set_count();
+        let new = set - std::mem::replace(&mut self.timers_set, set);
+        for _ in 0..LOOKS_PER_SET * new {
+            if let Some((key, due, &timer)) = self.wheel.look()
+                && !self.needs(timer, due)
+            {
+                self.wheel.cancel(key);
+            }
+        }
+    }
+
+    /// Whether something may be to be done when this timer is due. What is folded stays so, and is
+    /// unfolded to look only where it has such messages at all.
+    fn needs(&self, timer: Timer, due: Timestamp) -> bool {
+        match timer {
+            Timer::Lease { .. } | Timer::Grace { .. } => true,
+            Timer::Retry { partition, group, range } => {
+                let Some(held) = self.partitions.look_into(&partition, |_| false) else {
+                    return false;
+                };
+                let group = held.groups.iter().find(|held| held.id() == group);
+                group.is_some_and(|group| group.waiting.has_any(range.start.0, range.end.0))
+            }
+            Timer::Due { partition, range } => self
+                .partitions
+                .look_into(&partition, Folded::has_delays)
+                .is_some_and(|held| held.delays.has_any(range.start.0, range.end.0)),
+            Timer::Expiry { partition, range } => self
+                .partitions
+                .look_into(&partition, Folded::has_expiries)
+                .is_some_and(|held| held.expiries.has_any(range.start.0, range.end.0)),
+            // Of what is folded one is left, as a rule.
+            Timer::Age { partition } => {
+                let held = self.partitions.look_into(&partition, |_| false);
+                held.map_or(self.partitions.has(&partition), |held| held.age_due == due)
+            }
+            Timer::StreamEnd { partition } => {
+                self.streams.get(partition).is_some_and(|stream| stream.ends_at().is_some())
+            }
+            Timer::Compaction { partition } => self.latest.has(partition),
+        }
     }
 
     fn fail_all(
@@ -160,19 +212,22 @@ impl Engine {
     }
 
     fn age_due(&mut self, id: PartitionId, now: Timestamp, journal: &mut impl Journal) {
-        let Some(partition) = self.partitions.get(&id) else { return };
+        let Some(partition) = self.partitions.get_mut(&id) else { return };
+        if partition.age_due > now {
+            // An earlier timer came instead of this one, and set the next.
+            return;
+        }
+        partition.age_due = NEVER;
         let Some(age) = partition.config.retention.age else { return };
         let is_old = |entry: &&Entry| entry.appended_at.plus(age) <= now;
         let old = partition.log.entries().take_while(is_old).last();
         // What is missing behind that was not too old.
         let start = old.map_or(partition.log.start(), Entry::end);
-        let oldest_kept = partition.log.find_from(start);
-        let next = oldest_kept.map(|entry| entry.appended_at.plus(age));
         if start > partition.log.start() {
             self.commit(&Record::Trimmed { partition: id, start: Offset(start) }, journal);
         }
-        if let Some(next) = next {
-            self.wheel.set(next, Timer::Age { partition: id });
+        if let Some(partition) = self.partitions.get_mut(&id) {
+            partition.watch_age(&mut self.wheel);
         }
     }
 

@@ -40,6 +40,10 @@ pub(crate) struct Wheel<T> {
     heads: Vec<u32>,
     occupied: [[u64; SLOTS / 64]; LEVELS],
     count: usize,
+    /// How many were set so far.
+    set: u64,
+    /// The place that is looked at next.
+    looked_at: usize,
 }
 
 impl<T> Wheel<T> {
@@ -51,6 +55,8 @@ impl<T> Wheel<T> {
             heads: vec![NONE; LEVELS * SLOTS],
             occupied: [[0; SLOTS / 64]; LEVELS],
             count: 0,
+            set: 0,
+            looked_at: 0,
         }
     }
 
@@ -85,6 +91,7 @@ impl<T> Wheel<T> {
         node.payload = Some(payload);
         let age = node.age;
         self.count += 1;
+        self.set += 1;
         self.link(index, self.now + 1);
         TimerKey { index, age }
     }
@@ -97,6 +104,21 @@ impl<T> Wheel<T> {
         }
         self.unlink(key.index);
         self.take(key.index)
+    }
+
+    /// How many timers were set so far.
+    pub(crate) fn set_count(&self) -> u64 {
+        self.set
+    }
+
+    /// Looks at one place after the other, again and again: the timer there and its time, if
+    /// there is one.
+    pub(crate) fn look(&mut self) -> Option<(TimerKey, Timestamp, &T)> {
+        let index = self.looked_at;
+        self.looked_at = if index + 1 < self.nodes.len() { index + 1 } else { 0 };
+        let Node { due, age, payload, .. } = self.nodes.get(index)?;
+        let index = u32::try_from(index).expect("fewer than 2^32 timers");
+        Some((TimerKey { index, age: *age }, Timestamp(*due), payload.as_ref()?))
     }
 
     /// A time at or before which no timer is due after `now`; `None` without timers. Waking then

@@ -151,3 +151,14 @@ fn a_batch_of_which_one_message_has_no_key_is_refused_whole() {
     assert_eq!(world.refusals(), [Refusal::KeyMissing]);
     assert_eq!(world.describe(ORDERS).end, Offset(0));
 }
+
+#[test]
+fn what_is_dirty_is_to_be_compacted_after_a_while() {
+    let mut world = world();
+    for payload in ["1", "2"] {
+        world.publish(&[keyed("a", payload)]);
+    }
+    assert_eq!(world.engine.next_compaction(), None);
+    world.pass(Duration::from_secs(10));
+    assert_eq!(world.engine.next_compaction(), Some(ORDERS));
+}

@@ -85,9 +85,9 @@ fn a_message_that_nobody_leased_in_time_is_settled_as_expired() {
     let short = Message { time_to_live: Some(Duration::from_secs(5)), ..Message::new("short") };
     world.publish(&[short, Message::new("long")]);
     world.pass(Duration::from_secs(5));
+    assert_eq!(world.group().settled_before, Offset(1));
     world.subscribe(ALICE, 9);
     assert_eq!(world.delivered(), [(1, 1, "long".to_owned())]);
-    assert_eq!(world.group().settled_before, Offset(1));
 }
 
 #[test]
@@ -129,6 +129,35 @@ fn messages_older_than_their_age_are_freed() {
     assert_eq!(world.describe(ORDERS).start, Offset(1));
     world.pass(Duration::from_secs(30));
     assert_eq!(world.describe(ORDERS).start, Offset(2));
+}
+
+#[test]
+fn messages_grow_too_old_whatever_became_of_those_before() {
+    let aged = |seconds| {
+        let age = Some(Duration::from_secs(seconds));
+        let retention = Retention { age, ..Retention::FOREVER };
+        TopicConfig { retention, ..TopicConfig::of_kind(TopicKind::Stream) }
+    };
+    let mut world = World::with(aged(60), GroupConfig::default());
+    let start_after = |world: &mut World, seconds| {
+        world.pass(Duration::from_secs(seconds));
+        world.describe(ORDERS).start.0
+    };
+    // Freed by hand before it is too old, so that the next is the oldest.
+    world.publish_texts(&["a"]);
+    world.pass(Duration::from_secs(10));
+    let origin = world.origin(ALICE);
+    world.do_now(Command::Partition(origin, ORDERS, PartitionCommand::Trim(Offset(1))));
+    world.pass(Duration::from_secs(10));
+    world.publish_texts(&["b"]);
+    assert_eq!([start_after(&mut world, 59), start_after(&mut world, 1)], [1, 2]);
+    // A shorter age is due sooner, a longer one later.
+    world.publish_texts(&["c"]);
+    world.open(ORDERS, aged(10), vec![], DeadLetters::NotYet);
+    assert_eq!([start_after(&mut world, 9), start_after(&mut world, 1)], [2, 3]);
+    world.publish_texts(&["d"]);
+    world.open(ORDERS, aged(60), vec![], DeadLetters::NotYet);
+    assert_eq!([start_after(&mut world, 59), start_after(&mut world, 1)], [3, 4]);
 }
 
 #[test]
