@@ -139,17 +139,30 @@ impl TopicConfig {
     /// The first field in which `other` differs, with both values: `(field, own, other's)`.
     #[must_use]
     pub fn difference(&self, other: &Self) -> Option<(&'static str, String, String)> {
-        let fields = [
-            ("partitions", self.partitions.to_string(), other.partitions.to_string()),
-            ("retention", format!("{:?}", self.retention), format!("{:?}", other.retention)),
-            (
-                "time_to_live",
-                format!("{:?}", self.time_to_live),
-                format!("{:?}", other.time_to_live),
-            ),
-            ("durability", self.durability.to_string(), other.durability.to_string()),
-        ];
-        fields.into_iter().find(|(_, own, others)| own != others)
+        let fields = self.fields().into_iter().zip(other.fields());
+        let mut fields = fields.map(|((field, own), (_, others))| (field, own, others));
+        fields.find(|(_, own, others)| own != others)
+    }
+
+    /// Each field and its value, as one reads them.
+    fn fields(&self) -> [(&'static str, String); 8] {
+        fn or_none(value: Option<impl std::fmt::Debug>) -> String {
+            value.map_or("none".into(), |value| format!("{value:?}"))
+        }
+        let Self { partitions, retention, time_to_live, durability } = self;
+        let Retention { until_settled, age, bytes, count, latest_per_key } = retention;
+        let until_settled = if *until_settled { "on" } else { "off" };
+        let tombstones = |age| format!("on, with tombstones for {age:?}");
+        [
+            ("partitions", partitions.to_string()),
+            ("retention.until_settled", until_settled.into()),
+            ("retention.age", or_none(*age)),
+            ("retention.bytes", or_none(*bytes)),
+            ("retention.count", or_none(*count)),
+            ("retention.latest_per_key", latest_per_key.map_or("off".into(), tombstones)),
+            ("time_to_live", or_none(*time_to_live)),
+            ("durability", durability.to_string()),
+        ]
     }
 }
 
@@ -226,5 +239,37 @@ fn check_duration(
             allowed: format!("{least:?} to 100 years"),
         }),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_field_that_differs_is_named_with_both_values() {
+        let queue = TopicConfig::of_kind(TopicKind::Queue);
+        let difference = |other| {
+            let (field, own, others) = queue.difference(&other)?;
+            Some(format!("{field} {own}, not {others}"))
+        };
+        let retention = queue.retention;
+        let day = Some(Duration::from_secs(86_400));
+        for (other, text) in [
+            (TopicConfig { partitions: 3, ..queue }, "partitions 1, not 3"),
+            (TopicConfig::of_kind(TopicKind::Stream), "retention.until_settled on, not off"),
+            (
+                TopicConfig { retention: Retention { age: day, ..retention }, ..queue },
+                "retention.age none, not 86400s",
+            ),
+            (
+                TopicConfig { retention: Retention { count: Some(5), ..retention }, ..queue },
+                "retention.count none, not 5",
+            ),
+            (TopicConfig { time_to_live: day, ..queue }, "time_to_live none, not 86400s"),
+        ] {
+            assert_eq!(difference(other).as_deref(), Some(text));
+        }
+        assert_eq!(difference(queue), None);
     }
 }
