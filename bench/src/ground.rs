@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use sennit_client::{Client, GroupConfig, Retention, StartAt, TopicConfig, TopicKind};
 use sennit_model::{Durability, GroupName, TopicName};
 
@@ -78,8 +78,7 @@ impl Ground {
             }
             Ok::<_, sennit_client::Error>(client)
         });
-        let client = client.with_context(|| format!("the broker at {server}"))?;
-        Ok(Self { server: server.to_owned(), partitions, runtime, client, topic, fresh })
+        Ok(Self { server: server.to_owned(), partitions, runtime, client: client?, topic, fresh })
     }
 
     /// What a worker of this run is told: its role, and the bytes of a payload.

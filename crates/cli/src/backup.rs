@@ -11,16 +11,15 @@ use std::{
 };
 
 use bytes::{Buf, Bytes};
-use http_body_util::{BodyExt, Empty};
-use hyper::{Request, Response, StatusCode, body::Incoming, header};
-use hyper_util::rt::TokioIo;
+use hyper::header;
 use indicatif::ProgressBar;
 use sennit_server::{ArchiveError, ArchiveSummary, check_archive};
 use serde_json::json;
-use tokio::{net::TcpStream, runtime::Runtime, time::timeout};
+use tokio::runtime::Runtime;
 
 use crate::{
     exit::{Exit, Failure},
+    http::{Arriving, Reach},
     output::{print_json, progress_of_bytes, talk},
     quantity,
 };
@@ -36,9 +35,6 @@ The broker goes on meanwhile. All that was confirmed before the command began is
 the broker's own keys: the file is as secret as the data directory, and for its owner alone. One backup
 runs at a time; when the disk gets full it is given up, and the broker goes on.";
 
-/// How long the broker may take to say or send something.
-const PATIENCE: Duration = Duration::from_secs(60);
-
 /// The longest rest between two reads: the broker must not take us for gone.
 const REST_MAX: Duration = Duration::from_secs(5);
 
@@ -52,9 +48,8 @@ pub struct Args {
     /// The file to write, or - for standard output
     #[arg(long, value_name = "FILE|-")]
     to: PathBuf,
-    /// The broker's HTTP address, host and port
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4437", env = "SENNIT_HTTP")]
-    http: String,
+    #[command(flatten)]
+    reach: Reach,
     /// Take so many bytes a second at most, so that the broker's disk has time for others
     #[arg(long, value_name = "SIZE", value_parser = quantity::size)]
     rate: Option<u64>,
@@ -73,7 +68,7 @@ pub struct Args {
 /// not whole. No file is left then.
 pub fn run(args: &Args) -> Result<(), Failure> {
     if args.to == Path::new("-") {
-        let (archive, mut out) = (Archive::ask(&args.http)?, io::stdout().lock());
+        let (archive, mut out) = (Archive::ask(&args.reach)?, io::stdout().lock());
         let summary = archive.write(&mut out, args.rate)?;
         out.flush()?;
         talk(&said(&summary, "standard output"));
@@ -84,7 +79,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let text = format!("{shown} is there already; choose another name, or give --overwrite");
         return Err(Failure::new(Exit::Conflict, text));
     }
-    let archive = Archive::ask(&args.http)?;
+    let archive = Archive::ask(&args.reach)?;
     let part = part_of(&args.to);
     let written = write_file(archive, &part, args);
     if written.is_err() {
@@ -143,7 +138,7 @@ fn create(part: &Path) -> io::Result<File> {
 /// An archive that a broker has begun to send.
 struct Archive {
     runtime: Runtime,
-    body: Incoming,
+    arriving: Arriving,
     /// How long it is.
     bytes: u64,
     /// Where it comes from.
@@ -151,24 +146,23 @@ struct Archive {
 }
 
 impl Archive {
-    fn ask(http: &str) -> Result<Self, Failure> {
+    fn ask(reach: &Reach) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let response = runtime.block_on(async { timeout(PATIENCE, get(http)).await });
-        let late = |_| Failure::new(Exit::Unreachable, format!("{http} does not answer"));
-        let response = response.map_err(late)??;
-        let status = response.status();
-        let length = response.headers().get(header::CONTENT_LENGTH);
-        let bytes = length.and_then(|length| length.to_str().ok()?.parse().ok()).unwrap_or(0);
-        let mut archive =
-            Self { runtime, body: response.into_body(), bytes, http: http.to_owned() };
-        if status == StatusCode::OK {
-            return Ok(archive);
-        }
-        let mut detail = Vec::new();
-        let mut body = Body { archive: &mut archive, left: Bytes::new(), failed: None };
-        // What cannot be read is not said.
-        let _ = body.by_ref().take(4096).read_to_end(&mut detail);
-        Err(refusal(http, status, &detail))
+        let http = reach.http.clone();
+        let arriving = runtime.block_on(async {
+            let mut connection = reach.connect().await?;
+            let begun = connection.begin("GET", "/v1/admin/backup", &[], Bytes::new()).await;
+            begun.map_err(|refused| match refused.exit {
+                Exit::NotFound => {
+                    let text = format!("{http} knows no backups: is it the HTTP port of a broker?");
+                    Failure::new(Exit::Failed, text)
+                }
+                _ => refused.about(format!("{http} makes no backup")),
+            })
+        })?;
+        let length = arriving.answer.header(header::CONTENT_LENGTH.as_str());
+        let bytes = length.and_then(|length| length.parse().ok()).unwrap_or(0);
+        Ok(Self { runtime, arriving, bytes, http })
     }
 
     /// Writes all of it to `out` while it is looked through.
@@ -186,45 +180,14 @@ impl Archive {
         if let Some(error) = copy.failed {
             return Err(Failure::from(error).about("the backup cannot be written"));
         }
-        if let Some(why) = copy.body.failed {
+        if let Some(failed) = copy.body.failed {
             let came = copy.bytes;
-            let text = format!(
-                "{http} ended the backup after {came} of {bytes} bytes, its log may say why: {why}"
-            );
-            return Err(Failure::new(Exit::Unreachable, text));
+            return Err(failed.about(format!(
+                "{http} ended the backup after {came} of {bytes} bytes, its log may say why"
+            )));
         }
         checked.map_err(|error| Failure::new(Exit::Failed, error.to_string()).about(http))
     }
-}
-
-async fn get(http: &str) -> Result<Response<Incoming>, Failure> {
-    let unreachable = |error: &dyn std::fmt::Display| {
-        Failure::new(Exit::Unreachable, format!("no broker answers at {http}: {error}"))
-    };
-    let stream = TcpStream::connect(http).await.map_err(|error| unreachable(&error))?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(|error| unreachable(&error))?;
-    tokio::spawn(async move {
-        // What goes wrong with it is seen where its bytes are read.
-        let _ = connection.await;
-    });
-    let request = Request::get("/v1/admin/backup")
-        .header(header::HOST, http)
-        .body(Empty::<Bytes>::new())
-        .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-    sender.send_request(request).await.map_err(|error| unreachable(&error))
-}
-
-fn refusal(http: &str, status: StatusCode, body: &[u8]) -> Failure {
-    let problem: serde_json::Value = serde_json::from_slice(body).unwrap_or_default();
-    let detail = problem["detail"].as_str().unwrap_or("is this the HTTP port of a broker?");
-    let exit = match status {
-        StatusCode::CONFLICT => Exit::Conflict,
-        StatusCode::SERVICE_UNAVAILABLE => Exit::Unreachable,
-        _ => Exit::Failed,
-    };
-    Failure::new(exit, format!("{http} makes no backup ({}): {detail}", status.as_u16()))
 }
 
 /// The bytes that the broker sends, as they come.
@@ -232,24 +195,21 @@ struct Body<'a> {
     archive: &'a mut Archive,
     left: Bytes,
     /// Why no more come.
-    failed: Option<String>,
+    failed: Option<Failure>,
 }
 
 impl Read for Body<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         while self.left.is_empty() {
-            let Archive { runtime, body, .. } = &mut *self.archive;
-            let why = match runtime.block_on(async { timeout(PATIENCE, body.frame()).await }) {
+            let Archive { runtime, arriving, .. } = &mut *self.archive;
+            match runtime.block_on(arriving.piece()) {
                 Ok(None) => return Ok(0),
-                Ok(Some(Ok(frame))) => {
-                    self.left = frame.into_data().unwrap_or_default();
-                    continue;
+                Ok(Some(piece)) => self.left = piece,
+                Err(failure) => {
+                    self.failed = Some(failure);
+                    return Err(io::ErrorKind::UnexpectedEof.into());
                 }
-                Ok(Some(Err(error))) => error.to_string(),
-                Err(_) => format!("nothing came for {} s", PATIENCE.as_secs()),
-            };
-            self.failed = Some(why);
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            }
         }
         let count = self.left.len().min(bytes.len());
         self.left.copy_to_slice(&mut bytes[..count]);

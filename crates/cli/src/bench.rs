@@ -2,7 +2,10 @@
 
 use sennit_bench::{Options, Workload, worker};
 
-use crate::exit::{Exit, Failure};
+use crate::{
+    exit::{Exit, Failure},
+    reach::no_broker,
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -43,10 +46,10 @@ pub fn run_worker() -> Result<(), Failure> {
 fn failure<E: AsRef<dyn std::error::Error + Send + Sync> + std::fmt::Display>(
     error: &E,
 ) -> Failure {
-    let unreachable = error.as_ref().downcast_ref::<sennit_client::Error>();
-    let exit = match unreachable {
-        Some(sennit_client::Error::Unreachable { .. }) => Exit::Unreachable,
-        _ => Exit::Failed,
-    };
-    Failure::new(exit, format!("{error:#}"))
+    match error.as_ref().downcast_ref() {
+        Some(sennit_client::Error::Unreachable { address, source }) => {
+            no_broker(address, &source.to_string(), "--server")
+        }
+        _ => Failure::new(Exit::Failed, format!("{error:#}")),
+    }
 }

@@ -12,7 +12,10 @@ use hyper::{
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, time::timeout};
 
-use crate::exit::{Exit, Failure};
+use crate::{
+    exit::{Exit, Failure},
+    reach::no_broker,
+};
 
 /// How long connecting may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -27,7 +30,7 @@ pub struct Reach {
     /// The broker's HTTP address, host and port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4437", env = "SENNIT_HTTP")]
     #[arg(global = true)]
-    http: String,
+    pub http: String,
 }
 
 /// What was answered.
@@ -58,7 +61,10 @@ impl Arriving {
             let frame = in_time(&self.address, self.body.frame()).await?;
             match frame {
                 None => return Ok(None),
-                Some(Err(error)) => return Err(unreachable(&self.address, &error.to_string())),
+                Some(Err(error)) => {
+                    let text = format!("the answer broke off: {error}");
+                    return Err(Failure::new(Exit::Unreachable, text));
+                }
                 // Trailers say nothing here.
                 Some(Ok(frame)) => {
                     if let Ok(piece) = frame.into_data() {
@@ -107,7 +113,8 @@ impl Reach {
         };
         let connected = timeout(CONNECT_TIMEOUT, connecting).await;
         let connected = connected.unwrap_or_else(|_| Err("not in time".to_owned()));
-        let (sender, connection) = connected.map_err(|error| unreachable(&address, &error))?;
+        let (sender, connection) =
+            connected.map_err(|error| no_broker(&address, &error, "--http"))?;
         tokio::spawn(async move {
             // What goes wrong with it is seen by whoever waits for an answer.
             let _ = connection.await;
@@ -152,7 +159,7 @@ impl Http {
             .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
         let answered = in_time(&self.address, self.sender.send_request(request)).await?;
         let response: Response<Incoming> =
-            answered.map_err(|error| unreachable(&self.address, &error.to_string()))?;
+            answered.map_err(|error| fell_silent(&self.address, &error.to_string()))?;
         let (head, body) = response.into_parts();
         let answer = Answer { status: head.status, headers: head.headers, body: Bytes::new() };
         let arriving = Arriving { answer, address: self.address.clone(), body };
@@ -164,11 +171,12 @@ impl Http {
 }
 
 async fn in_time<T>(address: &str, awaited: impl Future<Output = T>) -> Result<T, Failure> {
-    timeout(PATIENCE, awaited).await.map_err(|_| unreachable(address, "it has fallen silent"))
+    let late = |_| fell_silent(address, &format!("nothing came for {} s", PATIENCE.as_secs()));
+    timeout(PATIENCE, awaited).await.map_err(late)
 }
 
-fn unreachable(address: &str, why: &str) -> Failure {
-    Failure::new(Exit::Unreachable, format!("no broker answers at {address}: {why}"))
+fn fell_silent(address: &str, why: &str) -> Failure {
+    Failure::new(Exit::Unreachable, format!("the broker at {address} fell silent: {why}"))
 }
 
 fn refusal(status: StatusCode, body: &[u8]) -> Failure {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sennit_client::{Client, Reconnect};
+use sennit_client::{Client, Error, Reconnect};
 
 use crate::exit::{Exit, Failure};
 
@@ -35,13 +35,20 @@ impl Reach {
         let connecting =
             Client::builder(&self.server).name("sennit").reconnect(RECONNECT).connect();
         let connected = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
-        let late = || {
-            let text = format!("no broker answered at {} in {CONNECT_TIMEOUT:?}", self.server);
-            Failure::new(Exit::Unreachable, text)
-        };
-        let connected = connected.map_err(|_| late())?;
-        connected.map_err(|error| Failure::from(error).about(&self.server))
+        let nobody = |why: &str| no_broker(&self.server, why, "--server");
+        let connected =
+            connected.map_err(|_| nobody(&format!("none within {CONNECT_TIMEOUT:?}")))?;
+        connected.map_err(|error| match error {
+            Error::Unreachable { source, .. } => nobody(&source.to_string()),
+            error => Failure::from(error).about(&self.server),
+        })
     }
+}
+
+/// Nobody answers at `address`, which `option` would have changed.
+pub fn no_broker(address: &str, why: &str, option: &str) -> Failure {
+    let hint = format!("`sennit serve` starts a broker, {option} says where one is");
+    Failure::new(Exit::Unreachable, format!("no broker answers at {address}: {why}; {hint}"))
 }
 
 /// Runs `work` to its end on this thread.

@@ -9,7 +9,7 @@ use sennit_protocol::{DecodeError, ErrorCode, control};
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// No connection could be made, or the one there was is lost and is not to be made again.
-    #[error("cannot reach the broker at {address}: {source}")]
+    #[error("cannot reach the broker at {address}")]
     Unreachable {
         /// The address as given.
         address: String,

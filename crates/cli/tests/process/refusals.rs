@@ -60,11 +60,22 @@ fn a_wrong_command_line_ends_with_2_before_any_broker_is_asked() {
 }
 
 #[test]
-fn a_broker_that_is_not_there_ends_with_6() {
+fn a_broker_that_is_not_there_ends_with_6_and_is_named_once() {
     // A port that was free a moment ago.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let output = run(sennit(&["topic", "list", "--server", &address]), b"");
-    refused(&output, 6, &[&address]);
+    for (command, option) in [
+        (&["topic", "list"][..], "--server"),
+        (&["publish", "orders", "body"], "--server"),
+        (&["bench", "publish"], "--server"),
+        (&["stream", "read", "chat"], "--http"),
+        (&["backup", "--to", "-"], "--http"),
+    ] {
+        let output = run(sennit(&[command, &[option, &address]].concat()), b"");
+        refused(&output, 6, &["no broker answers at", "sennit serve", option]);
+        let talk = String::from_utf8_lossy(&output.stderr);
+        let named = [&address, "refused"].map(|word| talk.matches(word).count());
+        assert_eq!(named, [1, 1], "{talk}");
+    }
 }
 
 #[test]
