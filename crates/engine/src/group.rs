@@ -37,6 +37,14 @@ pub(crate) struct Lease {
     timer: TimerKey,
 }
 
+impl Lease {
+    /// The bytes of `count` of its messages; its first one is at `start`.
+    fn share(&self, start: u64, count: u64) -> u64 {
+        let bytes = u128::from(self.bytes) * u128::from(count) / u128::from(self.end - start);
+        u64::try_from(bytes).expect("a share is not more than the whole")
+    }
+}
+
 /// A run of messages that failed and are not ready before their due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {
@@ -305,13 +313,8 @@ impl Group {
         let mut lease = self.leases.remove(&start).expect("found just now");
         assert!(to <= lease.end, "the part lies within one lease");
         self.leased_count -= to - from;
-        let total = lease.end - start;
-        let share = |count: u64, bytes: u64| {
-            u64::try_from(u128::from(bytes) * u128::from(count) / u128::from(total))
-                .expect("a share is not more than the whole")
-        };
         if to < lease.end {
-            let bytes = share(lease.end - to, lease.bytes);
+            let bytes = lease.share(start, lease.end - to);
             let rest = Lease { bytes, ..lease.clone() };
             self.leases.insert(to, rest);
             lease.bytes -= bytes;
@@ -319,7 +322,7 @@ impl Group {
             lease.end = to;
         }
         if start < from {
-            let bytes = share(from - start, lease.bytes);
+            let bytes = lease.share(start, from - start);
             let timer = wheel.set(lease.deadline, self.lease_timer(from));
             self.leases.insert(start, Lease { end: from, bytes, timer, ..lease.clone() });
             lease.bytes -= bytes;

@@ -4,7 +4,7 @@ mod world;
 
 use std::time::Duration;
 
-use sennit_engine::{DeadLetters, Effect, Engine, Outbox, Place, Verdict};
+use sennit_engine::{Command, DeadLetters, Effect, Engine, Outbox, Place, Verdict};
 use sennit_model::{GroupConfig, OffsetRange};
 use world::{ALICE, BOB, DEAD, ORDERS, World, queue, run, setting};
 
@@ -70,6 +70,23 @@ fn who_comes_later_is_told_of_the_gap() {
     world.subscribe(BOB, 5);
     assert_eq!(gaps(&mut world), [(2, range(1, 2))]);
     assert_eq!(world.delivered().len(), 2);
+}
+
+#[test]
+fn who_had_a_message_before_it_was_damaged_settles_the_last_attempt_and_no_other() {
+    let (mut world, second) = three();
+    for attempt in 1..=2 {
+        world.subscribe(ALICE, 3);
+        assert_eq!(world.delivered()[1].1, attempt);
+        world.do_now(Command::EndSession { session: ALICE, grace: Duration::from_secs(1) });
+        world.pass(Duration::from_secs(1));
+    }
+    damage(&mut world, second);
+    for other in [1, 3] {
+        assert_eq!(world.ack(run(1, 1, other)).stale, [run(1, 1, other)]);
+    }
+    assert_eq!(world.ack(run(1, 1, 2)).applied, 1);
+    assert_eq!(world.describe(ORDERS).groups[0].damaged, 0);
 }
 
 #[test]

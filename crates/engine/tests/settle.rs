@@ -68,6 +68,28 @@ fn the_message_that_reaches_the_window_of_bytes_is_the_last() {
 }
 
 #[test]
+fn who_has_nothing_is_given_a_message_however_small_the_window_of_bytes_is() {
+    let mut world = World::new();
+    world.subscribe_to(ORDERS, ALICE, sennit_engine::Credit { messages: 100, bytes: 0 });
+    world.publish_texts(&["a", "b"]);
+    assert_eq!(texts(&world.delivered()), [(0, 1)]);
+    world.ack(run(0, 1, 1));
+    assert_eq!(texts(&world.delivered()), [(1, 1)]);
+}
+
+#[test]
+fn acks_out_of_the_middle_of_what_was_leased_free_the_bytes_that_they_had() {
+    let mut world = World::new();
+    let credit = sennit_engine::Credit { messages: 100, bytes: 240 };
+    world.subscribe_to(ORDERS, ALICE, credit);
+    world.publish_texts(&["0123456789"; 20]);
+    let leased = world.delivered().len() as u64;
+    assert!((8..18).contains(&leased), "{leased}");
+    world.ack(run(leased - 4, 2, 1));
+    assert_eq!(texts(&world.delivered()), [(leased, 1), (leased + 1, 1)]);
+}
+
+#[test]
 fn a_retried_message_comes_back_first_with_the_next_attempt() {
     let mut world = World::new();
     world.subscribe(ALICE, 2);
@@ -104,6 +126,20 @@ fn a_lease_that_ends_returns_just_its_messages() {
     assert_eq!(world.delivered(), []);
     world.pass(Duration::from_secs(41));
     assert_eq!(texts(&world.delivered()), [(0, 3), (1, 2)]);
+}
+
+#[test]
+fn what_is_left_of_a_lease_on_both_sides_of_an_ack_comes_back_in_its_time() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 9);
+    world.publish_texts(&["a", "b", "c", "d", "e"]);
+    world.delivered();
+    world.ack(run(2, 1, 1));
+    world.settle(Verdict::Extend(Duration::from_secs(100)), vec![run(1, 1, 1)]);
+    world.pass(Duration::from_secs(30));
+    assert_eq!(texts(&world.delivered()), [(0, 2), (3, 2), (4, 2)]);
+    world.pass(Duration::from_secs(70));
+    assert_eq!(texts(&world.delivered()), [(0, 3), (1, 2), (3, 3), (4, 3)]);
 }
 
 #[test]
