@@ -161,8 +161,7 @@ impl Commits {
 }
 
 impl Reading {
-    async fn begin(plan: &Plan, read: &Read, number: u32) -> Result<Self> {
-        let client = Client::connect(plan.server.clone()).await?;
+    async fn begin(client: Client, plan: &Plan, read: &Read, number: u32) -> Result<Self> {
         let topic: TopicName = plan.topic.parse()?;
         let mut builder = client
             .reader(&topic)
@@ -243,8 +242,8 @@ impl Reading {
     }
 }
 
-/// Does the part of a run that `read` says: all readers begin, wait for the start, and end once each
-/// has got everything.
+/// Does the part of a run that `read` says: all connect, begin to read and wait for the start, or where
+/// everything lies there already wait before they begin, and end once each has got everything.
 ///
 /// # Errors
 /// The broker cannot be reached, or the parent has gone. What goes wrong with a reader is in the
@@ -255,13 +254,17 @@ pub async fn read_all(
     progress: &Arc<AtomicU64>,
     orders: &mut Orders,
 ) -> Result<Report> {
+    let mut clients = Vec::new();
+    for number in read.first..read.first + read.count {
+        clients.push((number, Client::connect(plan.server.clone()).await?));
+    }
     let mut window = None;
     if read.preloaded {
         window = Some(start(orders).await?);
     }
     let mut readings = Vec::new();
-    for number in read.first..read.first + read.count {
-        readings.push((number, Reading::begin(plan, read, number).await?));
+    for (number, client) in clients {
+        readings.push((number, Reading::begin(client, plan, read, number).await?));
     }
     let window = match window {
         Some(window) => window,
