@@ -4,7 +4,7 @@ mod world;
 
 use std::time::Duration;
 
-use sennit_engine::{Command, DeliveryRun, HEADER_REASON, Record, SessionId, Verdict};
+use sennit_engine::{Command, DeadLetters, DeliveryRun, HEADER_REASON, Record, SessionId, Verdict};
 use sennit_model::{Generation, GroupConfig, HeaderKind, Message, Messages};
 use world::{ALICE, BOB, DEAD, GROUP, ORDERS, World, queue, run};
 
@@ -44,6 +44,40 @@ fn messages_go_to_one_consumer_each() {
     let sessions: Vec<SessionId> = world.deliveries().iter().map(|d| d.session).collect();
     assert_eq!(sessions, [ALICE, BOB]);
     assert_eq!(world.group().ready, 1);
+}
+
+#[test]
+fn who_has_room_is_given_what_the_one_whose_turn_it_is_has_no_room_for() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 1);
+    world.subscribe(BOB, 2);
+    for text in ["a", "b", "c", "d"] {
+        world.publish_texts(&[text]);
+    }
+    let sessions: Vec<SessionId> = world.deliveries().iter().map(|d| d.session).collect();
+    assert_eq!(sessions, [ALICE, BOB, BOB]);
+}
+
+#[test]
+fn a_group_says_how_each_of_its_messages_is() {
+    let group = GroupConfig { attempts_max: 9, ..GroupConfig::default() };
+    let mut world = World::with(queue(), group);
+    world.open(ORDERS, queue(), vec![world::setting(group)], DeadLetters::NotYet);
+    world.publish_texts(&["a"; 16]);
+    world.publish_texts(&["b"; 5]);
+    let delay = Some(Duration::from_secs(3600));
+    world.publish(&vec![Message { delay, ..Message::new("c") }; 7]);
+    let second = world.engine.places().nth(1).expect("three are kept");
+    world.engine.damaged(ORDERS, second, &mut sennit_engine::Outbox::default());
+    world.subscribe(ALICE, 10);
+    world.subscribe(ALICE, 1);
+    world.ack(run(0, 1, 1));
+    world.settle(Verdict::RetryAfter(Duration::from_secs(9)), vec![run(1, 2, 1)]);
+    world.settle(Verdict::DeadLetter { reason: "no".into() }, vec![run(3, 3, 1)]);
+    let said = world.group();
+    assert_eq!((said.ready, said.leased, said.delayed), (6, 4, 2 + 7));
+    assert_eq!((said.dying, said.damaged, said.settled_before.0), (3, 5, 1));
+    assert_eq!(said.consumers, 1);
 }
 
 #[test]
@@ -111,6 +145,33 @@ fn a_message_retried_later_waits_for_its_time() {
     assert_eq!(world.group().delayed, 1);
     world.pass(Duration::from_millis(1));
     assert_eq!(texts(&world.delivered()), [(0, 2)]);
+}
+
+#[test]
+fn who_gave_a_message_back_for_later_may_ack_it_until_it_is_given_again() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 9);
+    world.publish_texts(&["a", "b"]);
+    world.delivered();
+    world.settle(Verdict::RetryAfter(Duration::from_secs(10)), vec![run(0, 2, 1)]);
+    assert_eq!(world.ack(run(0, 1, 1)).applied, 1);
+    assert_eq!((world.group().delayed, world.group().settled_before.0), (1, 1));
+    world.pass(Duration::from_secs(10));
+    assert_eq!(texts(&world.delivered()), [(1, 2)]);
+}
+
+#[test]
+fn a_message_that_waits_for_its_dead_letter_topic_may_be_acked_and_does_not_go_there() {
+    let group = GroupConfig { attempts_max: 1, ..GroupConfig::default() };
+    let mut world = World::with(queue(), group);
+    world.open(ORDERS, queue(), vec![world::setting(group)], DeadLetters::NotYet);
+    world.subscribe(ALICE, 9);
+    world.publish_texts(&["a", "b"]);
+    world.settle(Verdict::Retry, vec![run(0, 2, 1)]);
+    assert_eq!(world.ack(run(0, 1, 1)).applied, 1);
+    assert_eq!((world.group().dying, world.group().settled_before.0), (1, 1));
+    world.open(ORDERS, queue(), vec![world::setting(group)], DeadLetters::To(DEAD.topic));
+    assert_eq!(world.describe(DEAD).end.0, 1);
 }
 
 #[test]
