@@ -4,7 +4,9 @@ mod world;
 
 use std::time::Duration;
 
-use sennit_engine::{Command, DeadLetters, DeliveryRun, HEADER_REASON, Record, SessionId, Verdict};
+use sennit_engine::{
+    Command, Credit, DeadLetters, DeliveryRun, HEADER_REASON, Outbox, Record, SessionId, Verdict,
+};
 use sennit_model::{Generation, GroupConfig, HeaderKind, Message, Messages};
 use world::{ALICE, BOB, DEAD, GROUP, ORDERS, World, queue, run};
 
@@ -68,7 +70,7 @@ fn a_group_says_how_each_of_its_messages_is() {
     let delay = Some(Duration::from_secs(3600));
     world.publish(&vec![Message { delay, ..Message::new("c") }; 7]);
     let second = world.engine.places().nth(1).expect("three are kept");
-    world.engine.damaged(ORDERS, second, &mut sennit_engine::Outbox::default());
+    world.engine.damaged(ORDERS, second, &mut Outbox::default());
     world.subscribe(ALICE, 10);
     world.subscribe(ALICE, 1);
     world.ack(run(0, 1, 1));
@@ -93,7 +95,7 @@ fn credit_is_a_window_in_messages_that_an_ack_opens() {
 #[test]
 fn the_message_that_reaches_the_window_of_bytes_is_the_last() {
     let mut world = World::new();
-    let credit = sennit_engine::Credit { messages: 100, bytes: 40 };
+    let credit = Credit { messages: 100, bytes: 40 };
     world.subscribe_to(ORDERS, ALICE, credit);
     world.publish_texts(&["0123456789", "0123456789", "0123456789"]);
     assert_eq!(texts(&world.delivered()), [(0, 1), (1, 1)]);
@@ -104,7 +106,7 @@ fn the_message_that_reaches_the_window_of_bytes_is_the_last() {
 #[test]
 fn who_has_nothing_is_given_a_message_however_small_the_window_of_bytes_is() {
     let mut world = World::new();
-    world.subscribe_to(ORDERS, ALICE, sennit_engine::Credit { messages: 100, bytes: 0 });
+    world.subscribe_to(ORDERS, ALICE, Credit { messages: 100, bytes: 0 });
     world.publish_texts(&["a", "b"]);
     assert_eq!(texts(&world.delivered()), [(0, 1)]);
     world.ack(run(0, 1, 1));
@@ -114,7 +116,7 @@ fn who_has_nothing_is_given_a_message_however_small_the_window_of_bytes_is() {
 #[test]
 fn acks_out_of_the_middle_of_what_was_leased_free_the_bytes_that_they_had() {
     let mut world = World::new();
-    let credit = sennit_engine::Credit { messages: 100, bytes: 240 };
+    let credit = Credit { messages: 100, bytes: 240 };
     world.subscribe_to(ORDERS, ALICE, credit);
     world.publish_texts(&["0123456789"; 20]);
     let leased = world.delivered().len() as u64;
@@ -371,7 +373,7 @@ fn after_the_last_attempt_a_message_goes_to_the_dead_letter_topic_with_the_reaso
     assert_eq!(texts(&world.delivered()), [(0, 1), (1, 1), (0, 2)]);
     world.ack(run(1, 1, 1));
     assert_eq!(world.describe(ORDERS).bytes, 0);
-    world.subscribe_to(DEAD, BOB, sennit_engine::Credit { messages: 9, bytes: 999 });
+    world.subscribe_to(DEAD, BOB, Credit { messages: 9, bytes: 999 });
     let deliveries = world.deliveries();
     let letter = Messages::of_checked(&deliveries[0].messages).next().unwrap();
     assert_eq!(letter.payload(), b"poison");
@@ -393,7 +395,7 @@ fn a_dead_letter_keeps_its_key_and_headers_and_gives_the_consumers_reason() {
     world.publish(&[message]);
     world.deliveries();
     world.settle(Verdict::DeadLetter { reason: "no such customer".into() }, vec![run(0, 1, 1)]);
-    world.subscribe_to(DEAD, BOB, sennit_engine::Credit { messages: 9, bytes: 999 });
+    world.subscribe_to(DEAD, BOB, Credit { messages: 9, bytes: 999 });
     let deliveries = world.deliveries();
     let letter = Messages::of_checked(&deliveries[0].messages).next().unwrap();
     assert_eq!(letter.key(), b"customer-7");
@@ -409,7 +411,7 @@ fn a_dead_letter_that_fails_stays_where_it_is() {
         ORDERS,
         queue(),
         vec![world::setting(GroupConfig { attempts_max: 1, ..Default::default() })],
-        sennit_engine::DeadLetters::Stay,
+        DeadLetters::Stay,
     );
     world.subscribe(ALICE, 9);
     world.publish_texts(&["a"]);
@@ -421,7 +423,7 @@ fn a_dead_letter_that_fails_stays_where_it_is() {
 fn dead_letters_wait_for_their_topic_and_ask_for_it_once() {
     let mut world = World::with(queue(), GroupConfig { attempts_max: 1, ..Default::default() });
     let group = world::setting(GroupConfig { attempts_max: 1, ..Default::default() });
-    world.open(ORDERS, queue(), vec![group], sennit_engine::DeadLetters::NotYet);
+    world.open(ORDERS, queue(), vec![group], DeadLetters::NotYet);
     world.subscribe(ALICE, 9);
     world.publish_texts(&["a", "b"]);
     world.effects.clear();
@@ -430,7 +432,7 @@ fn dead_letters_wait_for_their_topic_and_ask_for_it_once() {
     let asked = sennit_engine::Effect::DeadLetterTopicNeeded { source: ORDERS.topic };
     assert_eq!(world.effects, [asked]);
     assert_eq!(world.group().dying, 2);
-    world.open(ORDERS, queue(), vec![group], sennit_engine::DeadLetters::To(DEAD.topic));
+    world.open(ORDERS, queue(), vec![group], DeadLetters::To(DEAD.topic));
     assert_eq!(world.group().dying, 0);
     assert_eq!(world.describe(DEAD).end.0, 2);
 }
