@@ -14,11 +14,8 @@ use tokio::{net::TcpStream, time::timeout};
 
 use crate::{
     exit::{Exit, Failure},
-    reach::no_broker,
+    reach::{CONNECT_TIMEOUT, no_broker},
 };
-
-/// How long connecting may take.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long the broker may take to answer, or to send more of an answer. It keeps long-polls for half
 /// a minute unless it is told otherwise.
@@ -112,7 +109,8 @@ impl Reach {
             shaken.map_err(|error| error.to_string())
         };
         let connected = timeout(CONNECT_TIMEOUT, connecting).await;
-        let connected = connected.unwrap_or_else(|_| Err("not in time".to_owned()));
+        let late = |_| Err(format!("nothing came for {CONNECT_TIMEOUT:?}"));
+        let connected = connected.unwrap_or_else(late);
         let (sender, connection) =
             connected.map_err(|error| no_broker(&address, &error, "--http"))?;
         tokio::spawn(async move {
@@ -171,7 +169,7 @@ impl Http {
 }
 
 async fn in_time<T>(address: &str, awaited: impl Future<Output = T>) -> Result<T, Failure> {
-    let late = |_| fell_silent(address, &format!("nothing came for {} s", PATIENCE.as_secs()));
+    let late = |_| fell_silent(address, &format!("nothing came for {PATIENCE:?}"));
     timeout(PATIENCE, awaited).await.map_err(late)
 }
 

@@ -7,7 +7,7 @@ use sennit_client::{Client, Error, Reconnect};
 use crate::exit::{Exit, Failure};
 
 /// How long a verb tries to connect before it says that nobody is there.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How often a lost connection is tried again: about a minute, for a broker that restarts.
 const RECONNECT: Reconnect = Reconnect {
@@ -37,7 +37,7 @@ impl Reach {
         let connected = tokio::time::timeout(CONNECT_TIMEOUT, connecting).await;
         let nobody = |why: &str| no_broker(&self.server, why, "--server");
         let connected =
-            connected.map_err(|_| nobody(&format!("none within {CONNECT_TIMEOUT:?}")))?;
+            connected.map_err(|_| nobody(&format!("nothing came for {CONNECT_TIMEOUT:?}")))?;
         connected.map_err(|error| match error {
             Error::Unreachable { source, .. } => nobody(&source.to_string()),
             error => Failure::from(error).about(&self.server),
