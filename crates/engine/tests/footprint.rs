@@ -12,7 +12,7 @@ use bytes::Bytes;
 use sennit_engine::{
     CatalogueCommand, Command, Credit, CursorClaim, CursorSetter, DeadLetters, Engine,
     GroupSetting, Journal, OpenStream, Origin, Outbox, PartitionCommand, Payloads, Place, Publish,
-    Read, Record, SessionId, StreamCommand, StreamSettings,
+    Read, Record, SessionId, StreamCommand, StreamSettings, Subscribe,
 };
 use sennit_model::{
     Batch, BatchBuilder, CursorName, Durability, Generation, GroupConfig, GroupId, Incarnation,
@@ -96,7 +96,7 @@ fn an_idle_topic_costs_two_hundred_bytes() {
         (TopicKind::Stream, STREAM_BYTES_MAX, STREAM_ENTRY_BYTES_MAX),
     ] {
         let idle = each_costs(|| {
-            let mut engine = partitions(kind);
+            let mut engine = partitions(kind, TOPICS);
             // Twice round, and nobody has touched one.
             (0..2).for_each(|_| engine.fold_untouched(1));
             engine
@@ -106,7 +106,7 @@ fn an_idle_topic_costs_two_hundred_bytes() {
         assert!(in_catalogue <= entry, "{in_catalogue} bytes a {kind:?} in the catalogue");
         let both = idle + in_catalogue;
         assert!(both <= TOPIC_BYTES_MAX, "{both} bytes a {kind:?}");
-        let touched = each_costs(|| partitions(kind));
+        let touched = each_costs(|| partitions(kind, TOPICS));
         assert!(touched <= TOUCHED_BYTES_MAX, "{touched} bytes a touched partition of a {kind:?}");
     }
 }
@@ -125,6 +125,37 @@ fn a_topic_that_is_gone_leaves_nothing() {
     let [before, after] = held;
     // Tables keep the room they have had; 200 topics that leave a word each would be more.
     assert!(after < before + 1_000, "{before} bytes, and {after} after 200 more");
+}
+
+#[test]
+fn a_queue_is_idle_again_once_its_consumers_have_left() {
+    let topics = 1_000;
+    let mut engine = partitions(TopicKind::Queue, topics);
+    let (mut journal, mut out) = (Positions(0), Outbox::default());
+    (0..2).for_each(|_| engine.fold_untouched(1));
+    let idle = held_bytes();
+    let mut used = [0; 2];
+    for used in &mut used {
+        for topic in 0..topics {
+            let (session, subscription, group) = (SessionId(1), 3, GroupId(topic));
+            let origin = Origin { session, request: 1 };
+            let partition = PartitionId { topic: TopicId(topic), index: PartitionIndex(0) };
+            let credit = Credit { messages: 10, bytes: 1_000 };
+            let subscribe = Subscribe { origin, subscription, partition, group, credit };
+            let leave = Command::Unsubscribe { session, subscription, partition, group };
+            for command in [Command::Subscribe(subscribe), leave] {
+                engine.handle(command, Timestamp(1_000), &mut journal, &mut out);
+                engine.deliver(Timestamp(1_000), &mut journal, &mut Nothing, &mut out);
+            }
+            out.now.clear();
+            out.after_commit.clear();
+        }
+        (0..2).for_each(|_| engine.fold_untouched(1));
+        *used = held_bytes();
+    }
+    // Tables keep the room they have had; a queue that is not idle has 300 bytes.
+    assert!(used[0] - idle < 100_000, "{idle} bytes, and {} once used", used[0]);
+    assert!(used[1] - used[0] < 1_000, "{} bytes, and {} after once more", used[0], used[1]);
 }
 
 #[test]
@@ -274,8 +305,8 @@ fn an_entry_of_the_catalogue(kind: TopicKind) -> usize {
     })
 }
 
-/// Partitions of a topic each, with a message each, touched just now.
-fn partitions(kind: TopicKind) -> Engine {
+/// Partitions of a topic each, so many, with a message each, touched just now.
+fn partitions(kind: TopicKind, topics: u32) -> Engine {
     let origin = Origin::default();
     let mut journal = Positions(0);
     let mut out = Outbox::default();
@@ -283,7 +314,7 @@ fn partitions(kind: TopicKind) -> Engine {
     builder.push(&Message::new("pending")).expect("within the limits");
     let batch = builder.take().expect("one message was pushed");
     let mut engine = Engine::new(Generation(1), Timestamp(1_000));
-    for topic in 0..TOPICS {
+    for topic in 0..topics {
         let partition = PartitionId { topic: TopicId(topic), index: PartitionIndex(0) };
         let setting = GroupSetting {
             id: GroupId(topic),

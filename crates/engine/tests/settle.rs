@@ -206,6 +206,21 @@ fn what_is_left_of_a_lease_on_both_sides_of_an_ack_comes_back_in_its_time() {
 }
 
 #[test]
+fn what_a_group_is_set_to_holds_for_what_is_given_from_then_on() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 9);
+    world.publish_texts(&["a"]);
+    world.delivered();
+    let lease = Duration::from_secs(5);
+    let short = world::setting(GroupConfig { lease, ..GroupConfig::default() });
+    world.open(ORDERS, queue(), vec![short], DeadLetters::NotYet);
+    world.publish_texts(&["b"]);
+    world.delivered();
+    world.pass(lease);
+    assert_eq!(texts(&world.delivered()), [(1, 2)]);
+}
+
+#[test]
 fn the_settle_of_an_older_attempt_is_stale() {
     let mut world = World::new();
     world.subscribe(ALICE, 9);

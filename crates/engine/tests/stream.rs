@@ -270,6 +270,8 @@ fn a_fork_holds_its_source_and_reads_there() {
     let own = StreamAppend { content, content_type: None, note: plain() };
     world.do_now(Command::Stream(origin, DEAD, StreamCommand::Append(Box::new(own))));
     for mut world in [replayed(&world), world] {
+        let forks: Vec<_> = world.engine.forks_of_streams().collect();
+        assert_eq!(forks, [(DEAD.topic, ORDERS)]);
         let origin = world.origin(ALICE);
         let of_fork = |world: &mut World, read: StreamRead| {
             world.effects.clear();
