@@ -183,14 +183,9 @@ fn messages_that_are_gone_leave_no_timers() {
             let publish = Publish { origin, partition: id, producer, batch: batch.clone() };
             let trim = PartitionCommand::Trim(engine.end_of(id).expect("it is open").plus(1));
             for command in [Command::Publish(publish), Command::Partition(origin, id, trim)] {
-                engine.handle(command, now, &mut journal, &mut out);
-                engine.end_turn(&mut journal);
-                engine.committed(u64::MAX);
-                engine.deliver(now, &mut journal, &mut Nothing, &mut out);
+                turn(&mut engine, &mut journal, command, now);
             }
             drop(engine.take_freed());
-            out.now.clear();
-            out.after_commit.clear();
             if at % 100 == 0 {
                 // As one that rests and is used again.
                 (0..2).for_each(|_| engine.fold_untouched(1));
@@ -201,6 +196,15 @@ fn messages_that_are_gone_leave_no_timers() {
     let [before, after] = held;
     assert!(after < before + 1_000, "{before} bytes, and {after} after 1000 more");
     assert!(after < 100_000, "{after}");
+}
+
+/// Does a command in a turn of its own, and commits it; nobody hears what comes of it.
+fn turn(engine: &mut Engine, journal: &mut Positions, command: Command, now: Timestamp) {
+    let mut out = Outbox::default();
+    engine.handle(command, now, journal, &mut out);
+    engine.end_turn(journal);
+    engine.committed(u64::MAX);
+    engine.deliver(now, journal, &mut Nothing, &mut out);
 }
 
 /// A topic of each durability and a stream, used in every way and dropped.
@@ -240,7 +244,6 @@ fn come_and_go(engine: &mut Engine, journal: &mut Positions) {
             when_slow: WhenSlow::default(),
             filter: None,
         };
-        let mut out = Outbox::default();
         for command in [
             Command::Partition(origin, id, open),
             Command::Publish(Publish { origin, partition: id, producer, batch }),
@@ -248,10 +251,7 @@ fn come_and_go(engine: &mut Engine, journal: &mut Positions) {
             Command::Read(read),
             Command::Partition(origin, id, PartitionCommand::Drop),
         ] {
-            engine.handle(command, now, journal, &mut out);
-            engine.end_turn(journal);
-            engine.committed(u64::MAX);
-            engine.deliver(now, journal, &mut Nothing, &mut out);
+            turn(engine, journal, command, now);
         }
         assert!(engine.end_of(id).is_none());
         drop(engine.take_freed());
@@ -261,16 +261,12 @@ fn come_and_go(engine: &mut Engine, journal: &mut Positions) {
     let config = TopicConfig::of_kind(TopicKind::Stream);
     let settings = StreamSettings { time_to_live: Some(86_400), ..StreamSettings::of_topic() };
     let open = OpenStream { config, settings, content: None, closes: false };
-    let mut out = Outbox::default();
     for command in [
         Command::Stream(origin, id, StreamCommand::Open(Box::new(open))),
         Command::Stream(origin, id, StreamCommand::Delete),
         Command::Partition(origin, id, PartitionCommand::Drop),
     ] {
-        engine.handle(command, now, journal, &mut out);
-        engine.end_turn(journal);
-        engine.committed(u64::MAX);
-        engine.deliver(now, journal, &mut Nothing, &mut out);
+        turn(engine, journal, command, now);
     }
     assert!(engine.end_of(id).is_none());
 }

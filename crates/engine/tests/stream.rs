@@ -39,19 +39,6 @@ fn what_is_appended_is_read_from_any_offset_and_survives() {
 }
 
 #[test]
-fn a_stream_that_is_opened_again_has_to_be_the_same() {
-    let mut world = opened(settings());
-    let again = ask(&mut world, StreamCommand::Open(Box::new(with(settings()))));
-    assert!(matches!(again, Some(StreamAnswer::Opened { created: false, .. })));
-    let other = StreamSettings { content_type: "application/json".into(), ..settings() };
-    let other = refused(ask(&mut world, StreamCommand::Open(Box::new(with(other)))));
-    assert_eq!(other, StreamRefusal::SettingsDiffer { field: "content type" });
-    let closed = OpenStream { closes: true, ..with(settings()) };
-    let closed = refused(ask(&mut world, StreamCommand::Open(Box::new(closed))));
-    assert_eq!(closed, StreamRefusal::SettingsDiffer { field: "closed state" });
-}
-
-#[test]
 fn a_closed_stream_takes_nothing_more_whoever_asks() {
     let mut world = opened(settings());
     append(&mut world, "last", closing(plain()));
@@ -340,21 +327,6 @@ fn who_closes_a_stream_that_is_closed_has_used_it() {
 }
 
 #[test]
-fn whatever_its_durability_a_stream_says_where_its_first_content_ends() {
-    for durability in Durability::ALL {
-        let mut world = World::empty();
-        let content = Some(batch(&[Message::new("a"), Message::new("b")]).into());
-        let open = OpenStream { config: config(durability), content, ..with(settings()) };
-        let answer = ask(&mut world, StreamCommand::Open(Box::new(open)));
-        let Some(StreamAnswer::Opened { created: true, status }) = answer else {
-            panic!("{answer:?}")
-        };
-        assert_eq!(status.next, Offset(2), "{durability}");
-        assert_eq!(texts(&read(&mut world, read_at(0))), ["a", "b"], "{durability}");
-    }
-}
-
-#[test]
 fn a_stream_in_memory_is_there_after_a_crash_and_its_content_is_not() {
     let mut world = World::empty();
     let open = OpenStream { config: config(Durability::Memory), ..with(settings()) };
@@ -430,76 +402,6 @@ fn more_than_a_batch_holds_is_appended_at_once_and_noted_with_the_last() {
         let chunk = read(&mut world, read_at(0));
         assert_eq!(texts(&chunk), ["a", "b", "c", "d", "e", "f"], "{durability}");
         assert!(chunk.is_closed, "{durability}");
-    }
-}
-
-#[test]
-fn what_begins_a_stream_whole_also_closes_it() {
-    let content = StreamContent::of(["a", "b"].map(|text| batch(&[Message::new(text)])));
-    let mut world = World::empty();
-    let open = OpenStream { content, closes: true, ..with(settings()) };
-    ask(&mut world, StreamCommand::Open(Box::new(open)));
-    for mut world in [replayed(&world), world] {
-        let chunk = read(&mut world, read_at(0));
-        assert_eq!((texts(&chunk), chunk.is_closed), (vec!["a".to_owned(), "b".to_owned()], true));
-    }
-}
-
-#[test]
-fn a_topic_without_a_message_becomes_the_stream_that_is_asked_for_and_any_other_stays_what_it_is() {
-    for has_message in [false, true] {
-        let mut world = World::with(config(Durability::Durable), Default::default());
-        if has_message {
-            world.publish_texts(&["a"]);
-        }
-        let answer = ask(&mut world, StreamCommand::Open(Box::new(with(settings()))));
-        if has_message {
-            assert_eq!(refused(answer), StreamRefusal::SettingsDiffer { field: "content type" });
-        } else {
-            assert!(matches!(answer, Some(StreamAnswer::Opened { created: true, .. })));
-        }
-    }
-}
-
-#[test]
-fn what_begins_a_durable_stream_is_there_as_soon_as_the_stream_is() {
-    let mut world = World::empty();
-    let content = Some(batch(&[Message::new("a"), Message::new("b")]).into());
-    let open = OpenStream { content, closes: true, ..with(settings()) };
-    ask(&mut world, StreamCommand::Open(Box::new(open)));
-    let is_opened = |(record, _): &(Record, u64)| matches!(record, Record::StreamOpened(_));
-    let opened = world.journal.records.iter().position(is_opened).expect("it was opened");
-    let chunk = read(&mut world.crashed(opened + 1), read_at(0));
-    assert_eq!((texts(&chunk), chunk.is_closed), (vec!["a".to_owned(), "b".to_owned()], true));
-}
-
-#[test]
-fn only_what_is_given_before_it_is_committed_has_offsets_reserved() {
-    for durability in Durability::ALL {
-        let mut world = World::empty();
-        let open = OpenStream { config: config(durability), ..with(settings()) };
-        ask(&mut world, StreamCommand::Open(Box::new(open)));
-        append(&mut world, "a", plain());
-        let is_reserved = |(record, _): &(Record, u64)| matches!(record, Record::Reserved { .. });
-        let has_reserved = world.journal.records.iter().any(is_reserved);
-        assert_eq!(has_reserved, durability != Durability::Durable, "{durability}");
-    }
-}
-
-#[test]
-fn a_stream_that_keeps_the_latest_of_each_key_does_not_begin_without_one() {
-    let config =
-        TopicConfig { retention: Retention::LATEST_PER_KEY, ..config(Durability::Durable) };
-    for key in ["", "k"] {
-        let mut world = World::empty();
-        let content = Some(batch(&[Message { key: key.into(), ..Message::new("a") }]).into());
-        let open = OpenStream { config, content, ..with(settings()) };
-        let answer = ask(&mut world, StreamCommand::Open(Box::new(open)));
-        let is_created = matches!(answer, Some(StreamAnswer::Opened { created: true, .. }));
-        assert_eq!(is_created, !key.is_empty());
-        let asks = StreamCommand::Ask { touches: false };
-        let is_there = matches!(ask(&mut world, asks), Some(StreamAnswer::Status(_)));
-        assert_eq!(is_there, !key.is_empty());
     }
 }
 
