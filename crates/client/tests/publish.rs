@@ -241,6 +241,23 @@ async fn batches_refused_for_want_of_room_are_sent_again_in_order() {
     soon(publisher.flush()).await.unwrap();
 }
 
+#[tokio::test]
+async fn a_batch_refused_before_the_one_ahead_of_it_is_confirmed_is_sent_again() {
+    let broker = Broker::listen().await;
+    let (publisher, _client, mut peer) = publisher(&broker, 1).await;
+    let mut frames = Vec::new();
+    for payload in ["a", "b"] {
+        drop(publisher.publish(message(payload)).await.unwrap());
+        frames.push(peer.publish().await);
+    }
+    peer.refuse_publish(&frames[1], ErrorCode::StorageFull, None).await;
+    peer.confirm(&frames[0].1, 0).await;
+    let (_, again) = peer.publish().await;
+    assert_eq!(again, frames[1].1);
+    peer.confirm(&again, 1).await;
+    soon(publisher.flush()).await.unwrap();
+}
+
 /// A publisher that gives up after some time, and the two batches it has sent.
 struct Impatient {
     publisher: Publisher,

@@ -145,10 +145,15 @@ impl Conversation {
         if publishing.core.topic().0 != confirm.head.partition.topic {
             return;
         }
-        if publishing.core.confirmed(confirm, now) {
-            self.listed.push(Arc::clone(&publishing.core));
+        let core = Arc::clone(&publishing.core);
+        let is_dropped = publishing.dropped;
+        let is_listed = core.confirmed(confirm, now);
+        // A refusal may have come before it: what was refused rests from now on.
+        if let Some(until) = core.rests_until() {
+            self.wake_by(until);
         }
-        if publishing.dropped {
+        self.listed.extend(is_listed.then_some(core));
+        if is_dropped {
             self.forget_if_drained(number);
         }
     }

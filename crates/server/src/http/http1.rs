@@ -430,8 +430,14 @@ where
         }
         let hall = self.hall.clone();
         let mut out = hall.write.borrow_mut();
-        while self.rest.len() == 0 && self.gather(context, &mut out)? {
-            let written = self.write(context, &out);
+        while self.rest.len() == 0 {
+            let gathered = self.gather(context, &mut out);
+            let written = match gathered {
+                Ok(true) => self.write(context, &out),
+                Ok(false) => break,
+                Err(gone) => Err(gone),
+            };
+            // All connections of the core gather here: what this one leaves would be another's.
             out.clear(WRITE_KEPT_BYTES_MAX);
             written?;
         }

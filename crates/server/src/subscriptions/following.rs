@@ -26,6 +26,14 @@ enum Ended {
     Unknown,
 }
 
+/// Whether asking again may bring what was not there: the broker could not say, or too many wait.
+fn passes(failure: &StreamFailure) -> bool {
+    match failure {
+        StreamFailure::Stream(refusal) => matches!(refusal, StreamRefusal::Limit { .. }),
+        _ => true,
+    }
+}
+
 impl Subscriptions {
     /// Follows a stream as long as anybody is linked to it.
     pub(super) async fn follow(self: Rc<Self>, stream: TopicName, life: u64) {
@@ -70,8 +78,8 @@ impl Subscriptions {
             Err(StreamFailure::Stream(
                 StreamRefusal::Damaged { next } | StreamRefusal::RolledBack { next },
             )) => next,
-            Err(StreamFailure::Stream(_)) => return Ended::Never,
-            Err(_) => return Ended::Unknown,
+            Err(failure) if passes(&failure) => return Ended::Unknown,
+            Err(_) => return Ended::Never,
         };
         // What is there by now is told at once.
         match self.streams.status(stream, false).await {
@@ -99,5 +107,20 @@ impl Subscriptions {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sennit_model::limits::STREAM_READS_WAITING_MAX;
+
+    use super::*;
+
+    #[test]
+    fn a_follower_that_found_too_many_waiting_asks_again() {
+        let limit = STREAM_READS_WAITING_MAX as u64;
+        let full = StreamRefusal::Limit { name: "STREAM_READS_WAITING_MAX", limit };
+        assert!(passes(&StreamFailure::Stream(full)));
+        assert!(!passes(&StreamFailure::Stream(StreamRefusal::Unknown)));
     }
 }

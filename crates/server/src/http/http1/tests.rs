@@ -14,7 +14,7 @@ use tokio::{
 use super::*;
 use crate::{
     http::{
-        body::{Body, EventSource, Pieces},
+        body::{Body, EventSource, PageSource, Pieces},
         limits::{BODY_TIMEOUT, HALF_CLOSED, HEAD_TIMEOUT, IDLE_TIMEOUT, WRITE_TIMEOUT},
     },
     metrics::CoreMetrics,
@@ -500,5 +500,16 @@ fn a_body_is_refused_when_all_of_them_hold_too_much() {
         drop(others);
         // The one that was refused holds nothing any more.
         world.hall.account().set(crate::http::limits::BODIES_BYTES_MAX).unwrap();
+    });
+}
+
+#[test]
+fn an_answer_that_breaks_off_at_once_leaves_nothing_for_the_next_connection() {
+    in_a_world(4096, |mut world| async move {
+        world.ask(&["/a"]).await;
+        let broken = async |()| Some((Err(io::Error::other("the copy failed")), ()));
+        world.answer("/a", Body::Pages(PageSource::unfold((), broken))).await;
+        assert_eq!(world.hall.write.borrow().len(), 0);
+        assert_eq!(world.hear_the_end().await, "");
     });
 }

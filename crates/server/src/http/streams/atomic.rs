@@ -10,7 +10,7 @@ use sennit_engine::{StreamAppend, StreamAppended, StreamContent, StreamNote, Str
 use sennit_model::limits::{
     APPEND_BYTES_MAX, ATOMIC_APPENDS_MAX, CONTENT_TYPE_BYTES_MAX, STREAM_NUMBER_MAX,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{json, value::RawValue};
 
 use super::{
@@ -47,8 +47,8 @@ struct Asked<'a> {
 struct AskedOne<'a> {
     #[serde(borrow)]
     stream: Cow<'a, str>,
-    /// A text; or any other value, which is its own text.
-    #[serde(borrow)]
+    /// A text; or any other value, which is its own text. `null` is one too, unlike no body.
+    #[serde(default, borrow, deserialize_with = "whatever_is_there")]
     body: Option<&'a RawValue>,
     #[serde(default)]
     encoding: Encoding,
@@ -69,6 +69,12 @@ struct AskedProducer<'a> {
     id: Cow<'a, str>,
     epoch: u64,
     seq: u64,
+}
+
+fn whatever_is_there<'de: 'a, 'a, D: Deserializer<'de>>(
+    body: D,
+) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(body).map(Some)
 }
 
 /// What a text stands for.
@@ -261,10 +267,11 @@ mod tests {
             {"stream":"b","body":"AAE=","encoding":"base64","content_type":"application/octet-stream",
              "producer":{"id":"w","epoch":1,"seq":2},"seq":"9","close":true},
             {"stream":"c","body":[{"n": 1},2],"content_type":"application/json"},
-            {"stream":"d","close":true}]}"#;
+            {"stream":"d","close":true},
+            {"stream":"e","body":null,"content_type":"application/json","close":true}]}"#;
         let (paths, appends) = asked(&Bytes::from_static(body.as_bytes())).unwrap();
-        assert_eq!(paths, ["/v1/stream/a", "/v1/stream/b", "/v1/stream/c", "/v1/stream/d"]);
-        let expected: [&[&str]; 4] = [&["x ä"], &["\0\u{1}"], &["{\"n\": 1}", "2"], &[]];
+        assert_eq!(paths, ["a", "b", "c", "d", "e"].map(|name| format!("/v1/stream/{name}")));
+        let expected: [&[&str]; 5] = [&["x ä"], &["\0\u{1}"], &["{\"n\": 1}", "2"], &[], &["null"]];
         assert_eq!(payloads(&appends), expected);
         let note = &appends[1].append.note;
         assert_eq!(

@@ -56,11 +56,23 @@ fn content_of_bytes(body: &Bytes) -> Result<Option<StreamContent>, Problem> {
     let piece = MESSAGE_BYTES_MAX - MESSAGE_BYTES_MIN;
     let pieces = body.len().div_ceil(piece);
     let mut batch = BatchBuilder::for_append(body.len() + pieces * MESSAGE_BYTES_MIN);
-    for index in 0..pieces {
-        let end = body.len().min((index + 1) * piece);
-        batch.push(&Message::new(body.slice(index * piece..end))).map_err(of_batch)?;
+    let mut rest = body.clone();
+    while !rest.is_empty() {
+        let cut = cut_of(&rest, piece);
+        batch.push(&Message::new(rest.split_to(cut))).map_err(of_batch)?;
     }
     Ok(batch.take().map(StreamContent::from))
+}
+
+/// Where `bytes` are cut so that at most `most` lie before: should they be text, in no character and
+/// in no end of a line, for each piece is an event of its own.
+fn cut_of(bytes: &[u8], most: usize) -> usize {
+    if bytes.len() <= most {
+        return bytes.len();
+    }
+    let begins = |at: &usize| bytes[*at] & 0xC0 != 0x80;
+    let cut = (most - 3..=most).rev().find(begins).unwrap_or(most);
+    if bytes[cut - 1..=cut] == *b"\r\n" { cut - 1 } else { cut }
 }
 
 fn content_of_json(body: &Bytes) -> Result<Option<StreamContent>, Problem> {
@@ -278,6 +290,22 @@ mod tests {
             .flat_map(|content| parts_of(&content))
             .collect();
         String::from_utf8(pieces_of(form, &parts).concat()).unwrap()
+    }
+
+    #[test]
+    fn a_long_text_is_cut_beside_characters_and_ends_of_lines() {
+        for (text, cut) in [("abcdefgh", 6), ("abcd\u{20ac}h", 4), ("abcde\r\nh", 5), ("ab", 2)] {
+            assert_eq!(cut_of(text.as_bytes(), 6), cut, "{text:?}");
+        }
+        assert_eq!(cut_of(&[0x80; 8], 6), 6, "it is no text");
+        let long = Bytes::from("\u{20ac}".repeat(MESSAGE_BYTES_MAX / 2));
+        let content = content_of(Form::Bytes, &long).unwrap();
+        let pieces: Vec<_> = content.iter().flat_map(StreamContent::messages).collect();
+        assert!(
+            pieces.len() > 1 && pieces.iter().all(|piece| str::from_utf8(piece.payload()).is_ok())
+        );
+        let whole: Vec<_> = pieces.iter().map(|piece| piece.payload()).collect();
+        assert!(whole.concat() == long);
     }
 
     #[test]

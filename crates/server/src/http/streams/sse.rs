@@ -6,7 +6,7 @@ use std::{rc::Rc, time::Duration};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, header};
 use sennit_engine::StreamChunk;
-use sennit_model::{Offset, ReadFrom};
+use sennit_model::{Offset, ReadFrom, TopicId};
 use tokio::time::{Instant, timeout_at};
 
 use super::{
@@ -40,6 +40,7 @@ impl StreamsDoor {
         let said_at = Instant::now();
         let events = Events {
             hall: self.hall.clone(),
+            topic: first.topic,
             spot: source.spot(first.topic, first.next, Live::Events).await,
             source,
             cursor: cursor::next(now(), asked.cursor, random),
@@ -67,6 +68,7 @@ impl StreamsDoor {
         let events = Events {
             hall: self.hall.clone(),
             next: spot.at,
+            topic: spot.stream.0.topic,
             spot: (!stays).then_some(spot),
             source,
             cursor,
@@ -86,6 +88,8 @@ impl StreamsDoor {
 struct Events {
     hall: Rc<Hall>,
     source: Source,
+    /// The stream that it reads: the name may be another's later.
+    topic: TopicId,
     /// Where it may wait without a task, as far as the stream goes.
     spot: Option<Spot>,
     /// The cursor that the reader was given; it never goes back.
@@ -124,13 +128,13 @@ impl Events {
         let until = self.ends_at.min(self.said_at + self.silence);
         let read = self.source.chunk(ReadFrom::Offset(self.next), true, EVENT_BYTES_MAX);
         match timeout_at(until, self.hall.lot.offer(self.wait(), read)).await {
-            Ok(Ok(chunk)) => Some(self.told(&chunk)),
+            Ok(Ok(chunk)) if chunk.topic == self.topic => Some(self.told(&chunk)),
             Err(_) if until < self.ends_at => {
                 self.said_at = Instant::now();
                 Some(Bytes::from_static(KEEP_ALIVE))
             }
             // Whoever comes again is told what is wrong.
-            Ok(Err(_)) | Err(_) => None,
+            Ok(_) | Err(_) => None,
         }
     }
 
