@@ -39,7 +39,11 @@ impl Engine {
                 let made = || Partition::new(*id, config.clone());
                 let partition = self.partitions.get_or_insert(*id, made);
                 partition.config = config.clone();
-                partition.dead_letters = *dead_letters;
+                if partition.dead_letters != *dead_letters {
+                    partition.dead_letters = *dead_letters;
+                    // The topic that was asked for may be gone again.
+                    partition.dead_letter_topic_asked = false;
+                }
                 let shared = &mut self.shared;
                 let gone = partition.set_groups(groups, |setting| shared.terms(setting), wheel);
                 match config.durability {

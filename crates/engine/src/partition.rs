@@ -82,7 +82,7 @@ pub(crate) struct Partition {
     /// When the timer is due that frees what has grown too old, [`NEVER`] without one. What it was set
     /// for may be gone by then.
     pub(crate) age_due: Timestamp,
-    /// Whether the dead-letter topic has been asked for since the start.
+    /// Whether the dead-letter topic has been asked for since the start, or since there was one.
     pub(crate) dead_letter_topic_asked: bool,
     /// Whether not all of it is put back yet; see `replay`.
     pub(crate) is_loading: bool,

@@ -5,7 +5,8 @@ mod world;
 use std::time::Duration;
 
 use sennit_engine::{
-    Command, Credit, DeadLetters, DeliveryRun, HEADER_REASON, Outbox, Record, SessionId, Verdict,
+    Command, Credit, DeadLetters, DeliveryRun, Effect, HEADER_REASON, Outbox, Record, SessionId,
+    Verdict,
 };
 use sennit_model::{Generation, GroupConfig, HeaderKind, Message, Messages};
 use world::{ALICE, BOB, DEAD, GROUP, ORDERS, World, queue, run};
@@ -444,7 +445,7 @@ fn dead_letters_wait_for_their_topic_and_ask_for_it_once() {
     world.effects.clear();
     world.settle(Verdict::Retry, vec![run(0, 1, 1)]);
     world.settle(Verdict::Retry, vec![run(1, 1, 1)]);
-    let asked = sennit_engine::Effect::DeadLetterTopicNeeded { source: ORDERS.topic };
+    let asked = Effect::DeadLetterTopicNeeded { source: ORDERS.topic };
     assert_eq!(world.effects, [asked]);
     assert_eq!(world.group().dying, 2);
     world.open(ORDERS, queue(), vec![group], DeadLetters::To(DEAD.topic));
@@ -462,4 +463,28 @@ fn a_settlement_of_many_runs_is_written_in_records_of_a_limited_length() {
     assert_eq!(world.settle(Verdict::Ack, odd).applied, 1000);
     let settled = |kept: &&(Record, u64)| matches!(kept.0, Record::Settled { .. });
     assert_eq!(world.journal.records.iter().filter(settled).count(), 4);
+}
+
+#[test]
+fn a_dead_letter_topic_that_was_deleted_is_asked_for_again_by_the_next_dead_letter() {
+    let group = GroupConfig { attempts_max: 1, ..GroupConfig::default() };
+    let mut world = World::with(queue(), group);
+    let groups = vec![world::setting(group)];
+    let asked = |world: &mut World| {
+        let asks = |effect: &Effect| matches!(effect, Effect::DeadLetterTopicNeeded { .. });
+        world.effects.extract_if(.., |effect| asks(effect)).count()
+    };
+    world.open(ORDERS, queue(), groups.clone(), DeadLetters::NotYet);
+    world.subscribe(ALICE, 9);
+    world.publish_texts(&["a", "b", "c"]);
+    world.settle(Verdict::Retry, vec![run(0, 1, 1)]);
+    assert_eq!(asked(&mut world), 1);
+    world.open(ORDERS, queue(), groups.clone(), DeadLetters::To(DEAD.topic));
+    assert_eq!(world.describe(DEAD).end.0, 1);
+    world.open(ORDERS, queue(), groups, DeadLetters::NotYet);
+    world.settle(Verdict::Retry, vec![run(1, 1, 1)]);
+    assert_eq!(asked(&mut world), 1);
+    // Until there is one, it is asked for once.
+    world.settle(Verdict::Retry, vec![run(2, 1, 1)]);
+    assert_eq!((asked(&mut world), world.group().dying), (0, 2));
 }
