@@ -8,7 +8,9 @@ use sennit_engine::{
     Command, Credit, DeadLetters, DeliveryRun, Effect, HEADER_REASON, Outbox, Record, SessionId,
     Verdict,
 };
-use sennit_model::{Generation, GroupConfig, HeaderKind, Message, Messages};
+use sennit_model::{
+    Generation, GroupConfig, HeaderKind, Message, Messages, TopicConfig, TopicKind,
+};
 use world::{ALICE, BOB, DEAD, GROUP, ORDERS, World, queue, run};
 
 fn texts(delivered: &[(u64, u32, String)]) -> Vec<(u64, u32)> {
@@ -487,4 +489,36 @@ fn a_dead_letter_topic_that_was_deleted_is_asked_for_again_by_the_next_dead_lett
     // Until there is one, it is asked for once.
     world.settle(Verdict::Retry, vec![run(2, 1, 1)]);
     assert_eq!((asked(&mut world), world.group().dying), (0, 2));
+}
+
+#[test]
+fn what_has_expired_while_it_was_leased_is_settled_when_its_consumer_leaves() {
+    for leave in leavings() {
+        let config = TopicConfig { time_to_live: Some(Duration::from_secs(5)), ..queue() };
+        let mut world = World::with(config, GroupConfig::default());
+        world.subscribe(ALICE, 9);
+        world.publish_texts(&["a"]);
+        world.pass(Duration::from_secs(6));
+        assert_eq!(world.group().leased, 1);
+        world.do_now(leave);
+        world.pass(Duration::from_millis(1));
+        assert_eq!((world.group().ready, world.group().settled_before.0), (0, 1));
+        assert_eq!(world.describe(ORDERS).bytes, 0);
+    }
+}
+
+#[test]
+fn a_new_group_does_not_wait_for_a_consumer_to_be_through_with_what_has_expired() {
+    let time_to_live = Some(Duration::from_secs(5));
+    let config = TopicConfig { time_to_live, ..TopicConfig::of_kind(TopicKind::Stream) };
+    let mut world = World::empty();
+    world.open(ORDERS, config, vec![], DeadLetters::NotYet);
+    world.publish_texts(&["a"]);
+    world.pass(Duration::from_secs(3));
+    world.publish_texts(&["b"]);
+    world.pass(Duration::from_secs(3));
+    let group = world::setting(GroupConfig::default());
+    world.open(ORDERS, config, vec![group], DeadLetters::NotYet);
+    world.pass(Duration::from_millis(1));
+    assert_eq!((world.group().ready, world.group().settled_before.0), (1, 1));
 }
