@@ -5,11 +5,11 @@ mod world;
 use std::time::Duration;
 
 use sennit_engine::{
-    Command, Credit, DeadLetters, DeliveryRun, Effect, HEADER_REASON, Outbox, Record, SessionId,
-    Verdict,
+    Command, Credit, DeadLetters, DeliveryRun, Effect, GroupSetting, HEADER_REASON, Outbox, Record,
+    SessionId, Verdict,
 };
 use sennit_model::{
-    Generation, GroupConfig, HeaderKind, Message, Messages, TopicConfig, TopicKind,
+    Generation, GroupConfig, HeaderKind, Message, Messages, StartAt, TopicConfig, TopicKind,
 };
 use world::{ALICE, BOB, DEAD, GROUP, ORDERS, World, queue, run};
 
@@ -521,4 +521,20 @@ fn a_new_group_does_not_wait_for_a_consumer_to_be_through_with_what_has_expired(
     world.open(ORDERS, config, vec![group], DeadLetters::NotYet);
     world.pass(Duration::from_millis(1));
     assert_eq!((world.group().ready, world.group().settled_before.0), (1, 1));
+}
+
+#[test]
+fn a_group_counts_what_is_delayed_only_of_what_it_waits_for() {
+    let config = TopicConfig::of_kind(TopicKind::Stream);
+    let mut world = World::empty();
+    world.open(ORDERS, config, vec![], DeadLetters::NotYet);
+    let delay = Some(Duration::from_secs(3600));
+    let later = || Message { delay, ..Message::new("later") };
+    world.publish(&std::iter::repeat_with(later).take(100).collect::<Vec<_>>());
+    let group = GroupSetting { start: StartAt::Latest, ..world::setting(GroupConfig::default()) };
+    world.open(ORDERS, config, vec![group], DeadLetters::NotYet);
+    world.publish_texts(&["now"; 50]);
+    assert_eq!((world.group().ready, world.group().delayed), (50, 0));
+    world.publish(&[later()]);
+    assert_eq!((world.group().ready, world.group().delayed), (50, 1));
 }
