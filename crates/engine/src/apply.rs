@@ -10,7 +10,7 @@ use crate::{
     engine::{Engine, stir},
     group::Group,
     log::Place,
-    partition::Partition,
+    partition::{NEVER, Partition},
     record::Record,
 };
 
@@ -178,8 +178,9 @@ impl Engine {
             return;
         };
         for (range, _) in runs {
-            // In a replay the timer has not fired that made the message ready.
-            partition.end_delays(range.start.0, range.end.0, *failed_at);
+            // In a replay the timer has not fired that made the message ready. It was leased, so it was
+            // due, whatever the clock said when it failed.
+            partition.end_delays(range.start.0, range.end.0, NEVER);
         }
         let held = &mut partition.groups[index];
         for (range, attempts) in runs {

@@ -9,7 +9,8 @@ use sennit_engine::{
     SessionId, Verdict,
 };
 use sennit_model::{
-    Generation, GroupConfig, HeaderKind, Message, Messages, StartAt, TopicConfig, TopicKind,
+    Generation, GroupConfig, HeaderKind, Message, Messages, StartAt, Timestamp, TopicConfig,
+    TopicKind,
 };
 use world::{ALICE, BOB, DEAD, GROUP, ORDERS, World, queue, run};
 
@@ -537,4 +538,24 @@ fn a_group_counts_what_is_delayed_only_of_what_it_waits_for() {
     assert_eq!((world.group().ready, world.group().delayed), (50, 0));
     world.publish(&[later()]);
     assert_eq!((world.group().ready, world.group().delayed), (50, 1));
+}
+
+#[test]
+fn a_delay_that_was_over_stays_so_after_a_crash_though_the_clock_was_set_back() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 9);
+    let delay = Some(Duration::from_secs(60));
+    world.publish(&[Message { delay, ..Message::new("later") }]);
+    world.pass(Duration::from_secs(60));
+    assert_eq!(texts(&world.delivered()), [(0, 1)]);
+    world.now = Timestamp(world.now.0 - 30_000);
+    world.settle(Verdict::RetryAfter(Duration::from_secs(40)), vec![run(0, 1, 1)]);
+    let records = world.journal.records.len();
+    let mut world = world.crashed(records);
+    assert_eq!((world.group().ready, world.group().delayed), (0, 1));
+    world.pass(Duration::from_secs(30));
+    world.subscribe(ALICE, 9);
+    assert_eq!(texts(&world.delivered()), []);
+    world.pass(Duration::from_secs(10));
+    assert_eq!(texts(&world.delivered()), [(0, 2)]);
 }
