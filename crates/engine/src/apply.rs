@@ -10,7 +10,7 @@ use crate::{
     engine::{Engine, stir},
     group::Group,
     log::Place,
-    partition::Partition,
+    partition::{NEVER, Partition},
     record::Record,
 };
 
@@ -39,7 +39,11 @@ impl Engine {
                 let made = || Partition::new(*id, config.clone());
                 let partition = self.partitions.get_or_insert(*id, made);
                 partition.config = config.clone();
-                partition.dead_letters = *dead_letters;
+                if partition.dead_letters != *dead_letters {
+                    partition.dead_letters = *dead_letters;
+                    // The topic that was asked for may be gone again.
+                    partition.dead_letter_topic_asked = false;
+                }
                 let shared = &mut self.shared;
                 let gone = partition.set_groups(groups, |setting| shared.terms(setting), wheel);
                 match config.durability {
@@ -174,8 +178,9 @@ impl Engine {
             return;
         };
         for (range, _) in runs {
-            // In a replay the timer has not fired that made the message ready.
-            partition.end_delays(range.start.0, range.end.0, *failed_at);
+            // In a replay the timer has not fired that made the message ready. It was leased, so it was
+            // due, whatever the clock said when it failed.
+            partition.end_delays(range.start.0, range.end.0, NEVER);
         }
         let held = &mut partition.groups[index];
         for (range, attempts) in runs {

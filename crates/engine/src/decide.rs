@@ -258,10 +258,7 @@ impl Engine {
         let Some(group) = partition.group(group_id) else { return };
         let holder = Holder { session, subscription };
         group.leave(holder);
-        for (start, end, attempt) in group.leases_of(|held| held == holder) {
-            group.end_leases(start, end, &mut self.wheel);
-            group.ready.insert(start, end, attempt - 1);
-        }
+        partition.give_back(group_id, |held| held == holder, &mut self.wheel);
         stir(&mut self.stirred, partition);
     }
 
@@ -270,15 +267,12 @@ impl Engine {
     pub(crate) fn end_session(&mut self, session: SessionId, grace: Duration, now: Timestamp) {
         self.end_readers(session);
         let Some(held) = self.sessions.get(&session) else { return };
-        for (id, group) in held.clone() {
+        for (id, group_id) in held.clone() {
             let Some(partition) = self.partitions.get_mut(&id) else { continue };
-            let Some(group) = partition.group(group) else { continue };
+            let Some(group) = partition.group(group_id) else { continue };
             group.members.retain(|member| member.holder.session != session);
             if grace.is_zero() {
-                for (start, end, attempt) in group.leases_of(|held| held.session == session) {
-                    group.end_leases(start, end, &mut self.wheel);
-                    group.ready.insert(start, end, attempt - 1);
-                }
+                partition.give_back(group_id, |held| held.session == session, &mut self.wheel);
             }
             stir(&mut self.stirred, partition);
         }

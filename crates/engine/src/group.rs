@@ -452,17 +452,29 @@ impl Group {
         Some(index)
     }
 
+    /// How many messages it waits for until a publisher's delay is over. Costs a step for each run of
+    /// what is settled and of what is delayed, where something is.
+    fn delayed(&self, visible: u64, delays: &Runs<Timestamp>) -> u64 {
+        if delays.is_empty() {
+            return 0;
+        }
+        let unsettled = self.settled.gaps(0, visible).into_iter();
+        let delayed = unsettled.flat_map(|(start, end)| delays.within(start, end));
+        delayed.map(|(start, end, _)| end - start).sum()
+    }
+
     /// How the group is doing, with all offsets below `visible` to be accounted for.
     pub(crate) fn describe(&self, visible: u64, delays: &Runs<Timestamp>) -> GroupDescription {
         let unsettled = visible.saturating_sub(self.settled.count());
         let held = self.leased_count + self.waiting.count() + self.dying.count();
         let held = held + self.damaged.count();
-        let elsewhere = held + delays.count();
+        let delayed = self.delayed(visible, delays);
+        let elsewhere = held + delayed;
         GroupDescription {
             group: self.id(),
             ready: unsettled.saturating_sub(elsewhere),
             leased: self.leased_count,
-            delayed: self.waiting.count() + delays.count(),
+            delayed: self.waiting.count() + delayed,
             dying: self.dying.count(),
             damaged: self.damaged.count(),
             settled_before: Offset(self.settled.floor()),

@@ -9,7 +9,7 @@ use sennit_model::{
 use crate::{
     command::{DeadLetters, GroupSetting},
     effect::PartitionDescription,
-    group::{Group, Terms, range},
+    group::{Group, Holder, Terms, range},
     log::{Entry, Log, Place},
     producer::Producers,
     runs::Runs,
@@ -82,7 +82,7 @@ pub(crate) struct Partition {
     /// When the timer is due that frees what has grown too old, [`NEVER`] without one. What it was set
     /// for may be gone by then.
     pub(crate) age_due: Timestamp,
-    /// Whether the dead-letter topic has been asked for since the start.
+    /// Whether the dead-letter topic has been asked for since the start, or since there was one.
     pub(crate) dead_letter_topic_asked: bool,
     /// Whether not all of it is put back yet; see `replay`.
     pub(crate) is_loading: bool,
@@ -153,6 +153,7 @@ impl Partition {
             let index = self.groups.partition_point(|held| held.id() < setting.id);
             self.groups.reserve_exact(1);
             self.groups.insert(index, group);
+            self.watch_expired(start, self.log.end(), wheel);
         }
         gone
     }
@@ -227,6 +228,35 @@ impl Partition {
                     group.ready.insert(from, to, 0);
                 }
             }
+        }
+    }
+
+    /// What of `start..end` has expired already is looked at again: some group has it now whose it was
+    /// not when its timer fired.
+    pub(crate) fn watch_expired(&self, start: u64, end: u64, wheel: &mut Wheel<Timer>) {
+        for (start, end, expiry) in self.expiries.within(start, end) {
+            if wheel.has_passed(expiry) {
+                wheel.set(expiry, Timer::Expiry { partition: self.id, range: range(start, end) });
+            }
+        }
+    }
+
+    /// A subscription of a group, or several, leave on purpose: what they hold is ready again, and the
+    /// attempt does not count.
+    pub(crate) fn give_back(
+        &mut self,
+        group_id: GroupId,
+        of: impl Fn(Holder) -> bool,
+        wheel: &mut Wheel<Timer>,
+    ) {
+        let Some(group) = self.group(group_id) else { return };
+        let held = group.leases_of(of);
+        for &(start, end, attempt) in &held {
+            group.end_leases(start, end, wheel);
+            group.ready.insert(start, end, attempt - 1);
+        }
+        for (start, end, _) in held {
+            self.watch_expired(start, end, wheel);
         }
     }
 

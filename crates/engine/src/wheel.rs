@@ -106,6 +106,11 @@ impl<T> Wheel<T> {
         self.take(key.index)
     }
 
+    /// Whether all timers due at `time` have fired, but for those that were set later.
+    pub(crate) fn has_passed(&self, time: Timestamp) -> bool {
+        time.0 <= self.now
+    }
+
     /// How many timers were set so far.
     pub(crate) fn set_count(&self) -> u64 {
         self.set

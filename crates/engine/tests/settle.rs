@@ -5,9 +5,13 @@ mod world;
 use std::time::Duration;
 
 use sennit_engine::{
-    Command, Credit, DeadLetters, DeliveryRun, HEADER_REASON, Outbox, Record, SessionId, Verdict,
+    Command, Credit, DeadLetters, DeliveryRun, Effect, GroupSetting, HEADER_REASON, Outbox, Record,
+    SessionId, Verdict,
 };
-use sennit_model::{Generation, GroupConfig, HeaderKind, Message, Messages};
+use sennit_model::{
+    Generation, GroupConfig, HeaderKind, Message, Messages, StartAt, Timestamp, TopicConfig,
+    TopicKind,
+};
 use world::{ALICE, BOB, DEAD, GROUP, ORDERS, World, queue, run};
 
 fn texts(delivered: &[(u64, u32, String)]) -> Vec<(u64, u32)> {
@@ -444,7 +448,7 @@ fn dead_letters_wait_for_their_topic_and_ask_for_it_once() {
     world.effects.clear();
     world.settle(Verdict::Retry, vec![run(0, 1, 1)]);
     world.settle(Verdict::Retry, vec![run(1, 1, 1)]);
-    let asked = sennit_engine::Effect::DeadLetterTopicNeeded { source: ORDERS.topic };
+    let asked = Effect::DeadLetterTopicNeeded { source: ORDERS.topic };
     assert_eq!(world.effects, [asked]);
     assert_eq!(world.group().dying, 2);
     world.open(ORDERS, queue(), vec![group], DeadLetters::To(DEAD.topic));
@@ -462,4 +466,96 @@ fn a_settlement_of_many_runs_is_written_in_records_of_a_limited_length() {
     assert_eq!(world.settle(Verdict::Ack, odd).applied, 1000);
     let settled = |kept: &&(Record, u64)| matches!(kept.0, Record::Settled { .. });
     assert_eq!(world.journal.records.iter().filter(settled).count(), 4);
+}
+
+#[test]
+fn a_dead_letter_topic_that_was_deleted_is_asked_for_again_by_the_next_dead_letter() {
+    let group = GroupConfig { attempts_max: 1, ..GroupConfig::default() };
+    let mut world = World::with(queue(), group);
+    let groups = vec![world::setting(group)];
+    let asked = |world: &mut World| {
+        let asks = |effect: &Effect| matches!(effect, Effect::DeadLetterTopicNeeded { .. });
+        world.effects.extract_if(.., |effect| asks(effect)).count()
+    };
+    world.open(ORDERS, queue(), groups.clone(), DeadLetters::NotYet);
+    world.subscribe(ALICE, 9);
+    world.publish_texts(&["a", "b", "c"]);
+    world.settle(Verdict::Retry, vec![run(0, 1, 1)]);
+    assert_eq!(asked(&mut world), 1);
+    world.open(ORDERS, queue(), groups.clone(), DeadLetters::To(DEAD.topic));
+    assert_eq!(world.describe(DEAD).end.0, 1);
+    world.open(ORDERS, queue(), groups, DeadLetters::NotYet);
+    world.settle(Verdict::Retry, vec![run(1, 1, 1)]);
+    assert_eq!(asked(&mut world), 1);
+    // Until there is one, it is asked for once.
+    world.settle(Verdict::Retry, vec![run(2, 1, 1)]);
+    assert_eq!((asked(&mut world), world.group().dying), (0, 2));
+}
+
+#[test]
+fn what_has_expired_while_it_was_leased_is_settled_when_its_consumer_leaves() {
+    for leave in leavings() {
+        let config = TopicConfig { time_to_live: Some(Duration::from_secs(5)), ..queue() };
+        let mut world = World::with(config, GroupConfig::default());
+        world.subscribe(ALICE, 9);
+        world.publish_texts(&["a"]);
+        world.pass(Duration::from_secs(6));
+        assert_eq!(world.group().leased, 1);
+        world.do_now(leave);
+        world.pass(Duration::from_millis(1));
+        assert_eq!((world.group().ready, world.group().settled_before.0), (0, 1));
+        assert_eq!(world.describe(ORDERS).bytes, 0);
+    }
+}
+
+#[test]
+fn a_new_group_does_not_wait_for_a_consumer_to_be_through_with_what_has_expired() {
+    let time_to_live = Some(Duration::from_secs(5));
+    let config = TopicConfig { time_to_live, ..TopicConfig::of_kind(TopicKind::Stream) };
+    let mut world = World::empty();
+    world.open(ORDERS, config, vec![], DeadLetters::NotYet);
+    world.publish_texts(&["a"]);
+    world.pass(Duration::from_secs(3));
+    world.publish_texts(&["b"]);
+    world.pass(Duration::from_secs(3));
+    let group = world::setting(GroupConfig::default());
+    world.open(ORDERS, config, vec![group], DeadLetters::NotYet);
+    world.pass(Duration::from_millis(1));
+    assert_eq!((world.group().ready, world.group().settled_before.0), (1, 1));
+}
+
+#[test]
+fn a_group_counts_what_is_delayed_only_of_what_it_waits_for() {
+    let config = TopicConfig::of_kind(TopicKind::Stream);
+    let mut world = World::empty();
+    world.open(ORDERS, config, vec![], DeadLetters::NotYet);
+    let delay = Some(Duration::from_secs(3600));
+    let later = || Message { delay, ..Message::new("later") };
+    world.publish(&std::iter::repeat_with(later).take(100).collect::<Vec<_>>());
+    let group = GroupSetting { start: StartAt::Latest, ..world::setting(GroupConfig::default()) };
+    world.open(ORDERS, config, vec![group], DeadLetters::NotYet);
+    world.publish_texts(&["now"; 50]);
+    assert_eq!((world.group().ready, world.group().delayed), (50, 0));
+    world.publish(&[later()]);
+    assert_eq!((world.group().ready, world.group().delayed), (50, 1));
+}
+
+#[test]
+fn a_delay_that_was_over_stays_so_after_a_crash_though_the_clock_was_set_back() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 9);
+    let delay = Some(Duration::from_secs(60));
+    world.publish(&[Message { delay, ..Message::new("later") }]);
+    world.pass(Duration::from_secs(60));
+    assert_eq!(texts(&world.delivered()), [(0, 1)]);
+    world.now = Timestamp(world.now.0 - 30_000);
+    world.settle(Verdict::RetryAfter(Duration::from_secs(40)), vec![run(0, 1, 1)]);
+    let records = world.journal.records.len();
+    let mut world = world.crashed(records);
+    assert_eq!((world.group().ready, world.group().delayed), (0, 1));
+    world.pass(Duration::from_secs(30));
+    world.subscribe(ALICE, 9);
+    assert_eq!(texts(&world.delivered()), []);
+    world.pass(Duration::from_secs(10));
+    assert_eq!(texts(&world.delivered()), [(0, 2)]);
 }
