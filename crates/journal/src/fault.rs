@@ -19,7 +19,7 @@ pub enum Fault {
         #[source]
         error: io::Error,
     },
-    /// There is no room for another slot, or for what is written.
+    /// There is no room for another slot, or for what is written: on the disk, or within a quota.
     #[error("no room left for {path}", path = .path.display())]
     StorageFull {
         /// The lane's directory, or the file.
@@ -129,10 +129,29 @@ impl Fault {
     ) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |error| {
-            if error.kind() == io::ErrorKind::StorageFull {
-                return Self::StorageFull { path };
+            match error.kind() {
+                // A quota says it when the disk itself has room.
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                    Self::StorageFull { path }
+                }
+                _ => Self::Io { action, path, error },
             }
-            Self::Io { action, path, error }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quota_that_is_used_up_is_a_disk_without_room_and_other_errors_are_not() {
+        let full = |kind: io::ErrorKind| {
+            let fault = Fault::io("write", "data/lane-0/slot-00000.journal")(kind.into());
+            matches!(fault, Fault::StorageFull { .. })
+        };
+        assert!(full(io::ErrorKind::StorageFull));
+        assert!(full(io::ErrorKind::QuotaExceeded));
+        assert!(!full(io::ErrorKind::PermissionDenied));
     }
 }
