@@ -7,6 +7,7 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use sennit_model::limits::MESSAGE_BYTES_MAX;
 use tokio::sync::Notify;
 
 use crate::{
@@ -25,6 +26,8 @@ struct State {
     gaps: HashSet<Gap>,
     credit_messages: u64,
     credit_bytes: u64,
+    /// Of the topic, 0 until the broker has said it.
+    partitions: u64,
     faults: VecDeque<Error>,
     ended: bool,
 }
@@ -49,17 +52,24 @@ impl DeliveryQueue {
         state.credit_bytes = state.credit_bytes.max(bytes);
     }
 
-    /// Adds what has come. Twice the credit may be here, because after a lost connection the old
-    /// deliveries are good beside the new ones for a while.
+    /// The topic has so many partitions: each gives at least one message, however small its share of
+    /// the window is.
+    pub(crate) fn set_partitions(&self, partitions: u32) {
+        self.state().partitions = partitions.into();
+    }
+
+    /// Adds what has come. Twice what the broker sends may be here, because after a lost connection the
+    /// old deliveries are good beside the new ones for a while.
     pub(crate) fn push(&self, run: DeliveryRun) {
         let mut state = self.state();
         state.runs += 1;
         state.messages += u64::from(run.count());
         state.bytes += run.byte_count() as u64;
         state.items.push_back(Received::Delivered(run));
-        while state.runs > 2
-            && (state.messages > 2 * state.credit_messages || state.bytes > 2 * state.credit_bytes)
-        {
+        let messages_max = 2 * state.credit_messages.max(state.partitions);
+        // The last message of each partition may lie across the end of its share.
+        let bytes_max = 2 * (state.credit_bytes + state.partitions * MESSAGE_BYTES_MAX as u64);
+        while state.runs > 2 && (state.messages > messages_max || state.bytes > bytes_max) {
             let is_run = |item: &Received<_>| matches!(item, Received::Delivered(_));
             let oldest = state.items.iter().position(is_run).expect("runs are counted");
             state.take(oldest);

@@ -107,6 +107,7 @@ impl Subscriptions {
     pub(crate) fn subscribed(&mut self, subscribed: &control::Subscribed) -> Result<(), Error> {
         let Some(known) = self.known.get_mut(&subscribed.subscription) else { return Ok(()) };
         known.ids = Some((TopicId(subscribed.topic_id), GroupId(subscribed.group_id)));
+        known.queue.set_partitions(subscribed.partitions);
         if let Some(answer) = known.answer.take() {
             let _ = answer.send(Ok(()));
         }

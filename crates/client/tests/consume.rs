@@ -11,7 +11,7 @@ use sennit_client::{
 };
 use sennit_model::limits::{CREDIT_BYTES_MAX, CREDIT_MESSAGES_MAX};
 use sennit_protocol::{
-    Deliver, Reply, Request, SetCredit, Settled as SettledFrame, Verdict, control,
+    Deliver, DeliverHead, Reply, Request, SetCredit, Settled as SettledFrame, Verdict, control,
 };
 
 async fn consumer(broker: &Broker) -> (Consumer, u32, Client, Peer) {
@@ -284,6 +284,29 @@ async fn a_consumer_that_takes_nothing_keeps_what_its_credit_allows() {
     let first = soon(consumer.next()).await.unwrap().unwrap();
     // 50 messages of credit, twice: the oldest leases have long ended.
     assert_eq!(first.offset(), Offset(100));
+}
+
+#[tokio::test]
+async fn a_window_smaller_than_the_partitions_are_many_drops_none_of_what_each_gives() {
+    let broker = Broker::listen().await;
+    let (client, mut peer) = broker.client().await;
+    let (name, group) = (topic(), GroupName::default_group());
+    let window = client.consumer(&name, &group).credit_messages(1).credit_bytes(64);
+    let (consumer, subscribed) = tokio::join!(window.subscribe(), peer.subscribed_to(16));
+    let mut consumer = consumer.unwrap();
+    let payload = "x".repeat(100);
+    for partition in 0..16 {
+        let messages = batch(&[&payload]).bytes().clone();
+        let head = deliver_head(subscribed.subscription, 0, 1);
+        let head = DeliverHead { partition: PartitionIndex(partition), ..head };
+        peer.send(0, Reply::Deliver(Deliver { head, messages })).await;
+    }
+    peer.send(7, Reply::Ping).await;
+    assert_eq!(peer.next().await, (7, Request::Pong));
+    for partition in 0..16 {
+        let delivery = soon(consumer.next()).await.unwrap().unwrap();
+        assert_eq!(delivery.partition(), PartitionIndex(partition));
+    }
 }
 
 #[tokio::test]

@@ -201,13 +201,18 @@ impl Peer {
 
     /// Answers a subscribe, and says what it asked for.
     pub async fn subscribed(&mut self) -> control::Subscribe {
+        self.subscribed_to(1).await
+    }
+
+    /// The same, for a topic of so many partitions.
+    pub async fn subscribed_to(&mut self, partitions: u32) -> control::Subscribe {
         let (number, request) = self.next().await;
         let Request::Subscribe(subscribe) = request else { panic!("{request:?}") };
         let answer = control::Subscribed {
             subscription: subscribe.subscription,
             topic_id: 1,
             group_id: 2,
-            partitions: 1,
+            partitions,
             lease_ms: 30_000,
             ranges: Vec::new(),
         };
