@@ -5,5 +5,7 @@ use std::collections::BTreeMap;
 
 use sennit_protocol::control::WatchedTopic;
 
-/// The topics there are, by number; `None` before the first answer.
-pub(crate) type Heard = Option<BTreeMap<u32, WatchedTopic>>;
+use crate::error::Error;
+
+/// The topics there are, by number; `None` before the first answer. Or why no more is heard.
+pub(crate) type Heard = Result<Option<BTreeMap<u32, WatchedTopic>>, Error>;

@@ -42,7 +42,7 @@ impl Joining {
         each: ReaderBuilder,
     ) -> Result<(Self, mpsc::Receiver<Joined>), Error> {
         let watch = link.number() as u32;
-        let (hears, heard) = watch::channel(None);
+        let (hears, heard) = watch::channel(Ok(None));
         let (joined, received) = mpsc::channel(JOINED_WAITING_MAX);
         let body = control::Watch { subscription: watch, pattern: pattern.to_string() };
         // Made first: if this call is cancelled, dropping it ends the watch.
@@ -55,8 +55,8 @@ impl Joining {
 
     /// Begins a reader for each topic that is there.
     pub(crate) async fn begin_all(&mut self) -> Result<Vec<Reader>, Error> {
-        let there = self.heard.wait_for(Option::is_some).await;
-        let there = there.map_err(|_| Error::Closed)?.clone().unwrap_or_default();
+        let there = self.heard.wait_for(|heard| !matches!(heard, Ok(None))).await;
+        let there = there.map_err(|_| Error::Closed)?.clone()?.unwrap_or_default();
         let mut readers = Vec::new();
         for topic in there.into_values() {
             readers.extend(self.begin_one(&topic, false).await?);
@@ -75,12 +75,20 @@ impl Joining {
 
     async fn join_those_that_appear(&mut self) {
         loop {
-            let appeared: Vec<_> = {
+            let appeared: Result<Vec<_>, Error> = {
                 let heard = self.heard.borrow_and_update();
-                let there = heard.iter().flatten();
-                self.known.retain(|id| heard.as_ref().is_some_and(|there| there.contains_key(id)));
-                let is_new = |(id, _): &(&u32, &WatchedTopic)| !self.known.contains(id);
-                there.filter(is_new).map(|(_, topic)| topic.clone()).collect()
+                let there = heard.as_ref().map(Option::as_ref).map_err(Error::clone);
+                there.map(|there| {
+                    self.known.retain(|id| there.is_some_and(|there| there.contains_key(id)));
+                    let is_new = |(id, _): &(&u32, &WatchedTopic)| !self.known.contains(id);
+                    let new = there.into_iter().flatten().filter(is_new);
+                    new.map(|(_, topic)| topic.clone()).collect()
+                })
+            };
+            let appeared = match appeared {
+                Ok(appeared) => appeared,
+                // Nothing is heard any more: whoever reads on would miss what appears.
+                Err(error) => return drop(self.joined.send(Err(error)).await),
             };
             for topic in appeared {
                 let begun = match self.begin_one(&topic, true).await {

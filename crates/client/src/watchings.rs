@@ -65,7 +65,7 @@ impl Watchings {
         if page.more {
             return;
         }
-        known.heard.send_replace(Some(std::mem::take(&mut known.topics)));
+        let _ = known.heard.send_replace(Ok(Some(std::mem::take(&mut known.topics))));
         if let Some(answer) = known.answer.take() {
             let _ = answer.send(Ok(()));
         }
@@ -92,19 +92,26 @@ impl Watchings {
         change: impl FnOnce(&mut BTreeMap<u32, WatchedTopic>, WatchedTopic),
     ) {
         if let (Some(known), Some(topic)) = (self.known.get(&number), topic) {
-            known.heard.send_modify(|heard| change(heard.get_or_insert_default(), topic));
+            known.heard.send_modify(|heard| {
+                if let Ok(there) = heard {
+                    change(there.get_or_insert_default(), topic);
+                }
+            });
         }
     }
 
-    /// It did not begin: asked for again at the time returned, if it may.
+    /// It did not begin: asked for again at the time returned, if it may. If not, whoever waits for the
+    /// answer is told, or whoever has listened so far.
     pub(crate) fn refused(&mut self, number: u32, error: &Error, now: Instant) -> Option<Instant> {
         let known = self.known.get_mut(&number)?;
         if known.answer.is_none() && error.is_retryable() {
             known.again_at = Some(now + AGAIN_DELAY.max(error.retry_after().unwrap_or_default()));
             return known.again_at;
         }
-        if let Some(answer) = self.known.remove(&number)?.answer {
-            let _ = answer.send(Err(error.clone()));
+        let Watching { heard, answer, .. } = self.known.remove(&number)?;
+        match answer {
+            Some(answer) => drop(answer.send(Err(error.clone()))),
+            None => drop(heard.send_replace(Err(error.clone()))),
         }
         None
     }

@@ -5,7 +5,7 @@ mod broker;
 use std::time::Duration;
 
 use broker::{Broker, Peer, batch, soon, topic};
-use sennit_client::{Client, Reader};
+use sennit_client::{Client, ErrorCode, Reader};
 use sennit_protocol::{Reply, Request, SetCredit, Taken, control};
 use tokio::time::sleep;
 
@@ -152,4 +152,27 @@ async fn each_of_many_partitions_has_a_share() {
     // By now it is known how many there are.
     assert_eq!(subscribed(&mut peer, 64, Duration::ZERO).await.credit_bytes, MOST);
     drop(reader);
+}
+
+#[tokio::test]
+async fn a_pattern_that_is_refused_later_is_an_error_and_not_the_end() {
+    let broker = Broker::listen().await;
+    let (client, mut peer) = broker.client().await;
+    let pattern = "orders.>".parse().unwrap();
+    let answer = async {
+        let (number, request) = peer.next().await;
+        let Request::Watch(watch) = request else { panic!("{request:?}") };
+        let watching = control::Watching { subscription: watch.subscription, ..Default::default() };
+        peer.send(number, Reply::Watching(watching)).await;
+    };
+    let (reader, ()) = tokio::join!(client.pattern_reader(&pattern).start(), answer);
+    let mut reader = reader.unwrap();
+    drop(peer);
+    let mut peer = broker.greeted().await;
+    let (number, request) = peer.next().await;
+    assert!(matches!(request, Request::Watch(_)), "{request:?}");
+    peer.refuse(number, ErrorCode::LimitReached).await;
+    let error = soon(reader.next()).await.expect("it has not ended").unwrap_err();
+    assert_eq!(error.code(), Some(ErrorCode::LimitReached));
+    assert!(soon(reader.next()).await.is_none());
 }
