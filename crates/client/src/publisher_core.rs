@@ -318,6 +318,11 @@ impl PublisherCore {
         Some(listed)
     }
 
+    /// When what was refused in that partition may be sent again, if something rests there.
+    pub(crate) fn rests_in(&self, partition: PartitionIndex) -> Option<Instant> {
+        self.state().partitions.get(partition.0 as usize)?.rests_until()
+    }
+
     /// When the broker asked to be left alone until, the earliest of all partitions.
     pub(crate) fn rests_until(&self) -> Option<Instant> {
         self.state().partitions.iter().filter_map(PartitionBuffer::rests_until).min()

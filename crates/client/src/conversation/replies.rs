@@ -149,7 +149,7 @@ impl Conversation {
         let is_dropped = publishing.dropped;
         let is_listed = core.confirmed(confirm, now);
         // A refusal may have come before it: what was refused rests from now on.
-        if let Some(until) = core.rests_until() {
+        if let Some(until) = core.rests_in(confirm.head.partition.index) {
             self.wake_by(until);
         }
         self.listed.extend(is_listed.then_some(core));
