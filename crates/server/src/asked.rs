@@ -12,7 +12,7 @@ use crate::{
     core::CoreHandle,
     inbox::{self, ControlReply},
     outbox::Outbox,
-    routes::{Routes, Subscription},
+    routes::{Beginning, Routes, Subscription},
 };
 
 /// A request about names and settings that waits for its answer.
@@ -66,12 +66,14 @@ impl Wanted {
 }
 
 impl Asked {
-    /// Asks the first core, and tells the client what it says.
-    pub(crate) async fn answer(self, request: Request) {
+    /// Asks the first core, and tells the client what it says. A subscription that was called off
+    /// meanwhile does not begin.
+    pub(crate) async fn answer(self, request: Request, beginning: Option<Beginning>) {
         let mut wanted = match Wanted::of(&request) {
             Ok(wanted) => wanted,
             Err(error) => {
                 self.controls.add_permits(1);
+                self.is_wanted(beginning);
                 let error = control::Error::new(ErrorCode::InvalidFilter, error.to_string());
                 return self.outbox.refused(self.number, error);
             }
@@ -84,6 +86,7 @@ impl Asked {
             self.core.cores.inboxes[0].send(inbox::Message::Control(self.session, request, sender));
         let answer = answer.await;
         self.controls.add_permits(1);
+        let is_wanted = self.is_wanted(beginning);
         let Ok(ControlReply { reply, home }) = answer else {
             let error = control::Error::new(ErrorCode::ShuttingDown, "the broker stops");
             self.outbox.refused(self.number, error);
@@ -95,11 +98,21 @@ impl Asked {
             }
             (Reply::Subscribed(subscribed), Some(wanted)) => {
                 self.learn(TopicId(subscribed.topic_id), home, subscribed.partitions);
+                if !is_wanted {
+                    let message = format!("subscription {} ended before it began", wanted.number);
+                    let error = control::Error::new(ErrorCode::UnknownSubscription, message);
+                    return self.outbox.refused(self.number, error);
+                }
                 return self.subscribed(&reply, subscribed, wanted, home);
             }
             _ => {}
         }
         self.outbox.reply(&reply, self.number);
+    }
+
+    /// Whether what was asked for is still wanted now that its answer is there.
+    fn is_wanted(&self, beginning: Option<Beginning>) -> bool {
+        beginning.is_none_or(|beginning| self.routes.borrow_mut().answered(beginning))
     }
 
     fn learn(&self, topic: TopicId, home: TopicId, partitions: u32) {
@@ -129,11 +142,6 @@ impl Asked {
             let mut routes = self.routes.borrow_mut();
             if routes.closed {
                 return;
-            }
-            // Another may have begun meanwhile.
-            if let Err(error) = routes.admit(number, false) {
-                drop(routes);
-                return self.outbox.refused(self.number, *error);
             }
             routes.subscriptions.insert(number, subscription);
         }

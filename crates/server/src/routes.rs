@@ -9,7 +9,7 @@ use sennit_model::{
     limits::{SUBSCRIPTIONS_PER_CONNECTION_MAX, WATCHES_PER_CONNECTION_MAX},
 };
 use sennit_protocol::{ErrorCode, control};
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 
 use crate::placement::shard_of;
 
@@ -51,6 +51,13 @@ impl Subscription {
     }
 }
 
+/// A subscription that is asked for and not answered.
+#[derive(Debug)]
+pub(crate) struct Beginning {
+    number: u32,
+    called_off: oneshot::Receiver<()>,
+}
+
 /// What the session has learnt of topics, and what it takes part in.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
@@ -59,6 +66,8 @@ pub(crate) struct Routes {
     /// Topics of several partitions, which have no core of their own.
     pub(crate) spread: HashSet<TopicId>,
     pub(crate) subscriptions: HashMap<u32, Subscription>,
+    /// Those that are asked for; each is called off when this is dropped.
+    pub(crate) beginning: HashMap<u32, oneshot::Sender<()>>,
     /// Its watches; each ends when this is dropped.
     pub(crate) watches: HashMap<u32, oneshot::Sender<()>>,
     /// Whether the session has ended: nothing begins any more.
@@ -73,10 +82,14 @@ impl Routes {
             (self.watches.len(), limit, "WATCHES_PER_CONNECTION_MAX")
         } else {
             let limit = SUBSCRIPTIONS_PER_CONNECTION_MAX;
-            (self.subscriptions.len(), limit, "SUBSCRIPTIONS_PER_CONNECTION_MAX")
+            let count = self.subscriptions.len() + self.beginning.len();
+            (count, limit, "SUBSCRIPTIONS_PER_CONNECTION_MAX")
         };
         let refused = |code, message| Err(Box::new(control::Error::new(code, message)));
-        if self.subscriptions.contains_key(&number) || self.watches.contains_key(&number) {
+        let is_in_use = self.subscriptions.contains_key(&number)
+            || self.beginning.contains_key(&number)
+            || self.watches.contains_key(&number);
+        if is_in_use {
             let message = format!("subscription {number} is in use");
             return refused(ErrorCode::SubscriptionExists, message);
         }
@@ -84,6 +97,22 @@ impl Routes {
             return refused(ErrorCode::LimitReached, format!("{name} is {limit}"));
         }
         Ok(())
+    }
+
+    /// Notes that a subscription is asked for: its number is in use.
+    pub(crate) fn begin(&mut self, number: u32) -> Beginning {
+        let (ends, called_off) = oneshot::channel();
+        self.beginning.insert(number, ends);
+        Beginning { number, called_off }
+    }
+
+    /// The answer has come: whether it is still wanted. Its number is free, or another's by now.
+    pub(crate) fn answered(&mut self, mut beginning: Beginning) -> bool {
+        let is_wanted = matches!(beginning.called_off.try_recv(), Err(TryRecvError::Empty));
+        if is_wanted {
+            self.beginning.remove(&beginning.number);
+        }
+        is_wanted
     }
 
     /// The shard of a partition, of `shards`.

@@ -445,7 +445,11 @@ impl Session {
     }
 
     fn unsubscribe(&mut self, number: u32, request: u64) -> Flow {
-        if self.routes.borrow_mut().watches.remove(&number).is_some() {
+        let is_called_off = {
+            let mut routes = self.routes.borrow_mut();
+            routes.watches.remove(&number).is_some() || routes.beginning.remove(&number).is_some()
+        };
+        if is_called_off {
             self.outbox.reply(&Reply::Done(control::Done::default()), request);
             return Flow::GoOn;
         }
@@ -515,7 +519,11 @@ impl Session {
                 self.routes.borrow_mut().watches.insert(watch.subscription, ends);
                 tokio::task::spawn_local(asked.watch(watch, ended));
             }
-            request => drop(tokio::task::spawn_local(asked.answer(request))),
+            request => {
+                let begin = |(number, _)| self.routes.borrow_mut().begin(number);
+                let beginning = subscription.map(begin);
+                drop(tokio::task::spawn_local(asked.answer(request, beginning)));
+            }
         }
     }
 
@@ -525,6 +533,7 @@ impl Session {
         let mut routes = self.routes.borrow_mut();
         routes.closed = true;
         routes.watches.clear();
+        routes.beginning.clear();
         let shards = self.core.cores.inboxes.len();
         let mut concerned: Vec<usize> = routes
             .subscriptions

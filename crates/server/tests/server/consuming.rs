@@ -7,6 +7,7 @@ use tempfile::TempDir;
 
 use crate::{
     http::get,
+    reading,
     world::{Broker, Peer, config, publish, settlement, texts_of},
 };
 
@@ -50,6 +51,42 @@ fn a_settle_of_an_earlier_attempt_is_stale_and_changes_nothing() {
     let settled = peer.settle((topic, group), &[first], Verdict::Ack);
     assert_eq!((settled.applied, settled.stale.len()), (0, 1));
     assert_eq!(peer.settle((topic, group), &[second], Verdict::Ack).applied, 1);
+    broker.stop();
+}
+
+#[test]
+fn a_subscription_that_ends_before_its_answer_does_not_begin() {
+    let (broker, _folder) = Broker::fresh();
+    let mut peer = broker.greeted();
+    let topic = peer.create_topic("orders", 1);
+    peer.subscribe("orders", 1, 1);
+    let subscribe = control::Subscribe {
+        subscription: 2,
+        topic: "orders".into(),
+        group: "workers".into(),
+        credit_messages: 100,
+        credit_bytes: 1 << 20,
+        ..<_>::default()
+    };
+    let read = control::Read { subscription: 2, ..reading::read("orders") };
+    let end = Request::Unsubscribe(control::Unsubscribe { subscription: 2 });
+    for begin in [Request::Subscribe(subscribe), Request::Read(read)] {
+        let asked = peer.send_together(&[begin.clone(), end.clone()]);
+        let (of, first) = peer.next().unwrap();
+        assert!(matches!(first, Reply::Done(_)) && of == asked[1], "{first:?}");
+        let Reply::Error(error) = peer.answer_to(asked[0]) else { panic!("it has begun") };
+        assert_eq!(error.error_code(), Some(ErrorCode::UnknownSubscription), "{error:?}");
+        // Its number is free.
+        let asked = peer.send_together(&[begin.clone(), end.clone(), begin]);
+        assert!(matches!(peer.answer_to(asked[1]), Reply::Done(_)));
+        assert!(matches!(peer.answer_to(asked[0]), Reply::Error(_)));
+        assert!(matches!(peer.answer_to(asked[2]), Reply::Subscribed(_)));
+        assert!(matches!(peer.ask(&end), Reply::Done(_)));
+    }
+    // All goes to the one that is there.
+    peer.send(&Request::Publish(publish(topic, 0, 0, &["a"])));
+    let deliver = peer.delivery();
+    assert_eq!((deliver.head.subscription, texts_of(&deliver)), (1, vec!["a".to_owned()]));
     broker.stop();
 }
 

@@ -146,11 +146,20 @@ impl Peer {
 
     /// Sends a request and returns its number.
     pub fn send(&mut self, request: &Request) -> u64 {
-        self.asked += 1;
+        self.send_together(std::slice::from_ref(request))[0]
+    }
+
+    /// Sends requests at once, so that the broker reads them in one go, and returns their numbers.
+    pub fn send_together(&mut self, requests: &[Request]) -> Vec<u64> {
         let mut bytes = Vec::new();
-        request.encode(self.asked, &mut bytes);
+        let mut number = |request: &Request| {
+            self.asked += 1;
+            request.encode(self.asked, &mut bytes);
+            self.asked
+        };
+        let numbers = requests.iter().map(&mut number).collect();
         self.send_bytes(&bytes);
-        self.asked
+        numbers
     }
 
     /// The next frame; `None` once the broker has closed the connection.
