@@ -195,7 +195,9 @@ async fn take_messages(
                 Message::StorageFull(full) => core.with(|core| core.set_storage_full(full)),
                 Message::AreWanted(held) => core.with(|core| core.are_wanted(held)),
                 Message::Moved(moved) => core.with(|core| core.moved(moved)),
-                Message::MoveFailed(home) => core.with(|core| core.move_failed(home)),
+                Message::MoveFailed(home, error) => {
+                    core.with(|core| core.move_failed(home, &error));
+                }
                 Message::Compacted(done) => core.with(|core| core.compacted(done)),
                 Message::CompactionFailed => core.with(|core| core.compaction_failed()),
                 Message::Fetched(fetch, bytes) => core.with(|core| core.fetched(fetch, bytes)),

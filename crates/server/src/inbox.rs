@@ -9,7 +9,7 @@ use sennit_protocol::{
     Reply, Request,
     control::{self, WatchedTopic},
 };
-use sennit_shard::{CompactionDone, Fetch, Held, Moved};
+use sennit_shard::{CompactionDone, Fetch, Held, MoveError, Moved};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
@@ -63,7 +63,7 @@ pub(crate) enum Message {
     /// What was to be emptied was copied.
     Moved(Moved),
     /// What was to be emptied could not be.
-    MoveFailed(Home),
+    MoveFailed(Home, MoveError),
     /// A step of a compaction was done.
     Compacted(CompactionDone),
     /// One came to nothing.

@@ -200,7 +200,7 @@ impl MoveThread {
             Err(_) if self.stop.load(Relaxed) => return Err(Ended),
             Err(error) => {
                 tracing::error!(shard = self.shard, ?home, %error, "moving failed");
-                inbox::Message::MoveFailed(home)
+                inbox::Message::MoveFailed(home, error)
             }
         };
         let _ = self.core.send(message);
