@@ -82,7 +82,8 @@ pub fn recover<D: Disk>(
 ) -> Result<Recovered<D>, RecoverError> {
     let segment_bytes = config.segment_bytes;
     let lane_config = config.clone();
-    let ReadBack { recovered, reading, mut engine, lost } = replay(disk, &config, now)?;
+    let ReadBack { recovered, reading, mut engine, highest_place, lost } =
+        replay(disk, &config, now)?;
     let Reading { newest_checkpoint, records, bytes, damage, .. } = reading;
     let generation = Generation(recovered.builder.generation());
     let replay_from = recovered.replay_from;
@@ -92,15 +93,12 @@ pub fn recover<D: Disk>(
         segments.opened(segment);
     }
     let mut packs = Packs::default();
-    let mut next_pack = 0;
+    // A record of what was done with a batch may rot: what says that it lies in a pack that is gone
+    // must not mean a later one.
+    let mut next_pack = highest_place.pack().map_or(0, |(pack, _)| pack + 1);
     for pack in sennit_journal::packs(disk, &lane_config)? {
         next_pack = next_pack.max(pack.number + 1);
         packs.added(pack);
-    }
-    for place in engine.places() {
-        if let Some((pack, _)) = Position(place.position).pack() {
-            next_pack = next_pack.max(pack + 1);
-        }
     }
     let mut mover = Mover::new(
         disk.clone(),
