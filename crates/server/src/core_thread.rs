@@ -125,7 +125,7 @@ impl CoreThread {
             move_thread::start(shard, mover, inbox.clone(), packs.clone(), turn)?;
         let workers: [JoinHandle<()>; 5] =
             [slot_maker, lane_writer, one_read, other_read, move_thread];
-        doors.open(index, ShardDoor { lane: lane.door(), packs });
+        doors.open(index, ShardDoor { lane: lane.door(), packs, core: inbox.clone() });
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -200,6 +200,9 @@ async fn take_messages(
                 }
                 Message::Compacted(done) => core.with(|core| core.compacted(done)),
                 Message::CompactionFailed => core.with(|core| core.compaction_failed()),
+                Message::PacksInUse(answer) => {
+                    let _ = answer.send(core.look(|core| core.shard().packs_in_use()));
+                }
                 Message::Fetched(fetch, bytes) => core.with(|core| core.fetched(fetch, bytes)),
                 Message::BrokeOff(topic, at) => {
                     core.with(|core| core.breaks.broke_off(topic, at));

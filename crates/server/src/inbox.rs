@@ -1,6 +1,6 @@
 //! What reaches a core from other threads: everything in batches, one wake for each.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use sennit_engine::{Command, Effect, SessionId};
 use sennit_journal::{Fault, Home, Position};
@@ -68,6 +68,8 @@ pub(crate) enum Message {
     Compacted(CompactionDone),
     /// One came to nothing.
     CompactionFailed,
+    /// Which packs are in use?
+    PacksInUse(oneshot::Sender<BTreeSet<u32>>),
     /// A read is done.
     Fetched(Fetch, Option<bytes::Bytes>),
     /// An answer broke off here, because the stream could not be read on.

@@ -1,6 +1,8 @@
 //! When the shard has something moved, and what it makes of it. The moving itself is the
 //! `mover`'s; that a batch lies elsewhere is a record like any other.
 
+use std::collections::BTreeSet;
+
 use sennit_journal::{Fault, Home, Position};
 use sennit_model::Timestamp;
 
@@ -128,6 +130,12 @@ impl Shard {
             let begin = Position::of_pack(pack, 0);
             self.reads.forget(begin, begin.plus(1 << 32));
         }
+    }
+
+    /// The packs to which the state refers.
+    #[must_use]
+    pub fn packs_in_use(&self) -> BTreeSet<u32> {
+        self.moves.packs.numbers().collect()
     }
 
     /// How many packs are in use, and their bytes: of files, and of live batches.
