@@ -116,6 +116,18 @@ impl Moving {
             self.is_stirred = step != MoveStep::Idle;
             return Ok(step);
         };
+        let worked = self.go_on(under_way, parts, trace, now);
+        self.to_remove.extend(parts.mover.take_rubbish());
+        worked
+    }
+
+    fn go_on(
+        &mut self,
+        under_way: Move,
+        parts: &mut Recovered<SimulatedDisk>,
+        trace: &Trace,
+        now: Timestamp,
+    ) -> Result<MoveStep, Violation> {
         match under_way {
             Move::Begun(home) => match parts.mover.list(home) {
                 Ok(rest) => {

@@ -152,6 +152,7 @@ impl MoveThread {
             Some(MoveMessage::Remove(pack)) => self.to_remove.push(pack),
             Some(MoveMessage::Wanted(_)) | None => {}
         }
+        self.to_remove.extend(self.mover.take_rubbish());
         let pin = self.pin.clone();
         while !self.to_remove.is_empty() {
             let is_pinned = pin.lock();

@@ -225,15 +225,22 @@ fn a_read_that_fails_because_its_batch_was_moved_holds_nobody_up() {
 }
 
 #[test]
-fn a_copy_that_fails_leaves_no_file_behind_and_the_next_one_works() {
+fn what_a_copy_that_fails_has_made_goes_once_packs_may_be_removed_and_the_next_one_works() {
     let mut broker = Broker::with_backlog(200);
     // What is in the way of the first pack.
     broker.disk.create(Path::new("data/lane-0/pack-0000000000.pack")).unwrap();
     let (home, mut held) = broker.begin_move();
     broker.parts.shard.retain_wanted(&mut held);
     assert!(broker.parts.mover.copy(home, &held).is_err());
-    let names = broker.disk.list(Path::new("data/lane-0")).unwrap();
-    assert!(!names.iter().any(|name| name.ends_with(".pack")), "{names:?}");
+    assert_eq!(broker.pack_files(), 1, "somebody may copy what lies there");
+    let rubbish = broker.parts.mover.take_rubbish();
+    assert_eq!(rubbish, [0]);
+    for pack in rubbish {
+        let mut removal = broker.parts.mover.removal(pack).unwrap();
+        while !removal.step().unwrap() {}
+    }
+    assert_eq!(broker.pack_files(), 0);
     let moved = broker.parts.mover.copy(home, &held).unwrap();
     assert_eq!(moved.batches.len(), held.len());
+    assert!(broker.parts.mover.take_rubbish().is_empty());
 }
