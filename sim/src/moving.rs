@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use sennit_journal::{Home, Pack, PackRemoval, Position};
 use sennit_model::Timestamp;
-use sennit_shard::{CompactionDone, CompactionStep, Held, Moved, Recovered};
+use sennit_shard::{CompactionDone, CompactionStep, Held, MoveError, Moved, Recovered};
 
 use crate::{disk::SimulatedDisk, oracle::Violation, trace::Trace};
 
@@ -116,13 +116,25 @@ impl Moving {
             self.is_stirred = step != MoveStep::Idle;
             return Ok(step);
         };
+        let worked = self.go_on(under_way, parts, trace, now);
+        self.to_remove.extend(parts.mover.take_rubbish());
+        worked
+    }
+
+    fn go_on(
+        &mut self,
+        under_way: Move,
+        parts: &mut Recovered<SimulatedDisk>,
+        trace: &Trace,
+        now: Timestamp,
+    ) -> Result<MoveStep, Violation> {
         match under_way {
             Move::Begun(home) => match parts.mover.list(home) {
                 Ok(rest) => {
                     trace.step(format_args!("  {home:?} holds {} batches", rest.len()));
                     self.under_way = Some(Move::Listed { home, rest, wanted: Vec::new() });
                 }
-                Err(error) => self.failed(parts, trace, home, &error),
+                Err(error) => self.failed(parts, trace, home, &error, now),
             },
             Move::Listed { home, mut rest, mut wanted } if !rest.is_empty() => {
                 let mut asked = rest.split_off(rest.len().saturating_sub(ASKED_MAX));
@@ -138,7 +150,7 @@ impl Moving {
                 };
                 match copied {
                     Ok(moved) => self.copied(moved)?,
-                    Err(error) => self.failed(parts, trace, home, &error),
+                    Err(error) => self.failed(parts, trace, home, &error, now),
                 }
             }
             Move::Copied(moved) => {
@@ -197,7 +209,7 @@ impl Moving {
             }
             return MoveStep::Worked;
         }
-        let Some(home) = parts.shard.next_move() else {
+        let Some(home) = parts.shard.next_move(now) else {
             let Some(step) = parts.shard.next_compaction(now) else { return MoveStep::Idle };
             trace.step(format_args!("  compact {step:?}"));
             self.under_way = Some(Move::Compacting(step));
@@ -230,11 +242,12 @@ impl Moving {
         parts: &mut Recovered<SimulatedDisk>,
         trace: &Trace,
         home: Home,
-        error: &dyn std::error::Error,
+        error: &MoveError,
+        now: Timestamp,
     ) {
         trace.step(format_args!("  {home:?} is left: {error}"));
         self.has_failed = true;
-        parts.shard.move_failed(home);
+        parts.shard.move_failed(home, error, now);
     }
 
     fn not_removed(&mut self, trace: &Trace, pack: u32, error: &dyn std::error::Error) {

@@ -1,7 +1,12 @@
 //! What a lane holds at one moment: the files, and how much of each, that a copy needs to be what
 //! a crash at that moment would have left. Who keeps them from changing meanwhile is not known here.
 
-use std::{cell::Cell, collections::BTreeMap, fmt, io, path::PathBuf};
+use std::{
+    cell::Cell,
+    collections::{BTreeMap, BTreeSet},
+    fmt, io,
+    path::PathBuf,
+};
 
 use crate::{
     disk::{Disk, DiskFile},
@@ -10,7 +15,7 @@ use crate::{
     home::Home,
     lane_config::LaneConfig,
     paced::{PIECE_BYTES, Paced},
-    pack::{pack_name, pack_number, pack_path, packs},
+    pack::{Pack, pack_name, pack_number, pack_path, packs},
     position::Position,
     reader::segment_in,
     slot::{slot_name, slot_number},
@@ -110,12 +115,18 @@ impl Cut {
         Self { config, segments, current }
     }
 
-    /// Everything that a copy needs: the segments in use, and the packs that are whole. To be asked
-    /// after the cut was made: a pack that it refers to is there then.
+    /// Everything that a copy needs: the segments in use, the packs that are whole, and of
+    /// `packs_in_use` those that are damaged. To be asked after the cut was made: a pack that it
+    /// refers to is there then. Which packs are in use is to be found out before: those that came to
+    /// be since are whole.
     ///
     /// # Errors
     /// [`Fault::Io`]; [`Fault::NewerFormat`] or [`Fault::Foreign`] of a pack.
-    pub fn files<D: Disk>(&self, disk: &D) -> Result<Vec<CutFile>, Fault> {
+    pub fn files<D: Disk>(
+        &self,
+        disk: &D,
+        packs_in_use: &BTreeSet<u32>,
+    ) -> Result<Vec<CutFile>, Fault> {
         let mut files = Vec::new();
         for (&segment, path) in &self.segments {
             let length = match disk.open_to_read(path) {
@@ -134,16 +145,21 @@ impl Cut {
                 files.push(CutFile { name, path, home, bytes, is_end_known: end.is_some() });
             }
         }
-        files.extend(self.packs(disk)?);
+        files.extend(self.packs(disk, packs_in_use)?);
         Ok(files)
     }
 
-    /// What does not change any more: segments that another one follows, and packs that are whole.
+    /// What does not change any more: segments that another one follows, and packs, as
+    /// [`Cut::files`] has them.
     ///
     /// # Errors
     /// As [`Cut::files`].
-    pub fn at_rest<D: Disk>(&self, disk: &D) -> Result<Vec<CutFile>, Fault> {
-        let mut files = self.files(disk)?;
+    pub fn at_rest<D: Disk>(
+        &self,
+        disk: &D,
+        packs_in_use: &BTreeSet<u32>,
+    ) -> Result<Vec<CutFile>, Fault> {
+        let mut files = self.files(disk, packs_in_use)?;
         let current = self.current.map(|(segment, _)| Home::Segment(segment));
         files.retain(|file| Some(file.home) != current);
         Ok(files)
@@ -153,10 +169,15 @@ impl Cut {
         &self.config
     }
 
-    fn packs<D: Disk>(&self, disk: &D) -> Result<impl Iterator<Item = CutFile>, Fault> {
-        // One that is not whole is being made, or being removed: nothing refers to it.
-        let whole = packs(disk, &self.config)?.into_iter().filter(|pack| pack.is_whole);
-        Ok(whole.map(|pack| CutFile {
+    fn packs<D: Disk>(
+        &self,
+        disk: &D,
+        in_use: &BTreeSet<u32>,
+    ) -> Result<impl Iterator<Item = CutFile>, Fault> {
+        // Any other is being made, or being removed: nothing refers to it.
+        let is_needed = |pack: &Pack| pack.is_whole || in_use.contains(&pack.number);
+        let needed = packs(disk, &self.config)?.into_iter().filter(is_needed);
+        Ok(needed.map(|pack| CutFile {
             name: FileName::Pack(pack.number),
             path: pack_path(&self.config, pack.number),
             home: Home::Pack(pack.number),

@@ -4,12 +4,14 @@
 use std::{ops::RangeInclusive, path::Path};
 
 use crate::{
+    block::Blocks,
     disk::DiskFile,
     fault::Fault,
     format::{BLOCK_BYTES, SegmentHeader},
     lane_config::LaneConfig,
     position::Position,
-    scan::each_frame,
+    reader::read_padded,
+    scan::{each_frame, frame_header},
 };
 
 /// What the frames say in a slot without a header.
@@ -44,6 +46,41 @@ pub(crate) fn look_at_headless(
         }
     })?;
     Ok(headless)
+}
+
+/// What can be read of a slot that cannot be read all through.
+pub(crate) enum Rest {
+    /// No frame that follows the newest segment.
+    IsOlder {
+        /// Whether all was read behind the header.
+        is_read: bool,
+    },
+    /// Such a frame.
+    MayBeNewer,
+}
+
+/// Looks at the frames of such a slot, one block at a time. What lies in front of the newest segment
+/// another start can still use; what lies behind it may be the end of the log.
+pub(crate) fn look_past_unreadable(
+    file: &impl DiskFile,
+    path: &Path,
+    config: &LaneConfig,
+    newest: Option<&SegmentHeader>,
+) -> Rest {
+    let next = newest.map_or(0, |header| header.segment + 1);
+    let start = Position(next * config.segment_bytes);
+    let (mut is_read, mut is_newer) = (true, false);
+    let mut block = Blocks::zeroed(1);
+    for at in (BLOCK_BYTES as u64..config.segment_bytes).step_by(BLOCK_BYTES) {
+        match read_padded(file, path, block.as_mut(), at) {
+            Ok(()) => {
+                let header = frame_header(block.as_ref(), at, config);
+                is_newer |= header.is_some_and(|header| header.position >= start);
+            }
+            Err(_) => is_read = false,
+        }
+    }
+    if is_newer { Rest::MayBeNewer } else { Rest::IsOlder { is_read } }
 }
 
 /// The last segment among `wanted` of which the slot holds frames, and their generation.

@@ -27,7 +27,7 @@ pub struct Pack {
     /// What its writer was told to write into its header; 0 if that cannot be read.
     pub class: u64,
     /// Whether it has its header and its last frame, which is written when all before it is
-    /// durable. A pack that is not whole was never referred to, or is damaged.
+    /// durable. A pack that is not whole was never referred to, or is damaged, or cannot be read.
     pub is_whole: bool,
 }
 
@@ -64,7 +64,10 @@ fn look(
         return Ok(pack);
     }
     let mut block = [0; BLOCK_BYTES];
-    file.read_at(&mut block, 0).map_err(Fault::io("read", path))?;
+    // It may be cut while it is looked at; and what the disk does not give is as good as damaged.
+    if file.read_at(&mut block, 0).is_err() {
+        return Ok(pack);
+    }
     let Some(header) = PackHeader::decode(&block) else { return Ok(pack) };
     check_header(&header, config, path, number)?;
     pack.class = header.class;
@@ -73,7 +76,9 @@ fn look(
         return Ok(pack);
     }
     let block = &mut block[..FRAME_HEADER_BYTES];
-    file.read_at(block, last).map_err(Fault::io("read", path))?;
+    if file.read_at(block, last).is_err() {
+        return Ok(pack);
+    }
     let Some((frame, _)) = FrameHeader::decode(block) else { return Ok(pack) };
     let is_here = u32::try_from(last)
         .is_ok_and(|last| frame.position == Position::of_pack(number, last))

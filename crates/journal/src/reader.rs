@@ -187,7 +187,7 @@ impl<D: Disk> Reader<D> {
         let own = Own::of(&self.config);
         let directory = &self.config.directory;
         self.slots.clear();
-        let mut found = None;
+        let (mut found, mut unreadable) = (None, None);
         for name in self.disk.list(directory).map_err(Fault::io("list", directory))? {
             if slot_number(&name).is_none() {
                 continue;
@@ -197,15 +197,24 @@ impl<D: Disk> Reader<D> {
                 continue;
             };
             // One that is being made has none.
-            let Some(header) = segment_in(&file, &path)?.filter(|header| own.is(header)) else {
-                continue;
+            let header = match segment_in(&file, &path) {
+                Ok(header) => header.filter(|header| own.is(header)),
+                Err(fault) => {
+                    unreadable = Some(fault);
+                    continue;
+                }
             };
+            let Some(header) = header else { continue };
             self.slots.insert(header.segment, path.clone());
             if header.segment == wanted {
                 found = Some((path, file, header));
             }
         }
-        Ok(found)
+        match (found, unreadable) {
+            // It may lie there.
+            (None, Some(fault)) => Err(fault),
+            (found, _) => Ok(found),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     fault::Fault,
     format::{BLOCK_BYTES, FORMAT_VERSION, SegmentHeader},
     frame::FrameBuilder,
-    headless::{last_held, look_at_headless},
+    headless::{Rest, last_held, look_at_headless, look_past_unreadable},
     lane::Lane,
     lane_config::LaneConfig,
     position::Position,
@@ -43,6 +43,9 @@ pub struct RecoveredEnd<D: Disk> {
     pub reader: Reader<D>,
     /// Makes more slots.
     pub slots: SlotMaker<D>,
+    /// Slots that could not be read, and why. What a replay needs is in none of them, but older
+    /// segments may be. They are neither read nor written to.
+    pub unreadable: Vec<(PathBuf, Fault)>,
 }
 
 /// Where a replay begins.
@@ -88,7 +91,7 @@ fn open_for_frames<D: Disk>(disk: &D, path: &Path, is_cut: bool) -> Result<D::Fi
 /// # Errors
 /// [`Fault::Rot`] of headers that are whole and contradict each other or themselves;
 /// [`Fault::NewerFormat`] or [`Fault::Foreign`] if the slots are not of this lane; what `each`
-/// returns.
+/// returns; [`Fault::Io`], also of what a replay needs. What it does not need may be unreadable.
 pub fn recover<D: Disk, E: From<Fault>>(
     disk: &D,
     config: LaneConfig,
@@ -103,20 +106,27 @@ pub fn recover<D: Disk, E: From<Fault>>(
         disk.sync_directory(directory).map_err(Fault::io("sync", directory))?;
     }
     let mut segments: BTreeMap<u64, FoundSegment<D::File>> = BTreeMap::new();
-    let mut headless = Vec::new();
+    let (mut headless, mut no_header) = (Vec::new(), Vec::new());
     let mut next_slot = 0;
     for name in disk.list(directory).map_err(Fault::io("list", directory))? {
         let Some(number) = slot_number(&name) else { continue };
         let path = directory.join(name);
         let file = disk.open_to_read(&path).map_err(Fault::io("open", &path))?;
         let is_cut = file.length().map_err(Fault::io("measure", &path))? < config.segment_bytes;
-        if is_cut && segment_in(&file, &path)?.is_none() {
+        if is_cut && matches!(segment_in(&file, &path), Ok(None)) {
             // A crash came while it was made; the next slot that is made gets its name.
             continue;
         }
         next_slot = next_slot.max(number + 1);
         file.forget_cached().map_err(Fault::io("reread", &path))?;
-        match segment_in(&file, &path)? {
+        let header = match segment_in(&file, &path) {
+            Ok(header) => header,
+            Err(fault) => {
+                no_header.push((path, fault));
+                continue;
+            }
+        };
+        match header {
             Some(header) => {
                 check_header(&header, &config, &path)?;
                 if segments.contains_key(&header.segment) {
@@ -139,12 +149,27 @@ pub fn recover<D: Disk, E: From<Fault>>(
     let newest = segments.last_key_value().map(|(_, found)| found.header);
     let mut generation = newest.map_or(0, |header| header.generation);
     let mut highest = newest.map(|header| header.segment);
-    for (path, _) in &headless {
-        let headless =
-            look_at_headless(&open_for_frames(disk, path, false)?, path, &config, newest.as_ref())?;
-        generation = generation.max(headless.generation);
-        if let Some(lost) = headless.lost_segment {
-            highest = highest.max(Some(lost));
+    let mut unreadable = Vec::new();
+    for (path, file) in std::mem::take(&mut headless) {
+        let frames = open_for_frames(disk, &path, false)?;
+        match look_at_headless(&frames, &path, &config, newest.as_ref()) {
+            Ok(looked) => {
+                generation = generation.max(looked.generation);
+                highest = highest.max(looked.lost_segment);
+                headless.push((path, file));
+            }
+            Err(fault) => match look_past_unreadable(&file, &path, &config, newest.as_ref()) {
+                Rest::IsOlder { .. } => unreadable.push((path, fault)),
+                Rest::MayBeNewer => return Err(fault.into()),
+            },
+        }
+    }
+    for (path, fault) in no_header {
+        let file = disk.open_to_read(&path).map_err(Fault::io("open", &path))?;
+        match look_past_unreadable(&file, &path, &config, newest.as_ref()) {
+            Rest::IsOlder { is_read: true } => unreadable.push((path, fault)),
+            // The newest segment, if its frames cannot be read either.
+            _ => return Err(fault.into()),
         }
     }
     let newest_from = newest.map_or(Position(0), |header| header.replay_from);
@@ -163,6 +188,10 @@ pub fn recover<D: Disk, E: From<Fault>>(
         let first = replay_from.segment(config.segment_bytes);
         let held = segments.range(first..=highest).count() as u64;
         if held < highest - first + 1 {
+            if !unreadable.is_empty() {
+                // What is missing may lie there.
+                return Err(unreadable.remove(0).1.into());
+            }
             salvage(&mut headless, &mut segments, first..=highest, &config)?;
         }
         let mut expected = first;
@@ -237,6 +266,7 @@ pub fn recover<D: Disk, E: From<Fault>>(
         lane: Lane::new(disk.clone(), config.clone(), in_use, spare),
         reader: Reader::new(disk.clone(), config),
         slots,
+        unreadable,
     })
 }
 

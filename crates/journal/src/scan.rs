@@ -368,16 +368,22 @@ pub(crate) fn each_frame(
         let bytes = &mut blocks.as_mut()[..length as usize];
         read_padded(file, path, bytes, at)?;
         for (block, block_at) in bytes.chunks(BLOCK_BYTES).zip((at..).step_by(BLOCK_BYTES)) {
-            if let Some((header, _)) = FrameHeader::decode(block)
-                && header.incarnation == config.incarnation
-                && header.position.pack().is_none()
-                && block_at + header.frame_bytes() as u64 <= config.segment_bytes
-                && header.position.in_segment(config.segment_bytes) == block_at
-            {
+            if let Some(header) = frame_header(block, block_at, config) {
                 see(&header);
             }
         }
         at += length;
     }
     Ok(())
+}
+
+/// The header of a frame of this lane that begins with `block`, byte `at` of a slot, and lies where it
+/// says.
+pub(crate) fn frame_header(block: &[u8], at: u64, config: &LaneConfig) -> Option<FrameHeader> {
+    let (header, _) = FrameHeader::decode(block)?;
+    let is_here = header.incarnation == config.incarnation
+        && header.position.pack().is_none()
+        && at + header.frame_bytes() as u64 <= config.segment_bytes
+        && header.position.in_segment(config.segment_bytes) == at;
+    is_here.then_some(header)
 }

@@ -3,6 +3,7 @@
 //! have left (docs/decisions/0010).
 
 use std::{
+    collections::BTreeSet,
     io,
     path::PathBuf,
     pin::Pin,
@@ -29,7 +30,7 @@ use crate::{
         Contents, TAR_END, entry_bytes, entry_header, entry_name, first_entries, last_entry,
         padding,
     },
-    doors::Doors,
+    doors::{Doors, ShardDoor},
     key_file::{self, Secrets},
     lane_thread::NoCut,
 };
@@ -110,21 +111,23 @@ struct Pins {
 }
 
 impl Pins {
-    /// Pins everything and says what every lane holds, by shard.
-    fn cut(&self) -> Result<Vec<Cut>, NoBackup> {
+    /// Pins everything and says what every lane holds, and which packs are in use, by shard.
+    fn cut(&self) -> Result<Vec<(Cut, BTreeSet<u32>)>, NoBackup> {
         let doors = self.backups.doors.all().ok_or(NoBackup::NotServing)?;
         // Before any cut: a pack to which it refers must still be there when packs are listed.
         doors.iter().for_each(|door| door.packs.set(true));
-        let cut = |door: &&crate::doors::ShardDoor| {
-            door.lane.pin(&self.is_broken).map_err(|no_cut| match no_cut {
+        let cut = |door: &&ShardDoor| {
+            let packs = door.packs_in_use().ok_or(NoBackup::NotServing)?;
+            let cut = door.lane.pin(&self.is_broken).map_err(|no_cut| match no_cut {
                 NoCut::Ended => NoBackup::NotServing,
                 NoCut::StorageFull => NoBackup::StorageFull,
-            })
+            })?;
+            Ok((cut, packs))
         };
         // The catalogue, which leads, last: what follows it may be behind, and is brought in line
         // at a start. A partition that the catalogue does not know yet would be dropped then.
         let (leader, followers) = doors.split_first().ok_or(NoBackup::NotServing)?;
-        let followers: Vec<Cut> = followers.iter().map(cut).collect::<Result<_, _>>()?;
+        let followers: Vec<_> = followers.iter().map(cut).collect::<Result<_, NoBackup>>()?;
         let mut cuts = vec![cut(leader)?];
         cuts.extend(followers);
         Ok(cuts)
@@ -182,8 +185,8 @@ fn run(pins: &Pins, answer: oneshot::Sender<Result<Archive, NoBackup>>) {
 
 fn sources(pins: &Pins, disk: &RealDisk) -> Result<Sources, NoBackup> {
     let mut files = Vec::new();
-    for (lane, cut) in (0..).zip(pins.cut()?) {
-        for file in cut.files(disk)? {
+    for (lane, (cut, packs)) in (0..).zip(pins.cut()?) {
+        for file in cut.files(disk, &packs)? {
             files.push(Source { name: entry_name(lane, file.name), file });
         }
     }

@@ -125,7 +125,7 @@ impl CoreThread {
             move_thread::start(shard, mover, inbox.clone(), packs.clone(), turn)?;
         let workers: [JoinHandle<()>; 5] =
             [slot_maker, lane_writer, one_read, other_read, move_thread];
-        doors.open(index, ShardDoor { lane: lane.door(), packs });
+        doors.open(index, ShardDoor { lane: lane.door(), packs, core: inbox.clone() });
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -195,9 +195,14 @@ async fn take_messages(
                 Message::StorageFull(full) => core.with(|core| core.set_storage_full(full)),
                 Message::AreWanted(held) => core.with(|core| core.are_wanted(held)),
                 Message::Moved(moved) => core.with(|core| core.moved(moved)),
-                Message::MoveFailed(home) => core.with(|core| core.move_failed(home)),
+                Message::MoveFailed(home, error) => {
+                    core.with(|core| core.move_failed(home, &error));
+                }
                 Message::Compacted(done) => core.with(|core| core.compacted(done)),
                 Message::CompactionFailed => core.with(|core| core.compaction_failed()),
+                Message::PacksInUse(answer) => {
+                    let _ = answer.send(core.look(|core| core.shard().packs_in_use()));
+                }
                 Message::Fetched(fetch, bytes) => core.with(|core| core.fetched(fetch, bytes)),
                 Message::BrokeOff(topic, at) => {
                     core.with(|core| core.breaks.broke_off(topic, at));
@@ -284,6 +289,10 @@ fn tell_damage(shard: u32, report: &RecoveryReport, metrics: &CoreMetrics) {
             segment,
             "a segment is gone: the messages in it cannot be delivered"
         );
+    }
+    for path in &report.unreadable_slots {
+        let path = path.display();
+        tracing::warn!(shard, %path, "a slot cannot be read: nothing in it is wanted, it is left alone");
     }
     metrics.journal_damage.set(report.damage.len() as u64);
     metrics.doubtful_partitions.set(report.doubtful_partitions);

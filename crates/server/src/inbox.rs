@@ -1,6 +1,6 @@
 //! What reaches a core from other threads: everything in batches, one wake for each.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use sennit_engine::{Command, Effect, SessionId};
 use sennit_journal::{Fault, Home, Position};
@@ -9,7 +9,7 @@ use sennit_protocol::{
     Reply, Request,
     control::{self, WatchedTopic},
 };
-use sennit_shard::{CompactionDone, Fetch, Held, Moved};
+use sennit_shard::{CompactionDone, Fetch, Held, MoveError, Moved};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::{
@@ -63,11 +63,13 @@ pub(crate) enum Message {
     /// What was to be emptied was copied.
     Moved(Moved),
     /// What was to be emptied could not be.
-    MoveFailed(Home),
+    MoveFailed(Home, MoveError),
     /// A step of a compaction was done.
     Compacted(CompactionDone),
     /// One came to nothing.
     CompactionFailed,
+    /// Which packs are in use?
+    PacksInUse(oneshot::Sender<BTreeSet<u32>>),
     /// A read is done.
     Fetched(Fetch, Option<bytes::Bytes>),
     /// An answer broke off here, because the stream could not be read on.

@@ -152,6 +152,7 @@ impl MoveThread {
             Some(MoveMessage::Remove(pack)) => self.to_remove.push(pack),
             Some(MoveMessage::Wanted(_)) | None => {}
         }
+        self.to_remove.extend(self.mover.take_rubbish());
         let pin = self.pin.clone();
         while !self.to_remove.is_empty() {
             let is_pinned = pin.lock();
@@ -200,7 +201,7 @@ impl MoveThread {
             Err(_) if self.stop.load(Relaxed) => return Err(Ended),
             Err(error) => {
                 tracing::error!(shard = self.shard, ?home, %error, "moving failed");
-                inbox::Message::MoveFailed(home)
+                inbox::Message::MoveFailed(home, error)
             }
         };
         let _ = self.core.send(message);

@@ -92,8 +92,9 @@ impl ScrubThread {
     fn at_rest(&self, disk: &RealDisk) -> Vec<ToRead> {
         let mut to_read = Vec::new();
         for (shard, door) in self.doors.all().into_iter().flatten().enumerate() {
+            let Some(packs) = door.packs_in_use() else { continue };
             let Some(cut) = door.lane.look() else { continue };
-            match cut.at_rest(disk) {
+            match cut.at_rest(disk, &packs) {
                 Ok(files) => {
                     let cut = Arc::new(cut);
                     to_read.extend(files.into_iter().map(|file| {

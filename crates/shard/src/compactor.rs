@@ -182,7 +182,7 @@ impl<D: Disk> Mover<D> {
             done.in_journal = batches.collect::<Result<_, _>>().expect("whole messages");
             return Ok(done);
         }
-        let Moved { packs, batches: copied } = self.write_or_leave_nothing(copies)?;
+        let Moved { packs, batches: copied } = self.write_all(copies)?;
         // They were written by offset, as they were told.
         let mut copied = copied.into_iter();
         for part in done.batches.iter_mut().flat_map(|batch| &mut batch.parts) {

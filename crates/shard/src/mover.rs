@@ -144,6 +144,8 @@ pub struct Mover<D: Disk> {
     pub(crate) keys_max: usize,
     /// Bytes that were read since its last rest.
     pub(crate) unpaced: usize,
+    /// Packs of moves that failed.
+    rubbish: Vec<u32>,
 }
 
 /// Is told of each quarter of a MiB that was read or written, and takes its time.
@@ -175,8 +177,8 @@ impl<D: Disk> Mover<D> {
     ) -> Self {
         let pace = Pace(Box::new(|_| true));
         let (keys, keys_max) = (KeyTable::default(), COMPACTION_KEYS_MAX);
-        let unpaced = 0;
-        Self { disk, config, reader, lengths, next_pack, pace, keys, keys_max, unpaced }
+        let (unpaced, rubbish) = (0, Vec::new());
+        Self { disk, config, reader, lengths, next_pack, pace, keys, keys_max, unpaced, rubbish }
     }
 
     /// Takes its time for so many bytes; false if it is to go on no longer.
@@ -215,7 +217,7 @@ impl<D: Disk> Mover<D> {
     /// Copies `wanted`, which lie in `home`, into packs, by partition and offset.
     ///
     /// # Errors
-    /// A [`MoveError`]; nothing was moved then.
+    /// A [`MoveError`]; nothing was moved then, and what was made is [rubbish](Mover::take_rubbish).
     pub fn copy(&mut self, home: Home, wanted: &[Held]) -> Result<Moved, MoveError> {
         let keepings: BTreeMap<u64, Keeping> =
             wanted.iter().map(|held| (held.place.position, held.keeping)).collect();
@@ -230,7 +232,7 @@ impl<D: Disk> Mover<D> {
         if batches.len() != wanted.len() {
             return Err(MoveError::Missing { missing: wanted.len() - batches.len() });
         }
-        self.write_or_leave_nothing(batches)
+        self.write_all(batches)
     }
 
     /// Copies batches that are read one by one from where they lie: the frames around them may be
@@ -248,29 +250,23 @@ impl<D: Disk> Mover<D> {
             Ok(Copied { keeping, partition, first, appended_at, batch })
         };
         let copied: Result<_, MoveError> = batches.iter().map(read).collect();
-        self.write_or_leave_nothing(copied?)
+        self.write_all(copied?)
     }
 
-    pub(crate) fn write_or_leave_nothing(
-        &mut self,
-        batches: Vec<Copied>,
-    ) -> Result<Moved, MoveError> {
+    pub(crate) fn write_all(&mut self, batches: Vec<Copied>) -> Result<Moved, MoveError> {
         let first = self.next_pack;
         let written = self.write(batches);
         if written.is_err() {
-            self.remove_rubbish(first);
+            self.rubbish.extend(first..self.next_pack);
         }
         written
     }
 
-    /// Removes the packs from number `first` on: to what a move has left unfinished nobody refers,
-    /// and a disk that is full needs the room. What cannot be removed now the next start removes.
-    fn remove_rubbish(&mut self, first: u32) {
-        for pack in first..self.next_pack {
-            if let Ok(mut removal) = self.removal(pack) {
-                while matches!(removal.step(), Ok(false)) {}
-            }
-        }
+    /// Takes the numbers of packs that a move or a compaction has made before it failed, if they came
+    /// to be: nobody refers to them, and a disk that is full needs the room. They are removed like any
+    /// other pack; what is not the next start removes.
+    pub fn take_rubbish(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.rubbish)
     }
 
     /// Begins to remove a pack that nothing refers to; it goes step by step.

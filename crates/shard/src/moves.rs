@@ -1,14 +1,25 @@
 //! Where a shard stands with its moves: what is under way, what waits to be recorded, where things
 //! lie. What is done about it is in `moving`.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
 use sennit_journal::{Home, Position};
+use sennit_model::Timestamp;
 
 use crate::{mover::MovedBatch, packs::Packs};
 
 /// Most moves that are recorded before others have their turn.
 pub(crate) const MOVES_PER_TURN: usize = 256;
+
+/// What could not be emptied for lack of room is tried again after this long: nobody says when there
+/// is some, where no publish was refused for it.
+pub(crate) const MOVE_REST: Duration = Duration::from_secs(10);
+
+/// Until the next start.
+pub(crate) const FOR_GOOD: Timestamp = Timestamp(u64::MAX);
 
 /// What is being moved, and where what was moved lies.
 #[derive(Debug, Default)]
@@ -21,8 +32,8 @@ pub(crate) struct Moves {
     /// The moves made so far are committed when everything before this is: what was emptied looks
     /// full until then.
     pub(crate) recorded: Position,
-    /// What could not be read, and is left as it is until the next start.
-    pub(crate) left: BTreeSet<Home>,
+    /// What could not be emptied, and until when it is left as it is.
+    pub(crate) left: BTreeMap<Home, Timestamp>,
     /// Whether the last that was begun was a move, and not a step of a compaction.
     pub(crate) was_move: bool,
     /// Segments that may be in use before the oldest is emptied.

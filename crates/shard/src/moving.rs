@@ -1,12 +1,14 @@
 //! When the shard has something moved, and what it makes of it. The moving itself is the
 //! `mover`'s; that a batch lies elsewhere is a record like any other.
 
-use sennit_journal::{Home, Position};
+use std::collections::BTreeSet;
+
+use sennit_journal::{Fault, Home, Position};
 use sennit_model::Timestamp;
 
 use crate::{
-    mover::{Held, Keeping, Moved},
-    moves::{MOVES_PER_TURN, Moves},
+    mover::{Held, Keeping, MoveError, Moved},
+    moves::{FOR_GOOD, MOVE_REST, MOVES_PER_TURN, Moves},
     packs::pack_of,
     shard::Shard,
 };
@@ -16,13 +18,14 @@ impl Shard {
     /// a pack of which little is live. Where something is to be compacted that has its turn
     /// after each. One at a time: each is answered with [`Shard::moved`] or
     /// [`Shard::move_failed`] before there is another.
-    pub fn next_move(&mut self) -> Option<Home> {
+    pub fn next_move(&mut self, now: Timestamp) -> Option<Home> {
+        self.moves.left.retain(|_, until| now < *until);
         let others_wait = self.moves.was_move && self.is_to_compact() && !self.is_journal_long();
         if self.fenced || !self.is_resting() || others_wait {
             return None;
         }
         let Moves { packs, left, journal_segments, .. } = &self.moves;
-        let is_left = |home| left.contains(&home);
+        let is_left = |home| left.contains_key(&home);
         let segment = self
             .writer
             .segments
@@ -68,7 +71,7 @@ impl Shard {
         }
         if moved.batches.is_empty() {
             // What it holds goes with a commit, or is not to be found in it: to ask again is in vain.
-            self.moves.left.extend(home);
+            self.moves.left.extend(home.map(|home| (home, FOR_GOOD)));
         }
         for pack in moved.packs {
             self.moves.packs.added(pack);
@@ -84,10 +87,21 @@ impl Shard {
         self.finish_turn(now);
     }
 
-    /// What was to be emptied could not be read or copied. It is left as it is.
-    pub fn move_failed(&mut self, home: Home) {
+    /// What was to be emptied could not be read or copied. It is left as it is: where only room was
+    /// missing for a while, else until the next start.
+    pub fn move_failed(&mut self, home: Home, error: &MoveError, now: Timestamp) {
         self.moves.under_way = None;
-        self.moves.left.insert(home);
+        let until = match error {
+            MoveError::Journal(Fault::StorageFull { .. }) => now.plus(MOVE_REST),
+            _ => FOR_GOOD,
+        };
+        self.moves.left.insert(home, until);
+    }
+
+    /// When [`Shard::next_move`] is to be asked again if nothing else is done until then.
+    #[must_use]
+    pub fn next_move_at(&self) -> Option<Timestamp> {
+        self.moves.left.values().copied().min().filter(|&until| until != FOR_GOOD)
     }
 
     /// Records some of the moves that wait.
@@ -116,6 +130,12 @@ impl Shard {
             let begin = Position::of_pack(pack, 0);
             self.reads.forget(begin, begin.plus(1 << 32));
         }
+    }
+
+    /// The packs to which the state refers.
+    #[must_use]
+    pub fn packs_in_use(&self) -> BTreeSet<u32> {
+        self.moves.packs.numbers().collect()
     }
 
     /// How many packs are in use, and their bytes: of files, and of live batches.

@@ -1,6 +1,6 @@
 //! From the journal on disk to a shard that goes on where the last one stopped.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, path::PathBuf};
 
 use sennit_engine::{Engine, Journal, Place};
 use sennit_journal::{Damage, Disk, Home, Lane, LaneConfig, Position, Reader, SlotMaker};
@@ -47,6 +47,9 @@ pub struct RecoveryReport {
     pub lost_packs: Vec<u32>,
     /// Segments of which the same is true.
     pub lost_segments: Vec<u64>,
+    /// Slots that the disk does not give, and in which nothing lies that is wanted. They are left
+    /// alone.
+    pub unreadable_slots: Vec<PathBuf>,
     /// Which life of the shard begins now.
     pub generation: Generation,
 }
@@ -69,7 +72,8 @@ pub struct Recovered<D: Disk> {
 }
 
 /// Rebuilds a shard from its lane. A lane that is not there yet is a new shard. What is damaged is
-/// passed over: it costs what lay there, and no offset is given twice for it.
+/// passed over: it costs what lay there, and no offset is given twice for it. What the disk does not
+/// give is not: it may be there the next time.
 ///
 /// # Errors
 /// A [`RecoverError`]: the journal cannot be read, is not of this program, or a damaged checkpoint
@@ -82,7 +86,8 @@ pub fn recover<D: Disk>(
 ) -> Result<Recovered<D>, RecoverError> {
     let segment_bytes = config.segment_bytes;
     let lane_config = config.clone();
-    let ReadBack { recovered, reading, mut engine, lost } = replay(disk, &config, now)?;
+    let ReadBack { recovered, reading, mut engine, highest_place, lost } =
+        replay(disk, &config, now)?;
     let Reading { newest_checkpoint, records, bytes, damage, .. } = reading;
     let generation = Generation(recovered.builder.generation());
     let replay_from = recovered.replay_from;
@@ -92,15 +97,12 @@ pub fn recover<D: Disk>(
         segments.opened(segment);
     }
     let mut packs = Packs::default();
-    let mut next_pack = 0;
+    // A record of what was done with a batch may rot: what says that it lies in a pack that is gone
+    // must not mean a later one.
+    let mut next_pack = highest_place.pack().map_or(0, |(pack, _)| pack + 1);
     for pack in sennit_journal::packs(disk, &lane_config)? {
         next_pack = next_pack.max(pack.number + 1);
         packs.added(pack);
-    }
-    for place in engine.places() {
-        if let Some((pack, _)) = Position(place.position).pack() {
-            next_pack = next_pack.max(pack + 1);
-        }
     }
     let mut mover = Mover::new(
         disk.clone(),
@@ -140,7 +142,12 @@ pub fn recover<D: Disk>(
             }
         }
     }
+    let (unreadable_slots, faults): (Vec<_>, Vec<_>) = recovered.unreadable.into_iter().unzip();
     if !lost_segments.is_empty() {
+        // They may lie there.
+        if let Some(fault) = faults.into_iter().next() {
+            return Err(fault.into());
+        }
         // Some slot whose header is gone may be theirs: it is not written over.
         drop(lane.take_surplus(0));
     }
@@ -161,6 +168,7 @@ pub fn recover<D: Disk>(
         doubtful_partitions,
         lost_packs: lost_packs.into_iter().collect(),
         lost_segments: lost_segments.into_iter().collect(),
+        unreadable_slots,
         generation,
     };
     if let Some(begin) = newest_checkpoint {

@@ -77,8 +77,8 @@ pub fn repair<D: Disk>(
     damage.sort_unstable_by(|a, b| (a.position, &a.path).cmp(&(b.position, &b.path)));
     damage.dedup_by(|a, b| a.position == b.position && a.path == b.path);
     let free = homes.into_iter().filter(|(home, _)| work.is_free(*home));
-    let to_set_aside: BTreeSet<PathBuf> =
-        free.flat_map(|(_, paths)| paths).filter(|path| *path != config.directory).collect();
+    let to_set_aside = free.flat_map(|(_, paths)| paths).filter(|path| *path != config.directory);
+    let to_set_aside: BTreeSet<PathBuf> = to_set_aside.chain(report.unreadable_slots).collect();
     let doubtful_partitions = report.doubtful_partitions;
     let to_set_aside = to_set_aside.into_iter().collect();
     Ok(Repaired { damage, doubtful_partitions, lost_messages, to_set_aside })

@@ -15,6 +15,8 @@ pub(crate) struct ReadBack<D: Disk> {
     pub(crate) recovered: RecoveredEnd<D>,
     pub(crate) reading: Reading,
     pub(crate) engine: Engine,
+    /// The highest position at which the journal says that anything lies or lay.
+    pub(crate) highest_place: Position,
     /// To be journaled before anything else.
     pub(crate) lost: Vec<Record>,
 }
@@ -29,12 +31,14 @@ pub(crate) fn replay<D: Disk>(
     let mut from = ReplayFrom::Newest;
     let mut damage = Vec::new();
     let mut newest_tried = Position(0);
+    let mut highest_place = 0;
     loop {
         let mut reading = Reading::new(now);
         let recovered = recover(disk, config.clone(), from, |walked| reading.take(walked))?;
         damage.append(&mut reading.damage);
         let generation = Generation(recovered.builder.generation());
         let replay = std::mem::replace(&mut reading.replay, Replay::new(now));
+        highest_place = highest_place.max(replay.highest_place());
         if let Some(newest) = reading.newest_checkpoint
             && !damage.is_empty()
             && newest > newest_tried
@@ -50,7 +54,8 @@ pub(crate) fn replay<D: Disk>(
             damage.sort_unstable_by_key(|damage| damage.position);
             damage.dedup();
             reading.damage = damage;
-            return Ok(ReadBack { recovered, reading, engine, lost });
+            let highest_place = Position(highest_place);
+            return Ok(ReadBack { recovered, reading, engine, highest_place, lost });
         }
         let Some(fallback) = recovered.fallback_from else {
             return Err(RecoverError::Checkpoint { position: recovered.replay_from });

@@ -57,6 +57,8 @@ struct State {
     files: BTreeMap<PathBuf, Image>,
     /// What was removed since its directory was last synced.
     removed: BTreeMap<PathBuf, Image>,
+    /// Sectors that cannot be read, by file.
+    unreadable: BTreeMap<PathBuf, BTreeSet<usize>>,
     calls: u64,
     /// Counts crashes: handles opened before the last one are dead.
     life: u64,
@@ -143,6 +145,7 @@ impl FaultyDisk {
             directories: BTreeSet::new(),
             files: BTreeMap::new(),
             removed: BTreeMap::new(),
+            unreadable: BTreeMap::new(),
             calls: 0,
             life: 0,
         };
@@ -196,6 +199,17 @@ impl FaultyDisk {
         let image = state.files.get_mut(path).expect("the file is there");
         image.cached[byte] ^= 1 << (bit % 8);
         image.platter[byte] ^= 1 << (bit % 8);
+    }
+
+    /// The sector of this byte of a file cannot be read from now on.
+    pub fn spoil(&self, path: &Path, byte: usize) {
+        let mut state = self.state.borrow_mut();
+        state.unreadable.entry(path.to_owned()).or_default().insert(byte / SECTOR_BYTES);
+    }
+
+    /// Every sector can be read again.
+    pub fn heal(&self) {
+        self.state.borrow_mut().unreadable.clear();
     }
 
     /// The names and lengths of all files.
@@ -326,8 +340,12 @@ impl DiskFile for FaultyFile {
         if state.life != self.life || state.fails(plan.read_fails) {
             return Err(broken());
         }
-        let image = state.files.get(&self.path).ok_or(io::ErrorKind::NotFound)?;
         let offset = usize::try_from(offset).map_err(io::Error::other)?;
+        let sectors = offset / SECTOR_BYTES..(offset + bytes.len()).div_ceil(SECTOR_BYTES);
+        if state.unreadable.get(&self.path).is_some_and(|bad| bad.range(sectors).next().is_some()) {
+            return Err(broken());
+        }
+        let image = state.files.get(&self.path).ok_or(io::ErrorKind::NotFound)?;
         let from = image.cached.get(offset..offset + bytes.len());
         bytes.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
         Ok(())

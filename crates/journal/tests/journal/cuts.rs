@@ -1,6 +1,8 @@
 //! A copy of a cut is what a crash at that moment would have left, whatever is written while it is
 //! copied.
 
+use std::collections::BTreeSet;
+
 use proptest::prelude::*;
 use sennit_journal::{
     Cut, DiskFile, FileName, Home, Position,
@@ -8,13 +10,15 @@ use sennit_journal::{
     verify,
 };
 
-use crate::world::{Entry, SEGMENT_BYTES, World, body, config, directory, slot_paths, write_pack};
+use crate::world::{
+    Entry, SEGMENT_BYTES, World, body, config, directory, pack_path, slot_paths, write_pack,
+};
 
 /// What a copy of the cut holds, as it would be unpacked: slots are as long as ever.
 fn copied(cut: &Cut, disk: &FaultyDisk) -> MemoryDisk {
     let copy = MemoryDisk::default();
     sennit_journal::Disk::create_directory(&copy, &directory()).unwrap();
-    for file in cut.files(disk).unwrap() {
+    for file in cut.files(disk, &BTreeSet::new()).unwrap() {
         let mut bytes = Vec::new();
         file.read(disk, &mut |piece| {
             bytes.extend_from_slice(piece);
@@ -111,28 +115,36 @@ fn a_cut_leaves_out_what_is_spare_and_what_lies_behind_the_log() {
     world.write(1, &body(9, 100)).unwrap();
     assert!(slot_paths(&disk).len() > 2);
     let cut = world.lane.cut();
-    let files = cut.files(&disk).unwrap();
+    let files = cut.files(&disk, &BTreeSet::new()).unwrap();
     let homes: Vec<_> = files.iter().map(|file| (file.home, file.bytes)).collect();
     let (Home::Segment(segment), bytes) = homes[0] else { panic!("{homes:?}") };
     assert_eq!(homes.len(), 1);
     assert_eq!(Position(segment * SEGMENT_BYTES).plus(bytes), world.builder.end());
-    assert!(cut.at_rest(&disk).unwrap().is_empty());
+    assert!(cut.at_rest(&disk, &BTreeSet::new()).unwrap().is_empty());
 }
 
 #[test]
-fn a_pack_that_is_not_whole_is_left_out() {
+fn a_pack_that_is_not_whole_is_left_out_unless_it_is_in_use() {
     let disk = FaultyDisk::new(1, FaultPlan::default());
     let mut world = World::open(&disk).unwrap();
     world.write(1, b"a record").unwrap();
-    write_pack(&disk, 3, &[body(1, 100)]).unwrap();
-    write_pack(&disk, 4, &[body(2, 100)]).unwrap();
-    let path = crate::world::pack_path(4);
-    sennit_journal::Disk::open_to_write(&disk, &path).unwrap().set_length(8192).unwrap();
-    let files = world.lane.cut().files(&disk).unwrap();
-    let packs: Vec<_> =
-        files.iter().filter(|file| matches!(file.name, FileName::Pack(_))).collect();
-    assert_eq!(packs.len(), 1);
-    assert_eq!(packs[0].name.to_string(), "pack-0000000003.pack");
+    for number in 3..7 {
+        write_pack(&disk, number, &[body(u64::from(number), 100)]).unwrap();
+    }
+    let open = |number| sennit_journal::Disk::open_to_write(&disk, &pack_path(number)).unwrap();
+    open(4).set_length(8192).unwrap();
+    open(5).set_length(0).unwrap();
+    disk.rot(&pack_path(6), 20, 3);
+    let cut = world.lane.cut();
+    let packs = |in_use: &[u32]| {
+        let files = cut.files(&disk, &in_use.iter().copied().collect()).unwrap();
+        let homes = files.into_iter().map(|file| (file.home, file.bytes));
+        homes.filter(|(home, _)| matches!(home, Home::Pack(_))).collect::<Vec<_>>()
+    };
+    let three = (Home::Pack(3), 12288);
+    assert_eq!(packs(&[]), [three]);
+    let (four, five, six) = ((Home::Pack(4), 8192), (Home::Pack(5), 0), (Home::Pack(6), three.1));
+    assert_eq!(packs(&[3, 4, 5, 6, 7]), [three, four, five, six]);
 }
 
 #[test]
@@ -145,7 +157,7 @@ fn of_a_slot_that_was_cut_off_what_is_there_is_copied() {
     let path = &slot_paths(&disk)[0];
     sennit_journal::Disk::open_to_write(&disk, path).unwrap().set_length(8192).unwrap();
     let cut = world.lane.cut();
-    assert_eq!(cut.files(&disk).unwrap()[0].bytes, 8192);
+    assert_eq!(cut.files(&disk, &BTreeSet::new()).unwrap()[0].bytes, 8192);
     let copy = copied(&cut, &disk);
     assert_eq!(verify(&copy, &config()).unwrap().damage.len(), 1);
 }

@@ -21,6 +21,7 @@ mod recovery;
 mod rot;
 mod rot_skipped;
 mod scrubs;
+mod unreadable;
 mod verify;
 mod walks;
 mod world;

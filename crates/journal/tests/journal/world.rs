@@ -32,6 +32,8 @@ pub struct World<D: Disk> {
     pub end: Position,
     pub replay_from: Position,
     pub torn_bytes: u64,
+    /// Slots that could not be read.
+    pub unreadable: Vec<PathBuf>,
     sealed: Vec<Frame>,
 }
 
@@ -85,6 +87,7 @@ impl<D: Disk> World<D> {
             end: recovered.end,
             replay_from: recovered.replay_from,
             torn_bytes: recovered.torn_bytes,
+            unreadable: recovered.unreadable.into_iter().map(|(path, _)| path).collect(),
             damage,
             sealed: Vec::new(),
         }

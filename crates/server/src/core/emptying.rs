@@ -3,7 +3,7 @@
 
 use sennit_journal::Home;
 use sennit_model::Timestamp;
-use sennit_shard::{CompactionDone, Held, Moved};
+use sennit_shard::{CompactionDone, Held, MoveError, Moved};
 
 use super::{Core, now};
 use crate::move_thread::MoveMessage;
@@ -28,8 +28,8 @@ impl Core {
     }
 
     /// What was to be emptied could not be.
-    pub(crate) fn move_failed(&mut self, home: Home) {
-        self.shard.move_failed(home);
+    pub(crate) fn move_failed(&mut self, home: Home, error: &MoveError) {
+        self.shard.move_failed(home, error, now());
     }
 
     /// A step of a compaction was done.
@@ -54,11 +54,12 @@ impl Core {
         let now = now();
         if now < self.look_at {
             let has_reason = commits != self.looked_commits || self.shard.is_to_compact();
-            return has_reason.then_some(self.look_at);
+            let later = self.shard.next_move_at().map(|at| at.max(self.look_at));
+            return if has_reason { Some(self.look_at) } else { later };
         }
         self.looked_commits = commits;
         self.look_at = Timestamp(now.0 + LOOK_MS);
-        if let Some(home) = self.shard.next_move() {
+        if let Some(home) = self.shard.next_move(now) {
             let in_hurry = self.shard.is_journal_long();
             self.workers.moves.send(MoveMessage::Empty(home, in_hurry));
         } else if let Some(step) = self.shard.next_compaction(now) {
@@ -70,6 +71,6 @@ impl Core {
             self.workers.reads.forget_pack(pack);
             self.workers.moves.send(MoveMessage::Remove(pack));
         }
-        None
+        self.shard.next_move_at()
     }
 }

@@ -54,7 +54,7 @@ fn flip(path: &Path, at: u64) {
 }
 
 /// Publishes some segments' worth and flips a bit of a file that is at rest.
-fn flipped_bit_is_found(journal_segments: usize, end: &str) {
+fn flipped_bit_is_found(journal_segments: usize, end: &str, at: u64) {
     let folder = TempDir::new().unwrap();
     let broker = Broker::start(settings(folder.path(), journal_segments));
     let mut peer = broker.greeted();
@@ -71,7 +71,7 @@ fn flipped_bit_is_found(journal_segments: usize, end: &str) {
     wait_until("nothing is read", || value(&broker, "sennit_scrubbed_bytes_total") > 2 << 20);
     assert_eq!(value(&broker, "sennit_scrub_damage"), 0);
     assert_eq!(get(&broker, "/readyz").1.trim(), r#"{"ready":true,"reasons":[]}"#);
-    flip(&files(folder.path(), end)[0], 3 * 4096 + 100);
+    flip(&files(folder.path(), end)[0], at);
     wait_until("the bit is not found", || value(&broker, "sennit_scrub_damage") == 1);
     let (status, body) = get(&broker, "/readyz");
     assert_eq!(status, 200);
@@ -86,12 +86,17 @@ fn flipped_bit_is_found(journal_segments: usize, end: &str) {
 
 #[test]
 fn a_bit_that_flips_in_a_segment_at_rest_is_found() {
-    flipped_bit_is_found(100, ".journal");
+    flipped_bit_is_found(100, ".journal", 3 * 4096 + 100);
 }
 
 #[test]
 fn a_bit_that_flips_in_a_pack_is_found() {
-    flipped_bit_is_found(1, ".pack");
+    flipped_bit_is_found(1, ".pack", 3 * 4096 + 100);
+}
+
+#[test]
+fn a_bit_that_flips_in_the_header_of_a_pack_is_found() {
+    flipped_bit_is_found(1, ".pack", 20);
 }
 
 #[test]

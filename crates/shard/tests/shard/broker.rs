@@ -211,7 +211,7 @@ impl Broker {
 
     /// What is to be moved next of what is to be moved, and the batches it holds.
     pub(crate) fn begin_move(&mut self) -> (Home, Vec<Held>) {
-        let home = self.parts.shard.next_move().unwrap();
+        let home = self.parts.shard.next_move(NOW).unwrap();
         (home, self.parts.mover.list(home).unwrap())
     }
 
@@ -225,7 +225,7 @@ impl Broker {
     /// Moves what there is to move, until a move is to begin with `last`.
     pub(crate) fn move_until(&mut self, last: impl Fn(Home) -> bool) -> Option<Home> {
         for _ in 0..100 {
-            let home = self.parts.shard.next_move()?;
+            let home = self.parts.shard.next_move(NOW)?;
             if last(home) {
                 return Some(home);
             }

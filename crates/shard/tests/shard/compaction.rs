@@ -98,7 +98,7 @@ impl Keys {
     fn compact(&mut self) -> Vec<CompactionWork> {
         let mut works = Vec::new();
         for _ in 0..10_000 {
-            if let Some(home) = self.broker.parts.shard.next_move() {
+            if let Some(home) = self.broker.parts.shard.next_move(self.now) {
                 self.broker.empty(home);
             } else if let Some(step) = self.broker.parts.shard.next_compaction(self.now) {
                 works.push(step.work);
@@ -483,7 +483,7 @@ proptest! {
                 }
                 Step::Pass(seconds) => keys.pass_time(Duration::from_secs(seconds.into())),
                 Step::Compact(steps) => for _ in 0..steps {
-                    if let Some(home) = keys.broker.parts.shard.next_move() {
+                    if let Some(home) = keys.broker.parts.shard.next_move(keys.now) {
                         keys.broker.empty(home);
                     } else if let Some(step) = keys.broker.parts.shard.next_compaction(keys.now) {
                         keys.step(&step);

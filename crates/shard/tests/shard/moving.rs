@@ -3,8 +3,8 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use sennit_journal::{Disk, Home, Position, disk::MemoryDisk};
-use sennit_shard::Moved;
+use sennit_journal::{Disk, Fault, Home, Position, disk::MemoryDisk};
+use sennit_shard::{MoveError, Moved};
 
 use crate::broker::{Broker, COUNT, MAILS, NOW, ORDERS, text};
 
@@ -145,7 +145,7 @@ fn a_slot_comes_free_only_once_the_moves_are_committed() {
     broker.parts.shard.moved(moved, NOW);
     broker.take_effects();
     assert!(!broker.freed.contains(&segment), "the moves only gather");
-    assert_eq!(broker.parts.shard.next_move(), None, "it looks full still");
+    assert_eq!(broker.parts.shard.next_move(NOW), None, "it looks full still");
     let frames = broker.take_frames();
     let end = broker.parts.lane.append(&frames).unwrap();
     broker.take_effects();
@@ -159,9 +159,9 @@ fn a_slot_comes_free_only_once_the_moves_are_committed() {
 fn what_could_not_be_moved_is_left_and_the_next_is_moved() {
     let mut broker = Broker::with_backlog(200);
     let (home, _) = broker.begin_move();
-    assert_eq!(broker.parts.shard.next_move(), None, "one at a time");
-    broker.parts.shard.move_failed(home);
-    let next = broker.parts.shard.next_move().unwrap();
+    assert_eq!(broker.parts.shard.next_move(NOW), None, "one at a time");
+    broker.parts.shard.move_failed(home, &MoveError::Missing { missing: 1 }, NOW);
+    let next = broker.parts.shard.next_move(NOW).unwrap();
     assert_ne!(next, home);
     broker.empty(next);
     broker.move_all();
@@ -171,12 +171,31 @@ fn what_could_not_be_moved_is_left_and_the_next_is_moved() {
 }
 
 #[test]
+fn what_could_not_be_moved_for_lack_of_room_is_tried_again_after_a_while() {
+    let mut broker = Broker::with_backlog(200);
+    let home = broker.parts.shard.next_move(NOW).unwrap();
+    let path = "data/lane-0/pack-0000000000.pack".into();
+    let full = MoveError::Journal(Fault::StorageFull { path });
+    broker.parts.shard.move_failed(home, &full, NOW);
+    let next = broker.parts.shard.next_move(NOW).unwrap();
+    assert_ne!(next, home);
+    // That cannot be read, and not for a while only.
+    broker.parts.shard.move_failed(next, &MoveError::Missing { missing: 1 }, NOW);
+    let later = broker.parts.shard.next_move_at().unwrap();
+    assert!(later > NOW);
+    assert_eq!(broker.parts.shard.next_move(later), Some(home));
+    assert_eq!(broker.parts.shard.next_move_at(), None, "nobody has to come back for it");
+    broker.empty(home);
+    assert!(broker.parts.shard.next_move(later).is_some_and(|after| after != next));
+}
+
+#[test]
 fn what_holds_nothing_wanted_is_not_asked_about_again() {
     let mut broker = Broker::with_backlog(200);
     let (home, _) = broker.begin_move();
     broker.parts.shard.moved(Moved::default(), NOW);
     broker.settle_down();
-    assert_ne!(broker.parts.shard.next_move(), Some(home));
+    assert_ne!(broker.parts.shard.next_move(NOW), Some(home));
 }
 
 #[test]
@@ -187,7 +206,7 @@ fn a_read_that_fails_because_its_batch_was_moved_holds_nobody_up() {
     let fetches = broker.take_fetches();
     assert!(!fetches.is_empty());
     for _ in 0..100 {
-        let Some(home) = broker.parts.shard.next_move() else { break };
+        let Some(home) = broker.parts.shard.next_move(NOW) else { break };
         let mut held = broker.parts.mover.list(home).unwrap();
         broker.parts.shard.retain_wanted(&mut held);
         let moved = broker.parts.mover.copy(home, &held).unwrap();
@@ -206,15 +225,22 @@ fn a_read_that_fails_because_its_batch_was_moved_holds_nobody_up() {
 }
 
 #[test]
-fn a_copy_that_fails_leaves_no_file_behind_and_the_next_one_works() {
+fn what_a_copy_that_fails_has_made_goes_once_packs_may_be_removed_and_the_next_one_works() {
     let mut broker = Broker::with_backlog(200);
     // What is in the way of the first pack.
     broker.disk.create(Path::new("data/lane-0/pack-0000000000.pack")).unwrap();
     let (home, mut held) = broker.begin_move();
     broker.parts.shard.retain_wanted(&mut held);
     assert!(broker.parts.mover.copy(home, &held).is_err());
-    let names = broker.disk.list(Path::new("data/lane-0")).unwrap();
-    assert!(!names.iter().any(|name| name.ends_with(".pack")), "{names:?}");
+    assert_eq!(broker.pack_files(), 1, "somebody may copy what lies there");
+    let rubbish = broker.parts.mover.take_rubbish();
+    assert_eq!(rubbish, [0]);
+    for pack in rubbish {
+        let mut removal = broker.parts.mover.removal(pack).unwrap();
+        while !removal.step().unwrap() {}
+    }
+    assert_eq!(broker.pack_files(), 0);
     let moved = broker.parts.mover.copy(home, &held).unwrap();
     assert_eq!(moved.batches.len(), held.len());
+    assert!(broker.parts.mover.take_rubbish().is_empty());
 }

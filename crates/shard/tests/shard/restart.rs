@@ -8,14 +8,14 @@ use sennit_engine::{
     Publish, Refusal, SessionId, Settle, Subscribe, Verdict,
 };
 use sennit_journal::{
-    LaneConfig,
-    disk::{Disk, MemoryDisk},
+    Fault, LaneConfig,
+    disk::{Disk, FaultPlan, FaultyDisk, MemoryDisk},
 };
 use sennit_model::{
     BatchBuilder, Generation, GroupConfig, GroupId, Message, Messages, Offset, PartitionId,
     PartitionIndex, ProducerId, ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId, TopicKind,
 };
-use sennit_shard::{PackLengths, Recovered, Settings, recover};
+use sennit_shard::{PackLengths, RecoverError, Recovered, Settings, recover, repair};
 
 const ORDERS: PartitionId = PartitionId { topic: TopicId(1), index: PartitionIndex(0) };
 const GROUP: GroupId = GroupId(1);
@@ -396,4 +396,49 @@ fn who_waits_to_be_refused_when_the_lane_fails_is_told_that_the_outcome_is_unkno
     let unknown =
         |request| Effect::Refused { origin: of(request), refusal: Refusal::OutcomeUnknown };
     assert_eq!(*shard.effects(), [unknown(7), unknown(8)]);
+}
+
+#[test]
+fn a_slot_that_cannot_be_read_refuses_the_start_only_if_something_may_lie_there() {
+    let disk = FaultyDisk::new(1, FaultPlan::default());
+    let mut broker = Broker::open(&disk, 0);
+    broker.create();
+    let mut number = 0;
+    while broker.parts.shard.counters().checkpoints < 3 {
+        broker.publish(&texts(number..number + 100));
+        number += 100;
+    }
+    broker.settle_down();
+    broker.parts.slots.make().unwrap();
+    drop(broker);
+    disk.kill();
+    let config = LaneConfig {
+        directory: PathBuf::from("data/lane-0"),
+        lane: 0,
+        segment_bytes: SEGMENT_BYTES,
+        incarnation: 42,
+    };
+    let settings =
+        Settings { cache_bytes: 0, journal_segments: 1000, packs: PackLengths::default() };
+    let open = || recover(&disk, config.clone(), settings, Timestamp(1_000));
+    let mut slots: Vec<_> = disk.files().into_iter().map(|(path, _)| path).collect();
+    slots.sort_unstable();
+    // The oldest segment is not replayed, and what lies there is wanted.
+    disk.spoil(&slots[0], 0);
+    assert!(matches!(open().map(drop), Err(RecoverError::Journal(Fault::Io { .. }))));
+    assert!(repair(&disk, &config, Timestamp(1_000)).is_err());
+    let spare = slots.last().unwrap();
+    for byte in [0, 5 * 4096] {
+        disk.heal();
+        disk.spoil(spare, byte);
+        let report = open().unwrap().report;
+        assert_eq!((report.lost_segments, report.unreadable_slots), (vec![], vec![spare.clone()]));
+    }
+    let repaired = repair(&disk, &config, Timestamp(1_000)).unwrap();
+    assert_eq!((repaired.lost_messages, repaired.to_set_aside), (0, vec![spare.clone()]));
+    disk.heal();
+    let mut broker = Broker::open(&disk, 0);
+    broker.subscribe(100_000);
+    broker.settle_down();
+    assert_eq!(broker.delivered.len(), number);
 }

@@ -7,12 +7,12 @@ use std::{
     time::Duration,
 };
 
-use sennit_engine::Record;
+use sennit_engine::{Outcome, Record};
 use sennit_journal::{BLOCK_BYTES, Disk, Home, disk::MemoryDisk, verify};
 use sennit_model::{PartitionId, TopicId};
 use sennit_shard::{Repaired, repair};
 
-use crate::broker::{Broker, COUNT, MAILS, NOW, ORDERS, SEGMENT_BYTES, text, texts};
+use crate::broker::{Broker, COUNT, GROUP, MAILS, NOW, ORDERS, SEGMENT_BYTES, text, texts};
 
 const LANE: &str = "data/lane-0";
 
@@ -174,6 +174,24 @@ fn segments(disk: &MemoryDisk) -> Vec<(u64, PathBuf)> {
     slots.map(segment).collect()
 }
 
+/// Damages every frame that begins with a record of this kind; returns how many these are.
+fn lose_frames(disk: &MemoryDisk, kind: u8) -> usize {
+    let mut lost = 0;
+    for path in files(disk) {
+        let mut bytes = disk.bytes_of(&path).unwrap();
+        for block in (0..bytes.len()).step_by(BLOCK_BYTES) {
+            let is_frame = bytes[block..].starts_with(b"SNFR");
+            // The kind of its first record.
+            if is_frame && bytes[block + 64 + 4] == kind {
+                bytes[block] = 0;
+                lost += 1;
+            }
+        }
+        disk.put(&path, bytes);
+    }
+    lost
+}
+
 #[test]
 fn any_block_that_rots_costs_what_lay_in_it_and_nothing_else() {
     let story = Story::told();
@@ -237,6 +255,44 @@ fn a_file_that_is_cut_off_or_gone_costs_what_lay_in_it_and_nothing_else() {
 }
 
 #[test]
+fn an_ack_that_rots_shows_nobody_what_lies_in_a_later_pack() {
+    // More than a segment of orders, and so many mails of the same lengths that the checkpoint lies in
+    // the middle of a segment: the next is far.
+    let mut broker = Broker::with_backlog(20);
+    broker.create(MAILS);
+    let mails = |n: u64| text(n).replace("message", "another");
+    for batch in 0..69 {
+        let of_batch: Vec<_> = (batch * COUNT..(batch + 1) * COUNT).map(mails).collect();
+        broker.publish(MAILS, &of_batch);
+    }
+    broker.parts.shard.checkpoint_soon();
+    broker.settle_down();
+    let checkpoints = broker.parts.shard.counters().checkpoints;
+    let (home, _) = broker.begin_move();
+    broker.empty(home);
+    broker.subscribe();
+    broker.ack(|_| true);
+    assert_eq!(broker.remove_packs().len(), 1);
+    assert_eq!(broker.parts.shard.counters().checkpoints, checkpoints, "the ack is replayed");
+    let mut broker = broker.crashed();
+    let (home, _) = broker.begin_move();
+    broker.empty(home);
+    assert_eq!(broker.live_packs().len(), 1);
+    assert_eq!(broker.parts.shard.counters().checkpoints, 0, "the ack is replayed");
+    let acked = Record::Settled {
+        partition: ORDERS,
+        group: GROUP,
+        outcome: Outcome::Acked,
+        ranges: Vec::new(),
+    };
+    assert!(lose_frames(&broker.disk, acked.kind()) > 0);
+    let mut broker = broker.crashed();
+    broker.subscribe();
+    assert!(broker.delivered.iter().all(|(offset, held)| *held == text(*offset)));
+    assert!(!broker.gaps.is_empty(), "what lay in packs that are gone is told");
+}
+
+#[test]
 fn a_batch_is_found_in_its_pack_though_the_record_of_its_move_is_gone() {
     let mut broker = Broker::with_backlog(100);
     // Behind one of a large state the next is far.
@@ -260,20 +316,7 @@ fn a_batch_is_found_in_its_pack_though_the_record_of_its_move_is_gone() {
     }
     assert_eq!(broker.parts.shard.counters().checkpoints, checkpoints, "the move is replayed");
     let moved = Record::Moved { partition: ORDERS, moves: Vec::new() }.kind();
-    let mut without = 0;
-    for path in files(&broker.disk) {
-        let mut bytes = broker.disk.bytes_of(&path).unwrap();
-        for block in (0..bytes.len()).step_by(BLOCK_BYTES) {
-            let is_frame = bytes[block..].starts_with(b"SNFR");
-            // The kind of its first record.
-            if is_frame && bytes[block + 64 + 4] == moved {
-                bytes[block] = 0;
-                without += 1;
-            }
-        }
-        broker.disk.put(&path, bytes);
-    }
-    assert!(without > 0);
+    assert!(lose_frames(&broker.disk, moved) > 0);
     let mut broker = broker.crashed();
     assert!(!broker.parts.report.damage.is_empty());
     assert_eq!(broker.parts.report.lost_segments, [0u64; 0]);
