@@ -1,7 +1,7 @@
 //! The HTTP port. In reading order: the `port` accepts and hands a connection to a core; a `connection`
 //! finds out which HTTP it speaks; `http1` is the one of our own, from bytes (`head_end`, `http1_head`,
 //! `http1_body`, `http1_requests`) to answers (`http1_answers`), within `limits` and by its
-//! `http1_clock`; `http2` is hyper's. Both give whole requests (`request`) to the `door` of their thread, which knows
+//! `http1_clock`, each request when it is its `turn`; `http2` is hyper's. Both give whole requests (`request`) to the `door` of their thread, which knows
 //! whose they are, and get a `response` with a body of `answer`; `streams` is the largest of the rooms behind it. Who connects over what is the `hall`'s to know. A connection of `http1` may go
 //! to the core of its streams: `moving`; one that waits for a stream leaves its task for the `lot`: `parking`.
 
@@ -31,6 +31,7 @@ mod request;
 pub(crate) mod response;
 pub(crate) mod status;
 pub(crate) mod streams;
+mod turn;
 mod turned_away;
 
 pub use http1_requests::{Received, RequestDecoder};

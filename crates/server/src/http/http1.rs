@@ -1,5 +1,6 @@
-//! One HTTP/1 connection. Requests that came together are begun together, in order, and answered in
-//! order; what is ready goes out in one write. It knows requests and answers, and not what they mean.
+//! One HTTP/1 connection. Requests that came together are begun together where their turn is the same,
+//! in order, and answered in order; what is ready goes out in one write. It knows requests and answers,
+//! and not what they mean.
 
 use std::{
     collections::VecDeque,
@@ -25,8 +26,10 @@ use super::{
     moving::{Departure, Leaning},
     parking::{Back, Left},
     refused::Refused,
+    request::Request,
     response::Response,
     streams::Live,
+    turn::Turn,
 };
 use crate::outgoing::{Outgoing, SLICES_MAX};
 
@@ -53,22 +56,29 @@ impl From<io::Error> for Gone {
     }
 }
 
-/// What may still come in.
+/// What of that which comes in is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Inlet {
     Open,
-    /// Nothing that is looked at: the last request has come, or none that can be read.
+    /// Nothing: the last request has come, or none that can be read.
     Shut,
-    /// Nothing: the client has said so.
-    Ended,
 }
 
 /// A request that was begun.
 struct Begun<F> {
     answer: Answer<F>,
+    turn: Turn,
     manner: Manner,
     /// What its body holds, if it has one.
     _body: Option<BodyAccount>,
+}
+
+/// A request that waits until those before it are answered.
+struct Next {
+    request: Box<Request>,
+    turn: Turn,
+    manner: Manner,
+    body: Option<BodyAccount>,
 }
 
 enum Answer<F> {
@@ -86,13 +96,18 @@ struct Http1<S, A, F> {
     /// What was read and may not be begun yet.
     input: BytesMut,
     requests: RequestDecoder,
+    /// All of one turn.
     begun: VecDeque<Begun<F>>,
+    /// The one behind them, if it is of another. Nothing behind it is looked at.
+    next: Option<Box<Next>>,
     /// The body of the answer that goes out.
     streaming: Option<Streaming>,
     /// What the socket has not taken, behind the first `taken` bytes.
     rest: Outgoing,
     taken: usize,
     inlet: Inlet,
+    /// Whether the client has said that it sends no more.
+    has_ended: bool,
     /// Whether the last answer is out, and the client is waited for.
     lingers: bool,
     /// Whether its socket has something that was not read yet, as the lot knows.
@@ -143,7 +158,7 @@ where
     if let Some(wait) = wait {
         manner.is_begun = wait.spot.live == Live::Events;
         let answer = Answer::UnderWay(Box::pin((connection.service)(Asked::Wait(wait))));
-        connection.begun.push_back(Begun { answer, manner, _body: None });
+        connection.begun.push_back(Begun { answer, turn: Turn::Reads, manner, _body: None });
     }
     connection.run().await
 }
@@ -164,10 +179,12 @@ where
             input: BytesMut::new(),
             requests: RequestDecoder::default(),
             begun: VecDeque::new(),
+            next: None,
             streaming: None,
             rest: Outgoing::default(),
             taken: 0,
             inlet: Inlet::Open,
+            has_ended: false,
             lingers: false,
             is_heard: false,
             clock: Clock::new(),
@@ -204,7 +221,7 @@ where
                 return Poll::Ready(Some(Left::Parks(parking)));
             }
             if !self.lingers && self.is_done() {
-                if self.inlet == Inlet::Ended {
+                if self.has_ended {
                     return Poll::Ready(None);
                 }
                 self.lingers = true;
@@ -227,10 +244,11 @@ where
     fn work(&mut self, context: &mut Context<'_>) -> Result<(), Gone> {
         loop {
             self.flush(context)?;
+            self.begin_next();
             self.take_in(context)?;
             let was_full = !self.has_room();
             self.answer(context)?;
-            if !(was_full && self.has_room()) {
+            if !(self.is_next_due() || was_full && self.has_room()) {
                 return Ok(());
             }
         }
@@ -238,18 +256,32 @@ where
 
     /// Whether another request may be begun.
     fn has_room(&self) -> bool {
-        self.inlet == Inlet::Open && self.begun.len() < PIPELINED_MAX && self.streaming.is_none()
+        self.inlet == Inlet::Open
+            && self.next.is_none()
+            && self.begun.len() < PIPELINED_MAX
+            && self.streaming.is_none()
+    }
+
+    /// Whether the request that waits for those before it need not wait any longer.
+    fn is_next_due(&self) -> bool {
+        self.next.is_some() && self.begun.is_empty() && self.streaming.is_none()
     }
 
     /// Whether everything that was asked is answered, and the answers are out.
     fn is_at_rest(&self) -> bool {
-        self.begun.is_empty() && self.streaming.is_none() && self.rest.len() == 0
+        self.begun.is_empty()
+            && self.next.is_none()
+            && self.streaming.is_none()
+            && self.rest.len() == 0
     }
 
     /// Where to go, if another core is the better place and nothing has to be taken along.
     fn departure(&self) -> Option<Departure> {
         let departure = self.leaning.place(self.hall.neighbours.as_deref()?)?;
-        let is_free = self.inlet == Inlet::Open && self.is_at_rest() && self.leaves_nothing();
+        let is_free = self.inlet == Inlet::Open
+            && !self.has_ended
+            && self.is_at_rest()
+            && self.leaves_nothing();
         is_free.then_some(departure)
     }
 
@@ -263,22 +295,22 @@ where
             }
             _ => return None,
         };
-        let is_free = self.inlet != Inlet::Ended
-            && !self.is_heard
-            && self.rest.len() == 0
-            && self.leaves_nothing();
+        let is_free =
+            !self.has_ended && !self.is_heard && self.rest.len() == 0 && self.leaves_nothing();
         is_free.then(|| Parking { wait, manner, moves: self.leaning.moves() })
     }
 
     /// Whether nothing has come that would have to be taken along, nor is the end near.
     fn leaves_nothing(&self) -> bool {
         self.input.is_empty()
+            && self.next.is_none()
             && self.requests.under_way() == UnderWay::Nothing
             && !self.hall.closing.has_begun()
     }
 
     fn is_done(&self) -> bool {
-        let is_last = self.inlet != Inlet::Open
+        let is_last = self.inlet == Inlet::Shut
+            || self.has_ended
             || (self.hall.closing.has_begun() && self.requests.under_way() != UnderWay::Body);
         is_last && self.is_at_rest()
     }
@@ -288,13 +320,13 @@ where
             return Waits { lingers: true, ..Waits::default() };
         }
         let under_way = self.requests.under_way();
-        let reads = self.has_room();
+        let reads = self.has_room() && !self.has_ended;
         Waits {
             writes: self.rest.len() > 0,
             head: reads && under_way == UnderWay::Head,
             body: reads && under_way == UnderWay::Body,
             idle: under_way == UnderWay::Nothing && self.is_at_rest(),
-            half_closed: self.inlet == Inlet::Ended,
+            half_closed: self.has_ended,
             lingers: false,
         }
     }
@@ -314,7 +346,7 @@ where
                 }
             }
             let is_full = self.inlet == Inlet::Open && self.input.len() >= HEAD_BYTES_MAX;
-            if is_full || self.inlet == Inlet::Ended {
+            if is_full || self.has_ended {
                 break;
             }
             if reads == READS_MAX {
@@ -327,7 +359,7 @@ where
             match read {
                 Poll::Pending => break,
                 Poll::Ready(Ok(0)) => {
-                    self.inlet = Inlet::Ended;
+                    self.has_ended = true;
                     self.clock.ended_at = self.clock.now;
                 }
                 Poll::Ready(Ok(_)) => self.clock.read_at = self.clock.now,
@@ -386,12 +418,13 @@ where
         }
     }
 
+    /// Begins a request, or has it wait until those before it are answered.
     fn begin(&mut self, received: Received) {
         let Received { request, keep_alive } = received;
         if !keep_alive {
             self.inlet = Inlet::Shut;
         }
-        let manner = Manner::of(&request, !keep_alive);
+        let (turn, manner) = (Turn::of(&request), Manner::of(&request, !keep_alive));
         let mut body = None;
         if !request.body().is_empty() {
             let mut account = std::mem::replace(&mut self.body, self.hall.account());
@@ -400,14 +433,35 @@ where
             }
             body = Some(account);
         }
-        let answer = Answer::UnderWay(Box::pin((self.service)(Asked::Request(Box::new(request)))));
-        self.begun.push_back(Begun { answer, manner, _body: body });
+        let next = Next { request: Box::new(request), turn, manner, body };
+        // Those that were begun are of one turn.
+        if self.begun.back().is_none_or(|last| turn.goes_beside(last.turn)) {
+            self.begin_now(next);
+        } else {
+            self.next = Some(Box::new(next));
+        }
+    }
+
+    /// Begins the request that waits for those before it, once they are answered.
+    fn begin_next(&mut self) {
+        if self.is_next_due()
+            && let Some(next) = self.next.take()
+        {
+            self.begin_now(*next);
+        }
+    }
+
+    fn begin_now(&mut self, next: Next) {
+        let Next { request, turn, manner, body } = next;
+        let answer = Answer::UnderWay(Box::pin((self.service)(Asked::Request(request))));
+        self.begun.push_back(Begun { answer, turn, manner, _body: body });
     }
 
     /// Answers what is no request, behind what was asked before; nothing more is read.
     fn refuse(&mut self, refused: Refused) {
         let answer = Answer::Ready(refused.answer());
-        self.begun.push_back(Begun { answer, manner: Manner::LAST, _body: None });
+        let (turn, manner) = (Turn::Alone, Manner::LAST);
+        self.begun.push_back(Begun { answer, turn, manner, _body: None });
         self.requests = RequestDecoder::default();
         self.body = self.hall.account();
         self.input = BytesMut::new();
@@ -479,24 +533,30 @@ where
             self.streaming = go_on_with(answer, manner);
             if self.streaming.is_none() {
                 // There is no other way to say that this was not all.
-                self.inlet = Inlet::Shut;
-                self.begun.clear();
+                self.give_up_the_others();
             }
             return;
         }
-        let is_last = self.begun.is_empty() && self.hall.closing.has_begun();
+        let is_last = self.begun.is_empty() && self.next.is_none() && self.hall.closing.has_begun();
         manner.closes |= is_last || ends_with_connection(&answer, manner);
         if manner.closes {
-            self.inlet = if self.inlet == Inlet::Open { Inlet::Shut } else { self.inlet };
-            self.begun.clear();
+            self.give_up_the_others();
         }
         self.hall.count(answer.status());
         self.streaming = encode(answer, manner, &self.hall.date.now(), out);
     }
 
+    /// What goes out now is the last answer.
+    fn give_up_the_others(&mut self) {
+        self.inlet = Inlet::Shut;
+        self.begun.clear();
+        self.next = None;
+    }
+
     /// Tells a client that waits for it to send the body, if that is the next thing to say.
     fn ask_for_body(&mut self, out: &mut Outgoing) {
         if self.begun.is_empty()
+            && self.next.is_none()
             && self.streaming.is_none()
             && let Some(expects) = self.requests.expects_continue()
         {

@@ -60,6 +60,11 @@ pub use storage_rules::{StreamStorageRule, StreamStorageRuleError};
 use super::{body::Body, hall::Hall, request::Request, response::Response};
 use crate::{core::Cores, streams::Streams};
 
+/// Whether what is posted to `path` is an append to a stream, if there is one.
+pub(super) fn is_append(path: &str) -> bool {
+    path.starts_with(ROOT) && subscriptions::path(path).is_none()
+}
+
 /// What the broker's owner decides for all streams.
 #[derive(Clone, Debug)]
 pub(crate) struct StreamsSettings {

@@ -59,6 +59,27 @@ fn what_is_appended_is_read_from_where_one_was() {
 }
 
 #[test]
+fn what_comes_in_one_piece_is_done_in_its_order() {
+    let (broker, _folder) = Broker::fresh();
+    let http = &mut Browser::of(&broker);
+    for round in 0..20 {
+        let asked = |method: &str, body: &str| {
+            let length = body.len();
+            format!(
+                "{method} /v1/stream/round/{round} HTTP/1.1\r\nHost: x\r\n{TEXT}Content-Length: {length}\r\n\r\n{body}"
+            )
+        };
+        let all = [("PUT", ""), ("POST", "a"), ("POST", "b"), ("GET", ""), ("DELETE", "")];
+        http.say(all.map(|(method, body)| asked(method, body)).concat() + &asked("GET", ""));
+        let heard: Vec<_> = (0..6).map(|_| http.hear(true)).collect();
+        let told: Vec<_> = heard.iter().map(|answer| answer.status).collect();
+        assert_eq!(told, [201, 204, 204, 200, 204, 404], "{round}");
+        assert_eq!(heard[3].body, "ab");
+    }
+    broker.stop();
+}
+
+#[test]
 fn who_creates_a_stream_just_when_it_ends_gets_it_or_a_new_one() {
     let (broker, _folder) = Broker::fresh();
     let http = &mut Browser::of(&broker);

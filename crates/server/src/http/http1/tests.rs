@@ -154,6 +154,71 @@ fn no_more_requests_are_begun_than_may_wait_and_the_others_follow() {
     });
 }
 
+/// Requests of these methods for one stream.
+fn of_one_stream(methods: &[&str]) -> String {
+    let one = |method: &&str| format!("{method} /v1/stream/a HTTP/1.1\r\nHost: x\r\n\r\n");
+    methods.iter().map(one).collect()
+}
+
+#[test]
+fn a_request_that_changes_something_is_worked_on_alone() {
+    in_a_world(1 << 20, async |mut world| {
+        let methods = ["PUT", "POST", "POST", "GET", "HEAD", "DELETE", "PUT", "GET"];
+        world.say(&of_one_stream(&methods)).await;
+        for together in [1, 2, 2, 1, 1, 1] {
+            for left in (0..together).rev() {
+                assert_eq!(world.paths().len(), left + 1);
+                world.answer("/v1/stream/a", text("")).await;
+            }
+        }
+        assert_eq!(world.hear().await.matches("200 OK").count(), methods.len());
+        world.ask(&["/b"]).await;
+        assert_eq!(world.paths(), ["/b"]);
+    });
+}
+
+#[test]
+fn what_waits_for_its_turn_is_answered_though_its_client_sends_no_more() {
+    in_a_world(1 << 20, async |mut world| {
+        world.say(&of_one_stream(&["PUT", "POST", "GET"])).await;
+        world.client.shutdown().await.unwrap();
+        settled().await;
+        for _ in 0..3 {
+            assert_eq!(world.paths().len(), 1);
+            world.answer("/v1/stream/a", text("x")).await;
+        }
+        assert_eq!(world.hear_the_end().await.matches("200 OK").count(), 3);
+    });
+}
+
+#[test]
+fn what_waits_for_its_turn_is_answered_though_connections_are_to_end() {
+    in_a_world(1 << 20, async |mut world| {
+        world.say(&of_one_stream(&["PUT", "POST"])).await;
+        world.hall.closing.begin();
+        settled().await;
+        world.answer("/v1/stream/a", text("a")).await;
+        world.answer("/v1/stream/a", text("b")).await;
+        let heard = world.hear_the_end().await;
+        assert_eq!(heard.matches("connection: close").count(), 1);
+        assert!(heard.ends_with("connection: close\r\n\r\nb"));
+    });
+}
+
+#[test]
+fn nothing_behind_the_last_answer_is_begun() {
+    in_a_world(1 << 20, async |mut world| {
+        world.say("GET /a HTTP/1.0\r\nHost: x\r\nConnection: keep-alive\r\n\r\n").await;
+        world.say(&of_one_stream(&["DELETE"])).await;
+        let (sender, _, body) = events();
+        world.answer("/a", body).await;
+        drop(sender);
+        settled().await;
+        assert!(world.hear_the_end().await.contains("connection: close"));
+        assert_eq!(world.paths(), [""; 0]);
+    });
+}
+
 #[test]
 fn an_answer_in_parts_has_their_length_together() {
     in_a_world(1 << 20, async |mut world| {
@@ -472,15 +537,17 @@ fn a_body_counts_until_its_request_is_answered() {
     in_a_world(1 << 20, async |mut world| {
         let request = |body: &str| {
             let length = body.len();
-            format!("POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}")
+            format!(
+                "POST /v1/stream/a HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}"
+            )
         };
         let mut others = world.hall.account();
         others.set(crate::http::limits::BODIES_BYTES_MAX - 10).unwrap();
         world.say(&(request("four") + &request("five"))).await;
         world.say(&request("six")).await;
         assert_eq!(world.paths().len(), 2, "there is no room for the third");
-        world.answer("/a", text("1")).await;
-        world.answer("/a", text("2")).await;
+        world.answer("/v1/stream/a", text("1")).await;
+        world.answer("/v1/stream/a", text("2")).await;
         let heard = world.hear_the_end().await;
         assert_eq!((heard.matches(" 200 ").count(), heard.matches(" 503 ").count()), (2, 1));
         drop(others);
