@@ -300,7 +300,7 @@ impl Catalogue {
                 }
             };
         }
-        let topic = TopicId(self.next_topic + placed.map_or(0, |placed| self.skipped_for(placed)));
+        let topic = self.next_topic(placed);
         self.new_topic(TopicCreated {
             topic,
             name,
@@ -308,6 +308,12 @@ impl Catalogue {
             config: config.into(),
             home: topic,
         })
+    }
+
+    /// The number of the next topic that is to lie there, or anywhere.
+    #[must_use]
+    pub fn next_topic(&self, placed: Option<Placed>) -> TopicId {
+        TopicId(self.next_topic + placed.map_or(0, |placed| self.skipped_for(placed)))
     }
 
     /// How many numbers are passed over, never to be given, so that the next one lies there.

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
-use sennit_engine::{Command, Effect, SessionId, StreamAppend, StreamCommand};
+use sennit_engine::{Command, Effect, SessionId, StreamAppend, StreamCommand, StreamContent};
 use sennit_model::{
     Timestamp,
     limits::{LAZY_BYTES, LAZY_SPAN},
@@ -405,11 +405,46 @@ fn published_bytes(commands: &[Command]) -> u64 {
         Command::AppendTogether(_, appends) => {
             appends.iter().map(|(_, append)| appended_bytes(append)).sum()
         }
+        Command::Stream(_, _, StreamCommand::Open(open)) => content_bytes(open.content.as_ref()),
         _ => 0,
     };
     commands.iter().map(bytes).sum()
 }
 
 fn appended_bytes(append: &StreamAppend) -> u64 {
-    append.content.as_ref().map_or(0, |content| content.bytes() as u64)
+    content_bytes(append.content.as_ref())
+}
+
+/// Bytes of what is appended, or begins a stream.
+pub(crate) fn content_bytes(content: Option<&StreamContent>) -> u64 {
+    content.map_or(0, |content| content.bytes() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use sennit_engine::{OpenStream, Origin, StreamNote, StreamSettings};
+    use sennit_model::{BatchBuilder, Message, PartitionId, TopicConfig, TopicKind};
+
+    use super::*;
+
+    #[test]
+    fn what_begins_a_stream_is_on_its_way_as_an_append_is() {
+        let mut batch = BatchBuilder::for_append(100);
+        batch.push(&Message::new(bytes::Bytes::from_static(b"content"))).unwrap();
+        let content = batch.take().map(StreamContent::from);
+        let bytes = content_bytes(content.as_ref());
+        let open = StreamCommand::Open(Box::new(OpenStream {
+            config: TopicConfig::of_kind(TopicKind::Stream),
+            settings: StreamSettings::of_topic(),
+            content: content.clone(),
+            closes: false,
+        }));
+        let note = StreamNote::default();
+        let append = StreamAppend { content, content_type: None, note };
+        let append = StreamCommand::Append(Box::new(append));
+        let asked = [open, append, StreamCommand::StopReading]
+            .map(|command| Command::Stream(Origin::default(), PartitionId::default(), command));
+        assert!(bytes > 0);
+        assert_eq!(published_bytes(&asked), 2 * bytes);
+    }
 }

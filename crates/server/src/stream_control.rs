@@ -17,9 +17,10 @@ use sennit_model::{
 use crate::{
     answers::Answer,
     control::{Control, Failure, failure, incarnation},
+    core::content_bytes,
     placement::{shard_of, shard_of_group},
     stream_request::{CreateStream, Created, ForkAsked, Located, StreamFailure, StreamPlace},
-    streams::{ask, read_through, stopping, wrong_answer},
+    streams::{ask, has_room, read_through, stopping, wrong_answer},
 };
 
 impl Control {
@@ -74,6 +75,9 @@ impl Control {
             return Err(StreamRefusal::SettingsDiffer { field: "stream group" }.into());
         }
         let is_new = *status.settings == StreamSettings::of_topic() && status.next == Offset(0);
+        if is_new {
+            self.has_room_beside(located.home, content.as_ref()).await?;
+        }
         match &fork {
             Some(asked) if is_new => {
                 let made = self.fork(asked, &mut settings).await?;
@@ -109,13 +113,16 @@ impl Control {
 
     async fn new_stream(&self, create: CreateStream) -> Result<Created, StreamFailure> {
         let CreateStream { name, durability, mut settings, mut content, closes, fork } = create;
+        // Before there is anything to be seen under its name. It may come to lie elsewhere meanwhile.
+        let placed = self.placed(&settings);
+        let next = self.core.look(|core| core.shard().catalogue().next_topic(placed));
+        self.has_room_beside(next, content.as_ref()).await?;
         if let Some(asked) = &fork {
             let made = self.fork(asked, &mut settings).await?;
             content = joined(made, content)?;
         }
         let config = config(durability);
         let incarnation = incarnation().map_err(of_failure)?;
-        let placed = self.placed(&settings);
         let command =
             CatalogueCommand::CreateTopic { name: name.clone(), config, incarnation, placed };
         let open = OpenStream { config, settings: settings.clone(), content, closes };
@@ -155,6 +162,20 @@ impl Control {
         // It stands for itself.
         let located = Located { topic, home: topic, partitions: 1 };
         is_opened.map(|(is_new, status)| Created { is_new, status, located })
+    }
+
+    /// Waits until there is room for what a stream begins with where the partitions of `home` are.
+    async fn has_room_beside(
+        &self,
+        home: TopicId,
+        content: Option<&StreamContent>,
+    ) -> Result<(), StreamFailure> {
+        let bytes = content_bytes(content);
+        if bytes == 0 {
+            return Ok(());
+        }
+        let shard = shard_of(home, PartitionIndex(0), self.core.cores.inboxes.len());
+        has_room(&self.core, shard, bytes).await
     }
 
     /// Where a new stream is to lie: those of one group lie on one shard.

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     answers::Answer,
-    core::CoreHandle,
+    core::{CoreHandle, content_bytes},
     inbox::Message,
     neighbours::Neighbours,
     placement::shard_of,
@@ -90,8 +90,8 @@ impl Streams {
         let located = self.located(name).await?;
         let shard = self.shard(located.home);
         let first = append().ok_or_else(wrong_answer)?;
-        let bytes = first.content.as_ref().map_or(0, |content| content.bytes() as u64);
-        self.has_room(shard, bytes).await?;
+        let bytes = content_bytes(first.content.as_ref());
+        has_room(&self.core, shard, bytes).await?;
         let mut first = Some(first);
         let mut append = || first.take().or_else(&mut append);
         let command = || append().map(StreamCommand::Append);
@@ -135,16 +135,6 @@ impl Streams {
         let deleted = answer.await.unwrap_or_else(|_| Err(stopping()));
         self.names.borrow_mut().remove(name);
         deleted
-    }
-
-    /// Waits until a shard has room for what is to be appended, for a while.
-    pub(crate) async fn has_room(&self, shard: usize, bytes: u64) -> Result<(), StreamFailure> {
-        let room = self.core.cores.gauges[shard].room_for(bytes, APPEND_PATIENCE).await;
-        room.map_err(|none| {
-            let mut error = control::Error::new(ErrorCode::Busy, none.to_string());
-            error.retry_after_ms = 1000;
-            StreamFailure::Broker(Box::new(error))
-        })
     }
 
     fn ask_first_core(&self, message: Message) {
@@ -228,6 +218,20 @@ impl Streams {
         let now = Box::pin(self.located_anew(name)).await?;
         Ok((now.topic != was.topic).then_some(now))
     }
+}
+
+/// Waits until a shard has room for what is to be appended, for a while.
+pub(crate) async fn has_room(
+    core: &CoreHandle,
+    shard: usize,
+    bytes: u64,
+) -> Result<(), StreamFailure> {
+    let room = core.cores.gauges[shard].room_for(bytes, APPEND_PATIENCE).await;
+    room.map_err(|none| {
+        let mut error = control::Error::new(ErrorCode::Busy, none.to_string());
+        error.retry_after_ms = 1000;
+        StreamFailure::Broker(Box::new(error))
+    })
 }
 
 /// Asks a stream; dropped, it is not awaited any more.

@@ -6,7 +6,7 @@ use sennit_engine::{Command, StreamAnswer, StreamAppended, StreamRefusal};
 use crate::{
     answers::Answer,
     stream_request::{AppendTo, Located, StreamFailure, TogetherFailure},
-    streams::{Streams, stopping, wrong_answer},
+    streams::{Streams, has_room, stopping, wrong_answer},
 };
 
 impl Streams {
@@ -55,7 +55,7 @@ impl Streams {
         let core = &self.core;
         let contents = appends.iter().filter_map(|each| each.append.content.as_ref());
         let bytes = contents.map(|content| content.bytes() as u64).sum();
-        self.has_room(shard, bytes).await.map_err(whole)?;
+        has_room(core, shard, bytes).await.map_err(whole)?;
         let each = located.iter().zip(appends);
         let all = each.map(|(located, each)| (located.place().0, each.append.clone())).collect();
         let answer = core.with(|core| {

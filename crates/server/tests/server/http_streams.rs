@@ -59,6 +59,26 @@ fn what_is_appended_is_read_from_where_one_was() {
 }
 
 #[test]
+fn streams_that_begin_with_something_get_room_however_little_there_is() {
+    let folder = TempDir::new().unwrap();
+    let broker = Broker::start(Config { ingest_bytes: 0, ..config(folder.path()) });
+    let mut browsers: Vec<_> = (0..4).map(|_| Browser::of(&broker)).collect();
+    let long = "x".repeat(300_000);
+    for round in 0..10 {
+        for (number, browser) in browsers.iter_mut().enumerate() {
+            let length = long.len();
+            browser.say(format!(
+                "PUT /v1/stream/{number}/{round} HTTP/1.1\r\nHost: x\r\n{TEXT}Content-Length: {length}\r\n\r\n{long}"
+            ));
+        }
+        for browser in &mut browsers {
+            assert_eq!(browser.hear(true).status, 201);
+        }
+    }
+    broker.stop();
+}
+
+#[test]
 fn what_comes_in_one_piece_is_done_in_its_order() {
     let (broker, _folder) = Broker::fresh();
     let http = &mut Browser::of(&broker);
