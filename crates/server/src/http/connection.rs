@@ -14,6 +14,7 @@ use super::{
     http2::{self, PREFACE},
     limits::IDLE_TIMEOUT,
     parking::{Back, Left},
+    request::Request,
 };
 
 /// Serves a connection that has moved so often until it ends, or leaves its task.
@@ -38,7 +39,8 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + 'static>(
     }
     let hall = door.hall().clone();
     if first == *PREFACE {
-        http2::serve(stream, hall, door).await;
+        let service = async move |request: &Request| door.answer(request).await;
+        http2::serve(stream, hall, service).await;
         return None;
     }
     let service = |asked| {

@@ -16,12 +16,13 @@ use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 
 use super::{
+    answer_weight,
     door::Asked,
     hall::{BodyAccount, Guest, Hall},
     http1_answers::{Manner, Streaming, encode, ends_with_connection, go_on_with},
     http1_clock::{Clock, Late, Waits},
     http1_requests::{Received, RequestDecoder, UnderWay},
-    limits::{HEAD_BYTES_MAX, PIPELINED_MAX},
+    limits::{ANSWER_BYTES_EXPECTED, ANSWERS_BYTES_MAX, HEAD_BYTES_MAX, PIPELINED_MAX},
     lot_door::Parking,
     moving::{Departure, Leaning},
     parking::{Back, Left},
@@ -69,6 +70,8 @@ struct Begun<F> {
     answer: Answer<F>,
     turn: Turn,
     manner: Manner,
+    /// What its answer holds, or is thought to, in bytes.
+    weight: usize,
     /// What its body holds, if it has one.
     _body: Option<BodyAccount>,
 }
@@ -98,6 +101,8 @@ struct Http1<S, A, F> {
     requests: RequestDecoder,
     /// All of one turn.
     begun: VecDeque<Begun<F>>,
+    /// The weights of their answers together.
+    weight: usize,
     /// The one behind them, if it is of another. Nothing behind it is looked at.
     next: Option<Box<Next>>,
     /// The body of the answer that goes out.
@@ -158,7 +163,8 @@ where
     if let Some(wait) = wait {
         manner.is_begun = wait.spot.live == Live::Events;
         let answer = Answer::UnderWay(Box::pin((connection.service)(Asked::Wait(wait))));
-        connection.begun.push_back(Begun { answer, turn: Turn::Reads, manner, _body: None });
+        let turn = Turn::Reads;
+        connection.begun.push_back(Begun { answer, turn, manner, weight: 0, _body: None });
     }
     connection.run().await
 }
@@ -179,6 +185,7 @@ where
             input: BytesMut::new(),
             requests: RequestDecoder::default(),
             begun: VecDeque::new(),
+            weight: 0,
             next: None,
             streaming: None,
             rest: Outgoing::default(),
@@ -260,11 +267,21 @@ where
             && self.next.is_none()
             && self.begun.len() < PIPELINED_MAX
             && self.streaming.is_none()
+            && self.has_room_for_answer()
+    }
+
+    /// Whether its client has taken so much of what it is answered that there may be another answer.
+    fn has_room_for_answer(&self) -> bool {
+        let held = self.weight + self.rest.len() - self.taken;
+        held <= ANSWERS_BYTES_MAX - ANSWER_BYTES_EXPECTED
     }
 
     /// Whether the request that waits for those before it need not wait any longer.
     fn is_next_due(&self) -> bool {
-        self.next.is_some() && self.begun.is_empty() && self.streaming.is_none()
+        self.next.is_some()
+            && self.begun.is_empty()
+            && self.streaming.is_none()
+            && self.has_room_for_answer()
     }
 
     /// Whether everything that was asked is answered, and the answers are out.
@@ -453,15 +470,17 @@ where
 
     fn begin_now(&mut self, next: Next) {
         let Next { request, turn, manner, body } = next;
+        let weight = answer_weight::expected(&request);
+        self.weight += weight;
         let answer = Answer::UnderWay(Box::pin((self.service)(Asked::Request(request))));
-        self.begun.push_back(Begun { answer, turn, manner, _body: body });
+        self.begun.push_back(Begun { answer, turn, manner, weight, _body: body });
     }
 
     /// Answers what is no request, behind what was asked before; nothing more is read.
     fn refuse(&mut self, refused: Refused) {
         let answer = Answer::Ready(refused.answer());
         let (turn, manner) = (Turn::Alone, Manner::LAST);
-        self.begun.push_back(Begun { answer, turn, manner, _body: None });
+        self.begun.push_back(Begun { answer, turn, manner, weight: 0, _body: None });
         self.requests = RequestDecoder::default();
         self.body = self.hall.account();
         self.input = BytesMut::new();
@@ -478,6 +497,9 @@ where
                 let polled = answer.as_mut().poll(context);
                 neighbours.inspect(|neighbours| self.leaning.learn(neighbours));
                 if let Poll::Ready(answer) = polled {
+                    let weight = answer_weight::of(&answer.body);
+                    self.weight = self.weight - begun.weight + weight;
+                    begun.weight = weight;
                     begun.answer = Answer::Ready(answer);
                 }
             }
@@ -517,9 +539,10 @@ where
                     Poll::Ready(Err(error)) => return Err(error.into()),
                 }
             } else if let Some(Begun { answer: Answer::Ready(_), .. }) = self.begun.front()
-                && let Some(Begun { answer: Answer::Ready(answer), manner, .. }) =
+                && let Some(Begun { answer: Answer::Ready(answer), manner, weight, .. }) =
                     self.begun.pop_front()
             {
+                self.weight -= weight;
                 self.encode(answer, manner, out);
             } else {
                 break;
@@ -550,6 +573,7 @@ where
     fn give_up_the_others(&mut self) {
         self.inlet = Inlet::Shut;
         self.begun.clear();
+        self.weight = 0;
         self.next = None;
     }
 

@@ -2,36 +2,40 @@
 //! requests and answers, and not what they mean.
 
 use std::{
-    cell::Cell,
     convert::Infallible,
     io,
     pin::{Pin, pin},
     rc::Rc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, Method, Request, StatusCode, header};
 use hyper::{
-    body::{Body as HttpBody, Frame, Incoming, SizeHint},
+    body::{Body as HttpBody, Incoming},
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
+use sennit_model::ReadFrom;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::{Instant, interval, timeout},
+    time::{interval, timeout},
 };
 
 use super::{
+    answer_weight,
     body::Body,
-    door::Door,
     hall::{BodyAccount, Hall},
     http1_head::too_long,
+    http2_answers::{Doings, End, Held, OnItsWay, UnderWay},
     limits::{
         BODY_BYTES_MAX, BODY_TIMEOUT, HEAD_BYTES_MAX, IDLE_TIMEOUT, STREAMS_MAX, WRITE_TIMEOUT,
     },
     refused::Refused,
+    request::Request as Asked,
+    response::Response,
+    streams,
 };
 
 /// How an HTTP/2 connection begins (RFC 9113, 3.4).
@@ -51,31 +55,18 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often it is looked whether a connection is at rest, or stuck.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// What goes on on a connection.
-#[derive(Debug)]
-struct Doings {
-    /// Requests whose answers are not out.
-    under_way: Cell<usize>,
-    /// Pieces of answers that the client's windows have no room for.
-    stuck: Cell<usize>,
-    /// When it was last otherwise.
-    moved_at: Cell<Instant>,
-}
-
-/// Serves a connection whose preface has been read, until it ends.
-pub(super) async fn serve<S>(stream: S, hall: Rc<Hall>, door: Rc<Door>)
+/// Serves a connection whose preface has been read, until it ends. Its requests are answered by `service`.
+pub(super) async fn serve<S, A>(stream: S, hall: Rc<Hall>, service: A)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
+    A: AsyncFn(&Asked) -> Response + 'static,
 {
     let _guest = hall.enter();
-    let doings = Rc::new(Doings {
-        under_way: Cell::new(0),
-        stuck: Cell::new(0),
-        moved_at: Cell::new(Instant::now()),
-    });
+    let doings = Doings::new();
+    let desk = Rc::new(Desk { hall: hall.clone(), doings: doings.clone(), service });
     let service = service_fn(|request: Request<Incoming>| {
-        let (door, under_way) = (door.clone(), UnderWay::new(doings.clone()));
-        async move { Ok::<_, Infallible>(answer(request, &door, under_way).await) }
+        let (desk, under_way) = (desk.clone(), UnderWay::new(doings.clone()));
+        async move { Ok::<_, Infallible>(desk.answer(request, under_way).await) }
     });
     let served = hyper::server::conn::http2::Builder::new(Here)
         .timer(TokioTimer::new())
@@ -118,37 +109,63 @@ where
     }
 }
 
-/// Gathers the body of a request, and answers it.
-async fn answer(
-    request: Request<Incoming>,
-    door: &Rc<Door>,
-    under_way: UnderWay,
-) -> Response<OnItsWay> {
-    let is_head = request.method() == Method::HEAD;
-    let answer = match whole(request, door.hall()).await {
-        Ok((request, _account)) => door.answer(&request.into()).await,
-        Err(refused) => refused.answer(),
-    };
-    door.hall().count(answer.status());
-    let super::response::Response { status, headers, mut body } = answer;
-    let mut told = HeaderMap::with_capacity(16);
-    told.extend(headers.iter().cloned());
-    if is_head {
-        if let Some(bytes @ 1..) = body.bytes() {
-            told.entry(header::CONTENT_LENGTH).or_insert(bytes.into());
+/// Where the requests of a connection are answered.
+struct Desk<A> {
+    hall: Rc<Hall>,
+    doings: Rc<Doings>,
+    service: A,
+}
+
+impl<A: AsyncFn(&Asked) -> Response> Desk<A> {
+    /// Gathers the body of a request, and answers it.
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        under_way: UnderWay,
+    ) -> http::Response<OnItsWay> {
+        let is_head = request.method() == Method::HEAD;
+        let (answer, held) = match whole(request, &self.hall).await {
+            Ok((request, _account)) => self.ask(&request.into()).await,
+            Err(refused) => (refused.answer(), self.doings.hold(0)),
+        };
+        self.hall.count(answer.status());
+        let Response { status, headers, mut body } = answer;
+        let mut told = HeaderMap::with_capacity(16);
+        told.extend(headers.iter().cloned());
+        if is_head {
+            if let Some(bytes @ 1..) = body.bytes() {
+                told.entry(header::CONTENT_LENGTH).or_insert(bytes.into());
+            }
+            body = Body::Empty;
         }
-        body = Body::Empty;
+        let closing = matches!(body, Body::Events(_)).then(|| {
+            let hall = self.hall.clone();
+            Box::pin(async move { hall.closing.begun().await }) as End
+        });
+        let mut answer = http::Response::new(OnItsWay::new(body, held, closing, under_way));
+        (*answer.status_mut(), *answer.headers_mut()) = (status, told);
+        answer
     }
-    let closing = matches!(body, Body::Events(_)).then(|| {
-        let hall = door.hall().clone();
-        Box::pin(async move { hall.closing.begun().await }) as Pin<Box<dyn Future<Output = ()>>>
-    });
-    let mut body = OnItsWay { body, at: 0, is_given: false, closing, under_way };
-    // Until it is asked for, too, the client has no room.
-    body.set_given(true);
-    let mut answer = Response::new(body);
-    (*answer.status_mut(), *answer.headers_mut()) = (status, told);
-    answer
+
+    /// The answer to a request, and what it holds until its client has taken it. A read is not begun before
+    /// there is room for what it may bring.
+    async fn ask(&self, request: &Asked) -> (Response, Held) {
+        let expected = answer_weight::expected(request);
+        let stays_at = (expected > 0).then(|| streams::stays_at(request)).flatten();
+        if expected == 0 || stays_at.is_some() {
+            // Who waits for a stream holds nothing, and all of them may wait at once.
+            let answer = (self.service)(request).await;
+            let weight = answer_weight::of(&answer.body);
+            // What has come is there when it is asked for again, unless it was asked for as what is new.
+            if self.doings.has_room(weight) || matches!(stays_at, None | Some(ReadFrom::Latest)) {
+                return (answer, self.doings.hold(weight));
+            }
+        }
+        let mut held = self.doings.room_for(expected).await;
+        let answer = (self.service)(request).await;
+        held.set(answer_weight::of(&answer.body));
+        (answer, held)
+    }
 }
 
 /// The request with all of its body, and what that holds until it is answered.
@@ -202,111 +219,6 @@ async fn whole(
         body = gathered.freeze();
     }
     Ok((Request::from_parts(parts, body), account))
-}
-
-/// Counts a request as under way until it is dropped.
-#[derive(Debug)]
-struct UnderWay(Rc<Doings>);
-
-impl UnderWay {
-    fn new(doings: Rc<Doings>) -> Self {
-        doings.under_way.set(doings.under_way.get() + 1);
-        doings.moved_at.set(Instant::now());
-        Self(doings)
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        self.0.under_way.set(self.0.under_way.get() - 1);
-        self.0.moved_at.set(Instant::now());
-    }
-}
-
-/// The body of an answer on its way out.
-struct OnItsWay {
-    body: Body,
-    /// Parts that were given.
-    at: usize,
-    /// Whether a piece was given and no more was asked for yet.
-    is_given: bool,
-    /// Ends what has no end when the connection is to.
-    closing: Option<Pin<Box<dyn Future<Output = ()>>>>,
-    under_way: UnderWay,
-}
-
-impl OnItsWay {
-    /// Notes whether the client takes what it is given.
-    fn set_given(&mut self, is_given: bool) {
-        let doings = &self.under_way.0;
-        let stuck = doings.stuck.get() - usize::from(self.is_given) + usize::from(is_given);
-        doings.stuck.set(stuck);
-        doings.moved_at.set(Instant::now());
-        self.is_given = is_given;
-    }
-
-    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
-        Poll::Ready(match &mut self.body {
-            Body::Empty => None,
-            Body::Full(bytes) => {
-                Some(std::mem::take(bytes)).filter(|bytes| !bytes.is_empty()).map(Ok)
-            }
-            Body::Parts(parts) => {
-                let part = parts.get_mut(self.at).map(std::mem::take);
-                self.at += 1;
-                part.map(Ok)
-            }
-            Body::Archive(archive) => {
-                let frame = ready!(Pin::new(archive).poll_frame(context));
-                frame.map(|frame| frame.map(|frame| frame.into_data().unwrap_or_default()))
-            }
-            Body::Events(source) => {
-                if let Some(closing) = &mut self.closing
-                    && closing.as_mut().poll(context).is_ready()
-                {
-                    self.body = Body::Empty;
-                    return Poll::Ready(None);
-                }
-                ready!(source.poll_next(context)).map(Ok)
-            }
-            Body::Pages(source) => ready!(source.poll_next(context)),
-        })
-    }
-}
-
-impl Drop for OnItsWay {
-    fn drop(&mut self) {
-        self.set_given(false);
-    }
-}
-
-impl HttpBody for OnItsWay {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        let this = self.get_mut();
-        this.set_given(false);
-        let piece = ready!(this.poll_piece(context));
-        this.set_given(piece.is_some());
-        Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        match &self.body {
-            Body::Empty => true,
-            Body::Full(bytes) => bytes.is_empty(),
-            Body::Parts(parts) => self.at >= parts.len(),
-            Body::Archive(_) | Body::Events(_) | Body::Pages(_) => false,
-        }
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.bytes().map_or_else(SizeHint::new, SizeHint::with_exact)
-    }
 }
 
 /// Runs what a connection starts on the thread it is on.
@@ -370,3 +282,6 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Begun<S> {
         self.stream.is_write_vectored()
     }
 }
+
+#[cfg(test)]
+mod tests;

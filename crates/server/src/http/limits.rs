@@ -37,6 +37,13 @@ pub(crate) const PIPELINED_MAX: usize = 32;
 /// Requests of an HTTP/2 connection that are under way at once.
 pub(crate) const STREAMS_MAX: u32 = 128;
 
+/// Bytes of answers of a connection that its client has not taken; while they could become more no further
+/// request of it is begun. Eight reads find room at once.
+pub(crate) const ANSWERS_BYTES_MAX: usize = 64 << 20;
+
+/// What the answer to a read holds at most, but for messages of several MiB: two pages of a stream.
+pub(crate) const ANSWER_BYTES_EXPECTED: usize = 8 << 20;
+
 /// How long the head of a request may take from its first byte to its last.
 pub(crate) const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -39,6 +39,7 @@ mod subscriptions;
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use http::{HeaderValue, Method, StatusCode, header};
+use sennit_model::ReadFrom;
 
 pub(crate) use answers::body as body_of;
 pub(crate) use atomic::ATOMIC;
@@ -63,6 +64,12 @@ use crate::{core::Cores, streams::Streams};
 /// Whether what is posted to `path` is an append to a stream, if there is one.
 pub(super) fn is_append(path: &str) -> bool {
     path.starts_with(ROOT) && subscriptions::path(path).is_none()
+}
+
+/// From where a read stays for what comes, if it is one that does.
+pub(super) fn stays_at(request: &Request) -> Option<ReadFrom> {
+    let asked = query::parse(request.query().unwrap_or_default()).ok()?;
+    asked.live.map(|_| asked.at)
 }
 
 /// What the broker's owner decides for all streams.

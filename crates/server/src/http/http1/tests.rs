@@ -220,6 +220,27 @@ fn nothing_behind_the_last_answer_is_begun() {
 }
 
 #[test]
+fn no_more_reads_are_begun_than_there_is_room_for_answers() {
+    in_a_world(1000, async |mut world| {
+        let together = ANSWERS_BYTES_MAX / ANSWER_BYTES_EXPECTED;
+        world.say(&of_one_stream(&["GET"; PIPELINED_MAX])).await;
+        let path = "/v1/stream/a";
+        assert_eq!(world.paths().len(), together);
+        for _ in 0..together {
+            world.answer(path, text("short")).await;
+            assert_eq!(world.paths().len(), together, "what is short makes room for others");
+        }
+        let long = Bytes::from(vec![b'x'; ANSWER_BYTES_EXPECTED]);
+        for left in (0..together).rev() {
+            world.answer(path, Body::Full(long.clone())).await;
+            assert_eq!(world.paths().len(), left, "what its client does not take keeps its room");
+        }
+        assert_eq!(world.hear().await.matches("200 OK").count(), 2 * together);
+        assert_eq!(world.paths().len(), together, "it has taken it");
+    });
+}
+
+#[test]
 fn an_answer_in_parts_has_their_length_together() {
     in_a_world(1 << 20, async |mut world| {
         world.ask(&["/"]).await;

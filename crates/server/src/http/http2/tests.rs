@@ -1,0 +1,200 @@
+//! A connection over a pipe in memory, and a clock that runs only while everybody waits.
+
+use std::cell::RefCell;
+
+use http_body_util::Empty;
+use hyper::client::conn::http2::SendRequest;
+use tokio::{
+    io::{AsyncReadExt as _, DuplexStream, duplex},
+    sync::oneshot,
+    task::{JoinHandle, LocalSet, spawn_local},
+};
+
+use super::*;
+use crate::{
+    http::limits::{ANSWER_BYTES_EXPECTED, ANSWERS_BYTES_MAX},
+    metrics::CoreMetrics,
+};
+
+/// The client's end of a connection, and what its requests wait for.
+struct World {
+    client: DuplexStream,
+    hall: Rc<Hall>,
+    /// The paths that were begun, each with the way to answer it.
+    begun: Rc<RefCell<Vec<Unanswered>>>,
+}
+
+/// A path, and the way to answer.
+type Unanswered = (String, oneshot::Sender<Response>);
+
+/// An answer that may not have come, and its body behind it.
+type Coming = JoinHandle<http::Response<Incoming>>;
+
+/// What a client lets come of an answer that it does not read.
+const WINDOW_BYTES: u32 = 16 << 10;
+
+/// Runs a test with a clock that jumps to what is next.
+fn in_a_world<F: Future<Output = ()>>(test: impl FnOnce(World) -> F) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    LocalSet::new().block_on(&runtime.unwrap(), async {
+        let (client, mut stream) = duplex(64 << 10);
+        let hall = Rc::new(Hall::new(std::sync::Arc::<CoreMetrics>::default(), None));
+        let begun: Rc<RefCell<Vec<_>>> = Rc::default();
+        let service = {
+            let begun = begun.clone();
+            async move |request: &Asked| {
+                let (answer, answered) = oneshot::channel();
+                begun.borrow_mut().push((request.path().to_owned(), answer));
+                answered.await.unwrap_or_else(|_| Response::new(Body::Empty))
+            }
+        };
+        spawn_local({
+            let hall = hall.clone();
+            async move {
+                stream.read_exact(&mut [0; PREFACE.len()]).await.unwrap();
+                serve(stream, hall, service).await;
+            }
+        });
+        test(World { client, hall, begun }).await;
+    });
+}
+
+/// Lets everybody do what can be done now.
+async fn settled() {
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A client that speaks.
+struct Client {
+    sender: SendRequest<Empty<Bytes>>,
+    begun: Rc<RefCell<Vec<Unanswered>>>,
+}
+
+impl World {
+    async fn greeted(self) -> (Client, Rc<Hall>) {
+        let (sender, connection) = hyper::client::conn::http2::Builder::new(Here)
+            .timer(TokioTimer::new())
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(1 << 20)
+            .handshake(TokioIo::new(self.client))
+            .await
+            .unwrap();
+        spawn_local(connection);
+        settled().await;
+        (Client { sender, begun: self.begun }, self.hall)
+    }
+}
+
+impl Client {
+    async fn ask(&self, target: &str) -> Coming {
+        let request = Request::get(format!("http://x{target}")).body(Empty::new()).unwrap();
+        let mut sender = self.sender.clone();
+        let coming = spawn_local(async move { sender.send_request(request).await.unwrap() });
+        settled().await;
+        coming
+    }
+
+    fn count(&self) -> usize {
+        self.begun.borrow().len()
+    }
+
+    /// Answers the request that was begun first.
+    async fn answer(&self, body: Body) {
+        let (_, answer) = self.begun.borrow_mut().remove(0);
+        answer.send(Response::new(body)).unwrap();
+        settled().await;
+    }
+}
+
+fn long() -> Body {
+    Body::Full(Bytes::from(vec![b'x'; ANSWER_BYTES_EXPECTED]))
+}
+
+/// Reads so much of a body, or all.
+async fn read(body: &mut Incoming, bytes: usize) -> usize {
+    let mut count = 0;
+    while count < bytes {
+        let frame = std::future::poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await;
+        match frame {
+            Some(frame) => count += frame.unwrap().into_data().unwrap().len(),
+            None => break,
+        }
+    }
+    settled().await;
+    count
+}
+
+#[test]
+fn no_more_reads_are_begun_than_there_is_room_for_answers() {
+    in_a_world(async |world| {
+        let (client, hall) = world.greeted().await;
+        let together = ANSWERS_BYTES_MAX / ANSWER_BYTES_EXPECTED;
+        let mut coming = Vec::new();
+        for _ in 0..3 * together {
+            coming.push(client.ask("/v1/stream/a").await);
+        }
+        assert_eq!(client.count(), together);
+        for _ in 0..together {
+            client.answer(Body::Full(Bytes::from_static(b"short"))).await;
+            assert_eq!(client.count(), together, "what is short makes room for others");
+        }
+        for left in (0..together).rev() {
+            client.answer(long()).await;
+            assert_eq!(client.count(), left, "what its client does not take keeps its room");
+        }
+        let other = client.ask("/healthz").await;
+        assert_eq!(client.count(), 1, "what is no read is not held up");
+        client.answer(Body::Empty).await;
+        assert!(other.is_finished());
+        let mut first = coming.remove(together).await.unwrap().into_body();
+        assert_eq!(read(&mut first, usize::MAX).await, ANSWER_BYTES_EXPECTED);
+        assert_eq!(client.count(), 1, "it has taken one");
+        coming.truncate(together);
+        settled().await;
+        assert_eq!(client.count(), together, "nobody wants the others");
+        assert!(!hall.is_empty());
+    });
+}
+
+#[test]
+fn all_may_wait_at_once_and_are_answered_as_there_is_room() {
+    in_a_world(async |world| {
+        let (client, _hall) = world.greeted().await;
+        let together = ANSWERS_BYTES_MAX / ANSWER_BYTES_EXPECTED;
+        let mut coming = Vec::new();
+        for _ in 0..100 {
+            coming.push(client.ask("/v1/stream/a?live=long-poll&offset=-1").await);
+        }
+        assert_eq!(client.count(), 100);
+        for _ in 0..100 {
+            client.answer(long()).await;
+        }
+        assert_eq!(client.count(), 0);
+        let answered = || coming.iter().filter(|coming| coming.is_finished()).count();
+        assert_eq!(answered(), together);
+        let mut first = coming.remove(0).await.unwrap().into_body();
+        assert_eq!(read(&mut first, usize::MAX).await, ANSWER_BYTES_EXPECTED);
+        assert_eq!(client.count(), 1, "it is asked again");
+        client.answer(long()).await;
+        let answered = coming.iter().filter(|coming| coming.is_finished()).count();
+        assert_eq!(answered, together);
+    });
+}
+
+#[test]
+fn what_is_asked_for_as_new_is_not_asked_for_again() {
+    in_a_world(async |world| {
+        let (client, _hall) = world.greeted().await;
+        let mut coming = Vec::new();
+        for _ in 0..20 {
+            coming.push(client.ask("/v1/stream/a?live=long-poll&offset=now").await);
+        }
+        for _ in 0..20 {
+            client.answer(long()).await;
+        }
+        assert!(coming.iter().all(JoinHandle::is_finished));
+    });
+}

@@ -1,0 +1,240 @@
+//! Answers on their way to the client of an HTTP/2 connection, and what they hold until it has taken them. It
+//! knows no requests.
+
+use std::{
+    cell::Cell,
+    io,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::{Buf, Bytes};
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::{sync::Notify, time::Instant};
+
+use super::{body::Body, limits::ANSWERS_BYTES_MAX};
+
+/// What goes on on a connection.
+#[derive(Debug)]
+pub(super) struct Doings {
+    /// Requests whose answers are not out.
+    pub(super) under_way: Cell<usize>,
+    /// Pieces of answers that the client's windows have no room for.
+    pub(super) stuck: Cell<usize>,
+    /// When it was last otherwise.
+    pub(super) moved_at: Cell<Instant>,
+    /// Bytes of answers that the client has not taken.
+    held: Cell<usize>,
+    /// Rung when they become fewer.
+    room: Notify,
+}
+
+impl Doings {
+    pub(super) fn new() -> Rc<Self> {
+        Rc::new(Self {
+            under_way: Cell::new(0),
+            stuck: Cell::new(0),
+            moved_at: Cell::new(Instant::now()),
+            held: Cell::new(0),
+            room: Notify::new(),
+        })
+    }
+
+    /// Whether an answer may hold so many bytes.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        self.held.get() == 0 || self.held.get() + bytes <= ANSWERS_BYTES_MAX
+    }
+
+    /// Holds so many bytes once there is room for them.
+    pub(super) async fn room_for(self: &Rc<Self>, bytes: usize) -> Held {
+        while !self.has_room(bytes) {
+            self.room.notified().await;
+        }
+        self.hold(bytes)
+    }
+
+    /// Holds so many bytes.
+    pub(super) fn hold(self: &Rc<Self>, bytes: usize) -> Held {
+        self.held.set(self.held.get() + bytes);
+        Held { doings: self.clone(), bytes }
+    }
+}
+
+/// Bytes that an answer holds until it is dropped.
+#[derive(Debug)]
+pub(super) struct Held {
+    doings: Rc<Doings>,
+    bytes: usize,
+}
+
+impl Held {
+    /// It holds so many from now on.
+    pub(super) fn set(&mut self, bytes: usize) {
+        let held = &self.doings.held;
+        held.set(held.get() - self.bytes + bytes);
+        if bytes < self.bytes {
+            self.doings.room.notify_waiters();
+        }
+        self.bytes = bytes;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+/// Counts a request as under way until it is dropped.
+#[derive(Debug)]
+pub(super) struct UnderWay(Rc<Doings>);
+
+impl UnderWay {
+    pub(super) fn new(doings: Rc<Doings>) -> Self {
+        doings.under_way.set(doings.under_way.get() + 1);
+        doings.moved_at.set(Instant::now());
+        Self(doings)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.set(self.0.under_way.get() - 1);
+        self.0.moved_at.set(Instant::now());
+    }
+}
+
+/// A piece of an answer, until the socket has it.
+pub(super) struct Piece {
+    bytes: Bytes,
+    held: Held,
+}
+
+impl Buf for Piece {
+    fn remaining(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+        self.held.set(self.bytes.len());
+    }
+}
+
+/// What ends an answer that has no end of its own.
+pub(super) type End = Pin<Box<dyn Future<Output = ()>>>;
+
+/// The body of an answer on its way out.
+pub(super) struct OnItsWay {
+    body: Body,
+    /// What of it is not in a piece yet.
+    held: Held,
+    /// Parts that were given.
+    at: usize,
+    /// Whether a piece was given and no more was asked for yet.
+    is_given: bool,
+    /// Ends what has no end when the connection is to.
+    closing: Option<End>,
+    under_way: UnderWay,
+}
+
+impl OnItsWay {
+    pub(super) fn new(body: Body, held: Held, closing: Option<End>, under_way: UnderWay) -> Self {
+        let mut this = Self { body, held, at: 0, is_given: false, closing, under_way };
+        // Until it is asked for, too, the client has no room.
+        this.set_given(true);
+        this
+    }
+
+    /// Notes whether the client takes what it is given.
+    fn set_given(&mut self, is_given: bool) {
+        let doings = &self.under_way.0;
+        let stuck = doings.stuck.get() - usize::from(self.is_given) + usize::from(is_given);
+        doings.stuck.set(stuck);
+        doings.moved_at.set(Instant::now());
+        self.is_given = is_given;
+    }
+
+    /// What of the answer is held by the piece that is given now.
+    fn piece(&mut self, bytes: Bytes) -> Piece {
+        let held = self.under_way.0.hold(bytes.len());
+        match &self.body {
+            Body::Full(_) | Body::Parts(_) => {
+                self.held.set(self.held.bytes.saturating_sub(bytes.len()));
+            }
+            // The next one is made when this one is out.
+            Body::Empty | Body::Archive(_) | Body::Events(_) => self.held.set(0),
+            // Others are ready.
+            Body::Pages(_) => {}
+        }
+        Piece { bytes, held }
+    }
+
+    fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        Poll::Ready(match &mut self.body {
+            Body::Empty => None,
+            Body::Full(bytes) => {
+                Some(std::mem::take(bytes)).filter(|bytes| !bytes.is_empty()).map(Ok)
+            }
+            Body::Parts(parts) => {
+                let part = parts.get_mut(self.at).map(std::mem::take);
+                self.at += 1;
+                part.map(Ok)
+            }
+            Body::Archive(archive) => {
+                let frame = ready!(Pin::new(archive).poll_frame(context));
+                frame.map(|frame| frame.map(|frame| frame.into_data().unwrap_or_default()))
+            }
+            Body::Events(source) => {
+                if let Some(closing) = &mut self.closing
+                    && closing.as_mut().poll(context).is_ready()
+                {
+                    self.body = Body::Empty;
+                    return Poll::Ready(None);
+                }
+                ready!(source.poll_next(context)).map(Ok)
+            }
+            Body::Pages(source) => ready!(source.poll_next(context)),
+        })
+    }
+}
+
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        self.set_given(false);
+    }
+}
+
+impl HttpBody for OnItsWay {
+    type Data = Piece;
+    type Error = io::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Piece>>>> {
+        let this = self.get_mut();
+        this.set_given(false);
+        let bytes = ready!(this.poll_bytes(context));
+        this.set_given(bytes.is_some());
+        Poll::Ready(bytes.map(|bytes| bytes.map(|bytes| Frame::data(this.piece(bytes)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.body {
+            Body::Empty => true,
+            Body::Full(bytes) => bytes.is_empty(),
+            Body::Parts(parts) => self.at >= parts.len(),
+            Body::Archive(_) | Body::Events(_) | Body::Pages(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.bytes().map_or_else(SizeHint::new, SizeHint::with_exact)
+    }
+}
