@@ -20,7 +20,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use sennit_model::ReadFrom;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::{interval, timeout},
+    time::{Instant, interval, timeout},
 };
 
 use super::{
@@ -93,15 +93,19 @@ where
             }
             () = &mut closing, if !is_ending => {
                 is_ending = true;
+                doings.moved_at.set(Instant::now());
                 served.as_mut().graceful_shutdown();
             }
             _ = looks.tick() => {
                 let since = doings.moved_at.get().elapsed();
-                if doings.stuck.get() > 0 && since > WRITE_TIMEOUT {
+                let rests = doings.under_way.get() == 0;
+                // One that is to end waits for what its client says to it.
+                if (doings.has_something_to_give() || rests && is_ending) && since > WRITE_TIMEOUT {
                     return;
                 }
-                if doings.under_way.get() == 0 && since > IDLE_TIMEOUT && !is_ending {
+                if rests && since > IDLE_TIMEOUT && !is_ending {
                     is_ending = true;
+                    doings.moved_at.set(Instant::now());
                     served.as_mut().graceful_shutdown();
                 }
             }

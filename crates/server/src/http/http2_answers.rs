@@ -20,9 +20,11 @@ use super::{body::Body, limits::ANSWERS_BYTES_MAX};
 pub(super) struct Doings {
     /// Requests whose answers are not out.
     pub(super) under_way: Cell<usize>,
-    /// Pieces of answers that the client's windows have no room for.
-    pub(super) stuck: Cell<usize>,
-    /// When it was last otherwise.
+    /// Answers of which the client's windows have no room for the next piece.
+    stuck: Cell<usize>,
+    /// Bytes of pieces that the socket does not have.
+    given: Cell<usize>,
+    /// When anything of this was last otherwise.
     pub(super) moved_at: Cell<Instant>,
     /// Bytes of answers that the client has not taken.
     held: Cell<usize>,
@@ -35,10 +37,16 @@ impl Doings {
         Rc::new(Self {
             under_way: Cell::new(0),
             stuck: Cell::new(0),
+            given: Cell::new(0),
             moved_at: Cell::new(Instant::now()),
             held: Cell::new(0),
             room: Notify::new(),
         })
+    }
+
+    /// Whether there is something that the client is to take.
+    pub(super) fn has_something_to_give(&self) -> bool {
+        self.stuck.get() > 0 || self.given.get() > 0
     }
 
     /// Whether an answer may hold so many bytes.
@@ -111,6 +119,21 @@ pub(super) struct Piece {
     held: Held,
 }
 
+impl Piece {
+    fn new(bytes: Bytes, doings: &Rc<Doings>) -> Self {
+        doings.given.set(doings.given.get() + bytes.len());
+        let held = doings.hold(bytes.len());
+        Self { bytes, held }
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        let given = &self.held.doings.given;
+        given.set(given.get() - self.bytes.len());
+    }
+}
+
 impl Buf for Piece {
     fn remaining(&self) -> usize {
         self.bytes.len()
@@ -123,6 +146,9 @@ impl Buf for Piece {
     fn advance(&mut self, count: usize) {
         self.bytes.advance(count);
         self.held.set(self.bytes.len());
+        let doings = &self.held.doings;
+        doings.given.set(doings.given.get() - count);
+        doings.moved_at.set(Instant::now());
     }
 }
 
@@ -162,17 +188,17 @@ impl OnItsWay {
 
     /// What of the answer is held by the piece that is given now.
     fn piece(&mut self, bytes: Bytes) -> Piece {
-        let held = self.under_way.0.hold(bytes.len());
+        let piece = Piece::new(bytes, &self.under_way.0);
         match &self.body {
             Body::Full(_) | Body::Parts(_) => {
-                self.held.set(self.held.bytes.saturating_sub(bytes.len()));
+                self.held.set(self.held.bytes.saturating_sub(piece.bytes.len()));
             }
             // The next one is made when this one is out.
             Body::Empty | Body::Archive(_) | Body::Events(_) => self.held.set(0),
             // Others are ready.
             Body::Pages(_) => {}
         }
-        Piece { bytes, held }
+        piece
     }
 
     fn poll_bytes(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {

@@ -5,9 +5,10 @@ use std::cell::RefCell;
 use http_body_util::Empty;
 use hyper::client::conn::http2::SendRequest;
 use tokio::{
-    io::{AsyncReadExt as _, DuplexStream, duplex},
+    io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex},
     sync::oneshot,
     task::{JoinHandle, LocalSet, spawn_local},
+    time::sleep,
 };
 
 use super::*;
@@ -35,10 +36,15 @@ const WINDOW_BYTES: u32 = 16 << 10;
 
 /// Runs a test with a clock that jumps to what is next.
 fn in_a_world<F: Future<Output = ()>>(test: impl FnOnce(World) -> F) {
+    in_a_world_of(64 << 10, test);
+}
+
+/// The same with a pipe that takes so many bytes.
+fn in_a_world_of<F: Future<Output = ()>>(pipe_bytes: usize, test: impl FnOnce(World) -> F) {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     LocalSet::new().block_on(&runtime.unwrap(), async {
-        let (client, mut stream) = duplex(64 << 10);
+        let (client, mut stream) = duplex(pipe_bytes);
         let hall = Rc::new(Hall::new(std::sync::Arc::<CoreMetrics>::default(), None));
         let begun: Rc<RefCell<Vec<_>>> = Rc::default();
         let service = {
@@ -196,5 +202,65 @@ fn what_is_asked_for_as_new_is_not_asked_for_again() {
             client.answer(long()).await;
         }
         assert!(coming.iter().all(JoinHandle::is_finished));
+    });
+}
+
+#[test]
+fn a_client_that_takes_a_little_now_and_then_gets_all_of_it() {
+    in_a_world(async |world| {
+        let (client, _hall) = world.greeted().await;
+        let coming = client.ask("/v1/stream/a").await;
+        let (most, last) =
+            (vec![b'x'; 39 * WINDOW_BYTES as usize], vec![b'x'; WINDOW_BYTES as usize]);
+        client.answer(Body::Parts([most, last].map(Bytes::from).to_vec())).await;
+        let mut body = coming.await.unwrap().into_body();
+        let mut count = 0;
+        for _ in 0..40 {
+            sleep(WRITE_TIMEOUT - 2 * LOOK_EVERY).await;
+            count += read(&mut body, WINDOW_BYTES as usize).await;
+        }
+        assert_eq!(count, 40 * WINDOW_BYTES as usize);
+    });
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_closed() {
+    in_a_world(async |world| {
+        let (client, hall) = world.greeted().await;
+        let _coming = client.ask("/v1/stream/a").await;
+        client.answer(long()).await;
+        sleep(WRITE_TIMEOUT - 2 * LOOK_EVERY).await;
+        assert!(!hall.is_empty());
+        sleep(4 * LOOK_EVERY).await;
+        assert!(hall.is_empty());
+    });
+}
+
+/// What a client begins with that has no settings.
+fn greeting() -> Vec<u8> {
+    [&PREFACE[..], &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat()
+}
+
+#[test]
+fn a_client_that_does_not_hear_of_the_end_is_closed() {
+    in_a_world(async |mut world| {
+        world.client.write_all(&greeting()).await.unwrap();
+        settled().await;
+        world.hall.closing.begin();
+        sleep(WRITE_TIMEOUT - 2 * LOOK_EVERY).await;
+        assert!(!world.hall.is_empty());
+        sleep(4 * LOOK_EVERY).await;
+        assert!(world.hall.is_empty());
+    });
+}
+
+#[test]
+fn a_client_that_lets_nothing_be_written_is_closed() {
+    in_a_world_of(8, async |mut world| {
+        let _said = spawn_local(async move { world.client.write_all(&greeting()).await });
+        settled().await;
+        assert!(!world.hall.is_empty());
+        sleep(PING_EVERY + PING_TIMEOUT + IDLE_TIMEOUT + WRITE_TIMEOUT + 4 * LOOK_EVERY).await;
+        assert!(world.hall.is_empty());
     });
 }
