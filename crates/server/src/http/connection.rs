@@ -5,14 +5,14 @@ use std::rc::Rc;
 
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _, AsyncWrite},
-    time::timeout,
+    time::{Instant, timeout_at},
 };
 
 use super::{
     door::Door,
     http1,
     http2::{self, PREFACE},
-    limits::IDLE_TIMEOUT,
+    limits::{HEAD_TIMEOUT, IDLE_TIMEOUT},
     parking::{Back, Left},
     request::Request,
 };
@@ -23,21 +23,16 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + 'static>(
     moves: u32,
     door: Rc<Door>,
 ) -> Option<(S, Left)> {
-    let mut first = [0; PREFACE.len()];
-    let mut count = 0;
-    while moves == 0 && count < first.len() && first[..count] == PREFACE[..count] {
-        let closing = door.hall().closing.begun();
-        let read = tokio::select! {
-            biased;
-            read = timeout(IDLE_TIMEOUT, stream.read(&mut first[count..])) => read,
-            () = closing => return None,
-        };
-        match read {
-            Ok(Ok(more @ 1..)) => count += more,
-            _ => return None,
-        }
-    }
     let hall = door.hall().clone();
+    let mut first = [0; PREFACE.len()];
+    let count = match moves {
+        0 => tokio::select! {
+            biased;
+            count = listen(&mut stream, &mut first) => count?,
+            () = hall.closing.begun() => return None,
+        },
+        _ => 0,
+    };
     if first == *PREFACE {
         let service = async move |request: &Request| door.answer(request).await;
         http2::serve(stream, hall, service).await;
@@ -48,6 +43,27 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + 'static>(
         async move { door.answer_asked(asked).await }
     };
     http1::serve(stream, &first[..count], moves, hall, service).await
+}
+
+/// Reads until it is clear which HTTP a connection speaks; says how much that was. `None` if it ends, or
+/// takes too long.
+async fn listen<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    first: &mut [u8; PREFACE.len()],
+) -> Option<usize> {
+    let mut count = 0;
+    let mut due = Instant::now() + IDLE_TIMEOUT;
+    while count < first.len() && first[..count] == PREFACE[..count] {
+        match timeout_at(due, stream.read(&mut first[count..])).await {
+            Ok(Ok(more @ 1..)) if count == 0 => {
+                due = Instant::now() + HEAD_TIMEOUT;
+                count = more;
+            }
+            Ok(Ok(more @ 1..)) => count += more,
+            _ => return None,
+        }
+    }
+    Some(count)
 }
 
 /// Serves a connection that comes back from the lot.
@@ -61,4 +77,48 @@ pub(super) async fn go_on<S: AsyncRead + AsyncWrite + Unpin + 'static>(
         async move { door.answer_asked(asked).await }
     };
     http1::go_on(stream, back, door.hall().clone(), service).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::{
+        io::{AsyncWriteExt as _, duplex},
+        time::sleep,
+    };
+
+    use super::*;
+
+    /// Listens to who says `said` after a while, a byte a second; says what is known of it then, and how
+    /// long it took from the first byte.
+    async fn heard(said: &[u8], silence: Duration) -> (Option<usize>, Duration) {
+        let (mut client, mut stream) = duplex(64);
+        let begin = Instant::now() + silence;
+        let speaking = async {
+            sleep(silence).await;
+            for byte in said {
+                client.write_all(&[*byte]).await.unwrap();
+                sleep(Duration::from_secs(1)).await;
+            }
+            std::future::pending().await
+        };
+        let mut first = [0; PREFACE.len()];
+        let count = tokio::select! {
+            count = listen(&mut stream, &mut first) => count,
+            () = speaking => unreachable!("it goes on"),
+        };
+        (count, begin.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_first_bytes_have_as_long_as_any_head() {
+        let (count, took) = heard(PREFACE, IDLE_TIMEOUT / 2).await;
+        assert_eq!(count, None);
+        assert!(took >= HEAD_TIMEOUT && took < HEAD_TIMEOUT + Duration::from_secs(1), "{took:?}");
+        let (count, _) = heard(&PREFACE[..5], Duration::ZERO).await;
+        assert_eq!(count, None);
+        let (count, _) = heard(b"PRETTY", IDLE_TIMEOUT / 2).await;
+        assert_eq!(count, Some(3), "it is no preface");
+    }
 }
