@@ -319,6 +319,29 @@ fn events_come_until_the_stream_is_closed() {
 }
 
 #[test]
+fn events_do_not_go_on_inside_another_stream_of_the_same_name() {
+    let (broker, _folder) = Broker::fresh();
+    let (reader, writer) = (&mut Browser::of(&broker), &mut Browser::of(&broker));
+    // More than lies between the broker and a reader who does not read, by far.
+    let mut fill = |word: &str| {
+        assert_eq!(ask(writer, "PUT", "notes", TEXT, "").status, 201);
+        let long = word.repeat((1 << 20) / word.len());
+        for _ in 0..24 {
+            assert_eq!(ask(writer, "POST", "notes", TEXT, &long).status, 204);
+        }
+    };
+    fill("old.");
+    reader.say("GET /v1/stream/notes?offset=-1&live=sse HTTP/1.1\r\nHost: x\r\n\r\n");
+    reader.until("\r\n\r\n");
+    let remover = &mut Browser::of(&broker);
+    assert_eq!(ask(remover, "DELETE", "notes", "", "").status, 204);
+    fill("new!");
+    let events = reader.chunks().expect("they end");
+    assert!(events.contains("old.") && !events.contains("new!"));
+    broker.stop();
+}
+
+#[test]
 fn a_fork_goes_its_own_way() {
     let (broker, _folder) = Broker::fresh();
     let http = &mut Browser::of(&broker);
