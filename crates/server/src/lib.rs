@@ -54,6 +54,7 @@ mod scrub_thread;
 mod serve;
 mod session;
 mod slot_thread;
+mod spelling;
 mod storage;
 mod stream_control;
 mod stream_request;

@@ -4,10 +4,19 @@
 use std::fmt;
 
 use super::limits::PATTERN_BYTES_MAX;
+use crate::spelling::{Letter, decoded, put, spelled, stands_anywhere};
 
-/// A pattern of stream paths, checked.
+/// A star that stands for something. One that stands for itself is written `%2A`.
+const STAR: Letter = (b'*', false);
+
+/// A pattern of stream paths, checked. However it was written, it has one spelling: that of names, but that
+/// dots stand for themselves wherever they are, for nobody knows what is beside one that is beside a star.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Glob(Box<str>);
+pub(crate) struct Glob {
+    text: Box<str>,
+    /// What the name of every stream begins with that it means.
+    beginning: Box<str>,
+}
 
 /// Why a text is no pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,57 +44,81 @@ impl Glob {
         if text.len() > PATTERN_BYTES_MAX {
             return Err(GlobError::TooLong);
         }
-        let mut spelled = String::with_capacity(text.len());
-        let mut rest = text.char_indices();
-        while let Some((at, letter)) = rest.next() {
-            match letter {
-                '%' => {
-                    let digits = text.get(at + 1..at + 3).filter(|digits| is_hex(digits));
-                    let digits = digits.ok_or(GlobError::Byte(at))?;
-                    spelled.push('%');
-                    spelled.push_str(&digits.to_ascii_uppercase());
-                    rest.nth(1);
-                }
-                '_' | '-' | '.' | '~' | '/' | '*' => spelled.push(letter),
-                _ if letter.is_ascii_alphanumeric() => spelled.push(letter),
-                _ => return Err(GlobError::Byte(at)),
+        let is_hex = |digits: &&str| digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+        for (at, byte) in text.bytes().enumerate() {
+            let may_stand = match byte {
+                b'%' => text.get(at + 1..at + 3).filter(is_hex).is_some(),
+                b'.' | b'/' | b'*' => true,
+                byte => stands_anywhere(byte),
+            };
+            if !may_stand {
+                return Err(GlobError::Byte(at));
             }
         }
-        if spelled.split('/').any(|segment| segment != "**" && segment.contains("**")) {
+        let letters = letters_of(text);
+        let mut text = String::with_capacity(text.len());
+        for &(byte, was_encoded) in &letters {
+            let stands = match byte {
+                b'.' => true,
+                b'/' | b'*' => !was_encoded,
+                byte => stands_anywhere(byte),
+            };
+            put(byte, stands, &mut text);
+        }
+        if text.split('/').any(|segment| segment != "**" && segment.contains("**")) {
             return Err(GlobError::Stars);
         }
-        Ok(Self(spelled.into()))
+        Ok(Self { text: text.into(), beginning: beginning_of(&letters).into() })
     }
 
     /// The pattern as text.
     pub(crate) fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
-    /// Whether the pattern means the stream at `path`. Takes as many steps as both have segments,
+    /// Whether the pattern means the stream of the name `path`. Takes as many steps as both have segments,
     /// multiplied, at most.
     pub(crate) fn matches(&self, path: &str) -> bool {
         // Nearly all streams of a broker are ruled out here, for each of nearly all patterns.
-        let before_stars = self.0.split('*').next().unwrap_or_default();
-        if !path.starts_with(before_stars.trim_end_matches('/')) {
+        if !path.starts_with(&*self.beginning) {
             return false;
         }
-        let pattern: Vec<&str> = self.0.split('/').collect();
+        let pattern: Vec<&str> = self.text.split('/').collect();
         let path: Vec<&str> = path.split('/').collect();
         matches_with(
             &pattern,
             &path,
             |segment| *segment == "**",
             |pattern, segment| {
-                let one = |letter: &u8| *letter == b'*';
-                matches_with(pattern.as_bytes(), segment.as_bytes(), one, |a, b| a == b)
+                // Byte by byte, however each is written: a star takes no half of one.
+                let (pattern, segment) = (letters_of(pattern), letters_of(segment));
+                matches_with(&pattern, &segment, |letter| *letter == STAR, |a, b| a.0 == b.0)
             },
         )
     }
 }
 
-fn is_hex(digits: &str) -> bool {
-    digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+/// The bytes that `text` means, in which every percent sign has its digits.
+fn letters_of(text: &str) -> Vec<Letter> {
+    decoded(text).unwrap_or_default()
+}
+
+/// What every name begins with that a pattern of these letters means. What stands before a star may be the
+/// end of a name: a slash is missing then, and a dot is written otherwise.
+fn beginning_of(letters: &[Letter]) -> String {
+    let before = letters.iter().take_while(|letter| **letter != STAR);
+    let mut before: Vec<Letter> = before.copied().collect();
+    if before.len() < letters.len() {
+        while matches!(before.last(), Some((b'.', _) | (b'/', false))) {
+            before.pop();
+        }
+        // It is not the end, as far as is known.
+        before.push((b'x', false));
+        let mut beginning = spelled(&before);
+        beginning.pop();
+        return beginning;
+    }
+    spelled(&before)
 }
 
 /// Whether `pattern` means `path`, where an element that `is_any` stands for any number of elements.
@@ -117,7 +150,7 @@ fn matches_with<T>(
 
 impl fmt::Display for Glob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -177,6 +210,53 @@ mod tests {
     }
 
     #[test]
+    fn a_pattern_means_a_name_however_either_is_written() {
+        let named = |path: &str| spelled(&decoded(path).unwrap());
+        for (pattern, path) in [
+            (".hidden/*", ".hidden/a"),
+            ("%2ehidden/*", ".hidden/a"),
+            ("%6Frders/*", "orders/a"),
+            ("%7Euser", "~user"),
+            ("a.*", "a."),
+            ("a.*", "a..b"),
+            ("a.*", "a.b"),
+            ("a..*", "a.."),
+            ("*.log", ".log"),
+            ("*.log", "a..log"),
+            ("**/.log", ".log"),
+            ("**/.log", "a/.log"),
+            ("a./**", "a."),
+            ("a./**", "a./b"),
+            ("..", ".."),
+            ("a%2Ab", "a*b"),
+            ("a%2fb/*", "a%2Fb/c"),
+            ("*", "a%2Fb"),
+            ("a%20*", "a b"),
+        ] {
+            assert!(matches(pattern, &named(path)), "{pattern} {path}");
+        }
+        for (pattern, path) in
+            [("a%2Ab", "axb"), ("a*2", "a\""), ("a/b", "a%2Fb"), ("a%2Fb", "a/b"), ("*F", "a/")]
+        {
+            assert!(!matches(pattern, &named(path)), "{pattern} {path}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_has_one_spelling_which_is_no_longer() {
+        for (text, spelling) in [
+            ("%6Frders/%2A/*", "orders/%2A/*"),
+            ("%2ehidden/**", ".hidden/**"),
+            ("a%c3%a4%2f*", "a%C3%A4%2F*"),
+            (".a..b.", ".a..b."),
+        ] {
+            let glob = Glob::parse(text).unwrap();
+            assert_eq!(glob.as_str(), spelling);
+            assert_eq!(Glob::parse(spelling), Ok(glob), "it is kept so");
+        }
+    }
+
+    #[test]
     fn what_no_path_holds_is_no_pattern() {
         for (text, error) in [
             ("", GlobError::Empty),
@@ -217,6 +297,25 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn whatever_is_named_is_meant_by_itself_and_by_stars_in_it(
+            path in "[a.%*]{1,3}(/[a.%*]{1,3}){0,2}",
+            starred in proptest::collection::vec(any::<bool>(), 12),
+        ) {
+            let letters: Vec<Letter> =
+                path.bytes().map(|byte| (byte, matches!(byte, b'%' | b'*'))).collect();
+            let name = spelled(&letters);
+            let mut pattern = String::new();
+            for (&(byte, was_encoded), is_star) in letters.iter().zip(starred) {
+                if is_star && byte != b'/' && !pattern.ends_with('*') {
+                    pattern.push('*');
+                } else {
+                    put(byte, !was_encoded, &mut pattern);
+                }
+            }
+            prop_assert!(matches(&pattern, &name), "{} {}", pattern, name);
+        }
+
         #[test]
         fn it_is_as_the_plain_one_says(
             pattern in "(\\*\\*|[ab*]{0,3})(/(\\*\\*|[ab*]{0,3})){0,3}",

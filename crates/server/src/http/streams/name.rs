@@ -5,14 +5,16 @@ use http::StatusCode;
 use sennit_model::{NameError, TopicName};
 
 use super::refusals::Problem;
-use crate::subscription_request::{RESERVED, is_reserved};
+use crate::{
+    spelling::{decoded, spelled},
+    subscription_request::{RESERVED, is_reserved},
+};
 
 /// What the path of a stream begins with.
 pub(crate) const ROOT: &str = "/v1/stream/";
 
-/// The topic of the stream at `path`, which begins with [`ROOT`]. A byte that a name may hold stands
-/// for itself, all others are written `%XX`; so is a dot that would make a part of the name empty,
-/// and a slash that was written so.
+/// The topic of the stream at `path`, which begins with [`ROOT`]: its name is the rest in its one
+/// [spelling](spelled).
 ///
 /// # Errors
 /// There cannot be a stream: the path is not the protocol's, is not well encoded, or is too long.
@@ -38,103 +40,15 @@ pub(super) fn of_path(path: &str) -> Result<TopicName, Problem> {
     Ok(name)
 }
 
-/// The bytes that `path` means, and of each whether it was written `%XX`.
-fn decoded(path: &str) -> Option<Vec<(u8, bool)>> {
-    let mut bytes = path.bytes();
-    let mut letters = Vec::with_capacity(path.len());
-    while let Some(byte) = bytes.next() {
-        letters.push(match byte {
-            b'%' => (hex(bytes.next()?)? << 4 | hex(bytes.next()?)?, true),
-            byte => (byte, false),
-        });
-    }
-    Some(letters)
-}
-
 /// The text that `part` of an address means.
 pub(super) fn text(part: &str) -> Option<String> {
     let bytes = decoded(part)?.into_iter().map(|(byte, _)| byte);
     String::from_utf8(bytes.collect()).ok()
 }
 
-/// The one spelling of `letters`.
-fn spelled(letters: &[(u8, bool)]) -> String {
-    let mut name = String::with_capacity(letters.len());
-    for (at, &(byte, was_encoded)) in letters.iter().enumerate() {
-        let is_bound = |at: Option<usize>| {
-            let letter = at.and_then(|at| letters.get(at));
-            letter.is_none_or(|(byte, _)| *byte == b'.')
-        };
-        let stands = match byte {
-            b'.' => !is_bound(at.checked_sub(1)) && !is_bound(at.checked_add(1)),
-            b'/' => !was_encoded,
-            b'_' | b'-' | b'~' => true,
-            _ => byte.is_ascii_alphanumeric(),
-        };
-        if stands {
-            name.push(char::from(byte));
-        } else {
-            name.extend(['%', digit(byte >> 4), digit(byte & 15)]);
-        }
-    }
-    name
-}
-
-fn digit(half: u8) -> char {
-    char::from(b"0123456789ABCDEF"[usize::from(half)])
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|digit| u8::try_from(digit).ok())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn spelling(path: &str) -> Option<String> {
-        Some(spelled(&decoded(path)?))
-    }
-
-    #[test]
-    fn one_byte_has_one_spelling() {
-        for (path, name) in [
-            ("orders", "orders"),
-            ("%6Frders", "orders"),
-            ("a/b~c-d_e", "a/b~c-d_e"),
-            ("a%2Fb", "a%2Fb"),
-            ("a%2fb", "a%2Fb"),
-            ("a b", "a%20b"),
-            ("ä", "%C3%A4"),
-            ("%c3%a4", "%C3%A4"),
-            ("a+b", "a%2Bb"),
-            ("100%25", "100%25"),
-            ("v1.2", "v1.2"),
-        ] {
-            assert_eq!(spelling(path).as_deref(), Some(name), "{path}");
-        }
-    }
-
-    #[test]
-    fn a_dot_that_would_leave_a_part_empty_is_written_otherwise() {
-        for (path, name) in [
-            (".updates", "%2Eupdates"),
-            ("doc/.updates", "doc/.updates"),
-            ("doc/..", "doc/%2E%2E"),
-            ("a..b", "a%2E%2Eb"),
-            ("a.", "a%2E"),
-            ("a.b.c", "a.b.c"),
-        ] {
-            assert_eq!(spelling(path).as_deref(), Some(name), "{path}");
-        }
-    }
-
-    #[test]
-    fn a_percent_that_stands_for_nothing_is_refused() {
-        for path in ["%", "a%2", "%zz", "%+1"] {
-            assert_eq!(spelling(path), None, "{path}");
-        }
-    }
 
     #[test]
     fn what_is_no_stream_is_not_found() {
