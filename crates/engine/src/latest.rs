@@ -37,6 +37,8 @@ struct Cleanness {
     not_before: Timestamp,
     /// Whether it is in the queue.
     is_due: bool,
+    /// Whether a pass is under way that began since it keeps the latest, without a break.
+    is_in_pass: bool,
 }
 
 /// The tombstones below an offset: what they ended is gone, and everybody has had the time to learn of
@@ -86,6 +88,7 @@ impl Latest {
             all_read: true,
             not_before: Timestamp(0),
             is_due: false,
+            is_in_pass: false,
         });
     }
 
@@ -153,6 +156,19 @@ impl Latest {
         self.by_partition.get(&id).is_some_and(|held| held.is_due)
     }
 
+    /// Whether the pass under way is still about this partition: not if it keeps the latest no more, nor
+    /// if that was switched off and on again.
+    pub(crate) fn is_in_pass(&self, id: PartitionId) -> bool {
+        self.by_partition.get(&id).is_some_and(|held| held.is_in_pass)
+    }
+
+    /// A pass begins, or is over.
+    pub(crate) fn set_in_pass(&mut self, id: PartitionId, is_in_pass: bool) {
+        if let Some(held) = self.by_partition.get_mut(&id) {
+            held.is_in_pass = is_in_pass;
+        }
+    }
+
     /// The partition that is due longest.
     pub(crate) fn next_due(&self) -> Option<PartitionId> {
         self.due.iter().find(|id| self.is_due(**id)).copied()
@@ -172,6 +188,7 @@ impl Latest {
     pub(crate) fn put_off(&mut self, id: PartitionId, now: Timestamp) {
         self.taken(id);
         if let Some(held) = self.by_partition.get_mut(&id) {
+            held.is_in_pass = false;
             held.not_before = now.plus(AGAIN_AFTER);
         }
     }
