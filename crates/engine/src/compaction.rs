@@ -179,7 +179,7 @@ impl Engine {
 
     /// Has the wheel say when a partition is to be judged again.
     pub(crate) fn watch_cleanness(&mut self, id: PartitionId) {
-        for at in self.latest.judge_at(id) {
+        for at in self.latest.watch(id) {
             self.wheel.set(at, Timer::Compaction { partition: id });
         }
     }
