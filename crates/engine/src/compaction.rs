@@ -59,12 +59,23 @@ impl Engine {
         let uncommitted = uncommitted.and_then(|&(_, _, end)| log.find(end.checked_sub(1)?));
         let until = uncommitted.map_or(log.end(), |entry| entry.first).min(*visible);
         let until = until.max(look_up_from);
-        (start < until).then_some(CompactionScope {
+        if start >= until {
+            return None;
+        }
+        self.latest.set_in_pass(id, true);
+        Some(CompactionScope {
             start: Offset(start),
             look_up_from: Offset(look_up_from),
             until: Offset(until),
             tombstones_below: due.map_or(Offset(0), |tombstones| tombstones.below),
         })
+    }
+
+    /// Whether the pass goes on that has begun: it does not once the partition keeps all again, even if it
+    /// keeps the latest again after that.
+    #[must_use]
+    pub fn goes_on_compacting(&self, id: PartitionId) -> bool {
+        self.latest.is_in_pass(id)
     }
 
     /// The batches of a partition that lie within `from..to`, in order.
@@ -80,7 +91,7 @@ impl Engine {
     }
 
     /// Has the journal keep the parts of a batch that are kept, which nothing else does; says in the batch
-    /// where they lie. False if there is no such batch any more.
+    /// where they lie. False if there is no such batch any more, or the pass is over.
     pub fn keep_parts(
         &mut self,
         id: PartitionId,
@@ -89,7 +100,8 @@ impl Engine {
         journal: &mut impl Journal,
     ) -> bool {
         let held = self.partitions.get(&id).and_then(|held| held.log.find(batch.first.0));
-        let Some(entry) = held.filter(|entry| batch.is_of(entry)) else { return false };
+        let held = held.filter(|entry| batch.is_of(entry) && self.goes_on_compacting(id));
+        let Some(entry) = held else { return false };
         for (part, messages) in batch.parts.iter_mut().zip(parts) {
             let (partition, first, appended_at) = (id, part.first, entry.appended_at);
             let record = Record::Kept { partition, first, appended_at, batch: messages.clone() };
@@ -101,13 +113,17 @@ impl Engine {
     }
 
     /// Of these batches only the parts are kept, which lie where they say, and that is durable. The old
-    /// places are freed; of a batch that is wanted no more, the new ones.
+    /// places are freed; of a batch that is wanted no more, the new ones, and of all if the pass is over.
     pub fn compact(
         &mut self,
         partition: PartitionId,
         batches: Vec<CompactedBatch>,
         journal: &mut impl Journal,
     ) {
+        if !self.goes_on_compacting(partition) {
+            let parts = batches.iter().flat_map(|batch| &batch.parts);
+            return self.freed.extend(parts.map(|part| part.place));
+        }
         let (mut some, mut runs) = (Vec::new(), 0);
         let mut batches = batches.into_iter().peekable();
         while let Some(batch) = batches.next() {
@@ -124,7 +140,7 @@ impl Engine {
         }
     }
 
-    /// A pass has come to its end at `now`.
+    /// A pass has come to its end at `now`. Nothing, if the partition has kept all meanwhile.
     pub fn compacted_to(
         &mut self,
         id: PartitionId,
@@ -133,6 +149,10 @@ impl Engine {
         journal: &mut impl Journal,
     ) {
         let CompactionPass { until: end, keeps_tombstones, all_read } = pass;
+        if !self.goes_on_compacting(id) {
+            return;
+        }
+        self.latest.set_in_pass(id, false);
         let Some(partition) = self.partitions.get(&id) else { return };
         let Some(age) = partition.config.retention.latest_per_key else { return };
         let Some(clean) = self.latest.get(id) else { return };
@@ -159,7 +179,7 @@ impl Engine {
 
     /// Has the wheel say when a partition is to be judged again.
     pub(crate) fn watch_cleanness(&mut self, id: PartitionId) {
-        for at in self.latest.judge_at(id) {
+        for at in self.latest.watch(id) {
             self.wheel.set(at, Timer::Compaction { partition: id });
         }
     }

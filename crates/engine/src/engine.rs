@@ -420,7 +420,9 @@ impl Engine {
                 Some(Durability::Durable) => self.first_offset,
                 _ => reserved_max(self.first_offset),
             };
-            let range = OffsetRange::new(Offset(0), count);
+            // What lies behind the hole is known, and stays.
+            let end = self.end_of(id).unwrap_or_default();
+            let range = OffsetRange::new(end, count);
             self.commit(&Record::Lost { partition: id, range }, journal);
         }
         let topic = id.topic;

@@ -35,8 +35,13 @@ struct Cleanness {
     all_read: bool,
     /// After a pass that came to nothing.
     not_before: Timestamp,
+    /// The times that timers were set for: when it may be untidy or is to be tried again, and when its
+    /// tombstones may go.
+    watched: [Option<Timestamp>; 2],
     /// Whether it is in the queue.
     is_due: bool,
+    /// Whether a pass is under way that began since it keeps the latest, without a break.
+    is_in_pass: bool,
 }
 
 /// The tombstones below an offset: what they ended is gone, and everybody has had the time to learn of
@@ -85,7 +90,9 @@ impl Latest {
             tombstones: None,
             all_read: true,
             not_before: Timestamp(0),
+            watched: [None; 2],
             is_due: false,
+            is_in_pass: false,
         });
     }
 
@@ -122,13 +129,22 @@ impl Latest {
         (held.dirty_bytes, held.dirty_since) = (dirty.bytes, dirty.since);
     }
 
-    /// When it is to be judged again, if nothing is appended.
-    pub(crate) fn judge_at(&self, id: PartitionId) -> impl Iterator<Item = Timestamp> {
-        let held = self.by_partition.get(&id);
-        let tidy = held.and_then(|held| Some(held.dirty_since?.plus(TIDY_AFTER)));
-        let again = held.map(|held| held.not_before);
-        let tombstones = held.and_then(|held| Some(held.tombstones?.at));
-        [tidy.max(again.filter(|at| at.0 > 0)), tombstones].into_iter().flatten()
+    /// When it is to be judged again, if nothing is appended, as far as no timer is set for that yet: each
+    /// of these times gets one, which is needed until another takes its place.
+    pub(crate) fn watch(&mut self, id: PartitionId) -> impl Iterator<Item = Timestamp> {
+        let times = self.by_partition.get_mut(&id).map(|held| {
+            let tidy = held.dirty_since.map(|since| since.plus(TIDY_AFTER));
+            let again = Some(held.not_before).filter(|at| at.0 > 0);
+            let wanted = [tidy.max(again), held.tombstones.map(|tombstones| tombstones.at)];
+            let watched = std::mem::replace(&mut held.watched, wanted);
+            [0, 1].map(|at| wanted[at].filter(|_| wanted[at] != watched[at]))
+        });
+        times.into_iter().flatten().flatten()
+    }
+
+    /// Whether a timer that is due at `due` is needed.
+    pub(crate) fn watches(&self, id: PartitionId, due: Timestamp) -> bool {
+        self.by_partition.get(&id).is_some_and(|held| held.watched.contains(&Some(due)))
     }
 
     /// Puts a partition of so many bytes into the queue if a pass is worth its while at `now`.
@@ -153,6 +169,19 @@ impl Latest {
         self.by_partition.get(&id).is_some_and(|held| held.is_due)
     }
 
+    /// Whether the pass under way is still about this partition: not if it keeps the latest no more, nor
+    /// if that was switched off and on again.
+    pub(crate) fn is_in_pass(&self, id: PartitionId) -> bool {
+        self.by_partition.get(&id).is_some_and(|held| held.is_in_pass)
+    }
+
+    /// A pass begins, or is over.
+    pub(crate) fn set_in_pass(&mut self, id: PartitionId, is_in_pass: bool) {
+        if let Some(held) = self.by_partition.get_mut(&id) {
+            held.is_in_pass = is_in_pass;
+        }
+    }
+
     /// The partition that is due longest.
     pub(crate) fn next_due(&self) -> Option<PartitionId> {
         self.due.iter().find(|id| self.is_due(**id)).copied()
@@ -172,6 +201,7 @@ impl Latest {
     pub(crate) fn put_off(&mut self, id: PartitionId, now: Timestamp) {
         self.taken(id);
         if let Some(held) = self.by_partition.get_mut(&id) {
+            held.is_in_pass = false;
             held.not_before = now.plus(AGAIN_AFTER);
         }
     }

@@ -116,6 +116,14 @@ impl Partition {
         Self { log: Log::empty(first, first), visible: first, ..Self::new(id, config) }
     }
 
+    /// Has its first message get this offset. Nothing was ever appended to it; its groups are through
+    /// with what lies before that.
+    pub(crate) fn begin_at(&mut self, first: u64, wheel: &mut Wheel<Timer>) {
+        self.log = Log::empty(first, first);
+        self.visible = first;
+        self.settle_up_to_start(wheel);
+    }
+
     pub(crate) fn group(&mut self, id: GroupId) -> Option<&mut Group> {
         let index = self.groups.binary_search_by_key(&id, Group::id).ok()?;
         Some(&mut self.groups[index])

@@ -403,8 +403,10 @@ impl Engine {
         let made = || Partition::beginning_at(*id, config.clone(), first.0);
         let partition = self.partitions.get_or_insert(*id, made);
         if partition.log.end() != first.0 {
-            // It was opened by its settings only, and is empty.
-            *partition = Partition::beginning_at(*id, config.clone(), first.0);
+            // It was opened by its settings only, and is empty: it has its groups, and who takes part
+            // in them.
+            partition.config = config.clone();
+            partition.begin_at(first.0, &mut self.wheel);
         }
         if config.durability == Durability::Memory {
             self.memory.holds(*id, 0);

@@ -96,7 +96,7 @@ impl Engine {
             Timer::StreamEnd { partition } => {
                 self.streams.get(partition).is_some_and(|stream| stream.ends_at().is_some())
             }
-            Timer::Compaction { partition } => self.latest.has(partition),
+            Timer::Compaction { partition } => self.latest.watches(partition, due),
         }
     }
 

@@ -10,9 +10,9 @@ use std::{
 
 use bytes::Bytes;
 use sennit_engine::{
-    CatalogueCommand, Command, Credit, CursorClaim, CursorSetter, DeadLetters, Engine,
-    GroupSetting, Journal, OpenStream, Origin, Outbox, PartitionCommand, Payloads, Place, Publish,
-    Read, Record, SessionId, StreamCommand, StreamSettings, Subscribe,
+    CatalogueCommand, Command, CompactedBatch, CompactionPass, Credit, CursorClaim, CursorSetter,
+    DeadLetters, Engine, GroupSetting, Journal, OpenStream, Origin, Outbox, PartitionCommand,
+    Payloads, Place, Publish, Read, Record, SessionId, StreamCommand, StreamSettings, Subscribe,
 };
 use sennit_model::{
     Batch, BatchBuilder, CursorName, Durability, Generation, GroupConfig, GroupId, Incarnation,
@@ -196,6 +196,53 @@ fn messages_that_are_gone_leave_no_timers() {
     let [before, after] = held;
     assert!(after < before + 1_000, "{before} bytes, and {after} after 1000 more");
     assert!(after < 100_000, "{after}");
+}
+
+#[test]
+fn a_partition_that_is_compacted_again_and_again_has_one_timer_for_its_tombstones() {
+    let origin = Origin::default();
+    let id = PartitionId { topic: TopicId(1), index: PartitionIndex(0) };
+    let config = TopicConfig {
+        retention: Retention::LATEST_PER_KEY,
+        ..TopicConfig::of_kind(TopicKind::Stream)
+    };
+    let open =
+        PartitionCommand::Open { config, groups: Vec::new(), dead_letters: DeadLetters::NotYet };
+    let (mut engine, mut journal) = (Engine::new(Generation(1), Timestamp(1_000)), Positions(0));
+    let open = Command::Partition(origin, id, open);
+    turn(&mut engine, &mut journal, open, Timestamp(1_000));
+    let mut builder = BatchBuilder::new();
+    builder.push(&Message { key: "a".into(), ..Message::new("") }).expect("within the limits");
+    let batch = builder.take().expect("one message was pushed");
+    let (mut held, mut at) = ([0; 2], 0);
+    for held in &mut held {
+        for _ in 0..1_000 {
+            at += 1;
+            let now = Timestamp(1_000 + 1_000 * at);
+            engine.advance(now, &mut journal);
+            let producer = ProducerStamp::default();
+            let publish = Publish { origin, partition: id, producer, batch: batch.clone() };
+            turn(&mut engine, &mut journal, Command::Publish(publish), now);
+            let scope = engine.begin_compaction(id, now).expect("there is something");
+            // All but the last is superseded.
+            let older = engine.batches_within(id, scope.start, Offset(at - 1));
+            let older = older.map(|kept| CompactedBatch {
+                first: kept.first,
+                count: kept.count,
+                parts: Vec::new(),
+            });
+            let older = older.collect();
+            engine.compact(id, older, &mut journal);
+            let pass =
+                CompactionPass { until: scope.until, keeps_tombstones: true, all_read: true };
+            engine.compacted_to(id, pass, now, &mut journal);
+            engine.end_turn(&mut journal);
+            drop(engine.take_freed());
+        }
+        *held = held_bytes();
+    }
+    let [before, after] = held;
+    assert!(after < before + 1_000, "{before} bytes, and {after} after 1000 more");
 }
 
 /// Does a command in a turn of its own, and commits it; nobody hears what comes of it.

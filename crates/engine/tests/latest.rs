@@ -31,6 +31,7 @@ fn world() -> World {
 
 /// Of the only batch these messages stay, each run of neighbours in a place of its own.
 fn compact(world: &mut World, runs: &[(u64, Vec<Message>)]) {
+    world.engine.begin_compaction(ORDERS, world.now).expect("there is something to look through");
     let held = world.engine.batches().next().expect("a batch is kept");
     let mut parts = Vec::new();
     for (first, messages) in runs {

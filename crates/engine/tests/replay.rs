@@ -17,7 +17,7 @@ use sennit_model::{
     PartitionIndex, ProducerId, ProducerStamp, Retention, StartAt, TopicConfig, TopicId,
     limits::{PRODUCERS_PER_PARTITION_MAX, RESERVED_OFFSETS},
 };
-use world::{DEAD, GROUP, ORDERS, World, batch, check, queue, run};
+use world::{DEAD, GROUP, ORDERS, World, batch, check, queue, run, setting};
 
 /// Whoever sets a cursor without reading.
 const BY_HAND: CursorSetter =
@@ -581,5 +581,30 @@ fn offsets_that_a_hole_may_have_reserved_are_given_to_nobody() {
         let (_, lost) = replay_past(&world, 0, at..records).expect("nothing of a checkpoint");
         let [(0, end)] = lost_of(ORDERS, &lost)[..] else { panic!("{lost:?}") };
         assert!(end > RESERVED_OFFSETS, "{durability}: {end}");
+    }
+}
+
+#[test]
+fn what_lies_behind_a_hole_that_took_the_opening_stays_whatever_the_durability_turns_out_to_be() {
+    for durability in [Durability::Durable, Durability::Speculative, Durability::Ephemeral] {
+        let config = TopicConfig { durability, ..queue() };
+        let mut world = World::with(config, GroupConfig::default());
+        world.publish_texts(&["a"]);
+        world.publish_texts(&["b"]);
+        let of_b = |(record, _): &(Record, u64)| {
+            matches!(record, Record::Appended { partition: ORDERS, first: Offset(1), .. })
+        };
+        let at = world.journal.records.iter().position(of_b).expect("it was appended");
+        let (engine, _) = replay_past(&world, 0, 0..at).expect("nothing of a checkpoint");
+        world.engine = engine;
+        let groups = vec![setting(GroupConfig::default())];
+        world.open(ORDERS, config, groups, DeadLetters::NotYet);
+        world.effects.clear();
+        world.subscribe(SessionId(1), 5);
+        let delivered = world.delivered();
+        assert_eq!(delivered, [(1, 1, "b".to_owned())], "{durability}");
+        // What the hole may have given is still not given again.
+        let end = world.describe(ORDERS).end;
+        assert_eq!(end > Offset(RESERVED_OFFSETS), durability != Durability::Durable, "{end:?}");
     }
 }

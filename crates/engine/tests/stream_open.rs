@@ -3,11 +3,12 @@
 mod world;
 
 use sennit_engine::{
-    OpenStream, Record, StreamAnswer, StreamCommand, StreamContent, StreamRefusal, StreamSettings,
+    ForkOf, OpenStream, Record, StreamAnswer, StreamCommand, StreamContent, StreamRefusal,
+    StreamSettings,
 };
-use sennit_model::{Durability, Message, Offset, Retention, TopicConfig};
+use sennit_model::{Durability, GroupConfig, Message, Offset, Retention, TopicConfig};
 use world::{
-    World, batch,
+    BOB, DEAD, ORDERS, World, batch,
     streams::{
         append, ask, config, opened, plain, read, read_at, refused, replayed, settings, texts, with,
     },
@@ -66,6 +67,30 @@ fn a_topic_without_a_message_becomes_the_stream_that_is_asked_for_and_any_other_
         } else {
             assert!(matches!(answer, Some(StreamAnswer::Opened { created: true, .. })));
         }
+    }
+}
+
+#[test]
+fn a_topic_without_a_message_that_becomes_a_fork_keeps_its_groups_and_who_takes_part() {
+    let mut world = World::with(config(Durability::Durable), GroupConfig::default());
+    world.subscribe(BOB, 5);
+    let fork = ForkOf {
+        source: DEAD,
+        home: ORDERS.topic,
+        name: "source".into(),
+        at: Offset(3),
+        asked: ("".into(), 0),
+    };
+    let open = with(StreamSettings { fork: Some(fork), ..settings() });
+    ask(&mut world, StreamCommand::Open(Box::new(open)));
+    world.publish_texts(&["a"]);
+    assert_eq!(world.delivered(), [(3, 1, "a".to_owned())]);
+    for (mut world, consumers) in [(replayed(&world), 0), (world, 1)] {
+        let told = world.describe(ORDERS);
+        assert_eq!((told.start, told.end, told.groups.len()), (Offset(3), Offset(4), 1));
+        let group = told.groups[0];
+        assert_eq!((group.settled_before, group.consumers), (Offset(3), consumers));
+        assert_eq!(group.ready + group.leased, 1);
     }
 }
 

@@ -439,6 +439,38 @@ fn what_cannot_be_read_is_looked_through_again_before_a_tombstone_goes() {
     assert_eq!(keys.offsets(), [2, 3]);
 }
 
+#[test]
+fn a_pass_is_over_once_all_is_kept_again_even_if_that_is_switched_back() {
+    let all = TopicConfig::of_kind(TopicKind::Stream);
+    let ten = Duration::from_secs(10);
+    // What is kept goes to the journal, or to a pack.
+    for payload in ["1".to_owned(), "1".repeat(10 << 10)] {
+        for (steps, is_back) in [(0, false), (0, true), (1, false), (1, true)] {
+            let mut keys = Keys::new(64 << 10, latest(Retention::FOREVER), Vec::new());
+            keys.publish(&["a", "b", "a"].map(|key| (key.to_owned(), payload.clone())));
+            keys.pass_time(ten);
+            let mut step = keys.broker.parts.shard.next_compaction(keys.now).expect("it is due");
+            for _ in 0..steps {
+                keys.step(&step);
+                step = keys.broker.parts.shard.next_compaction(keys.now).expect("it goes on");
+            }
+            keys.open(all, Vec::new());
+            if is_back {
+                keys.open(latest(Retention::FOREVER), Vec::new());
+            }
+            keys.step(&step);
+            keys.compact();
+            assert_eq!(keys.offsets(), [0, 1, 2], "{steps} {is_back}");
+            assert_eq!(keys.broker.pack_files(), 0, "{steps} {is_back}");
+            keys.pass_time(ten);
+            keys.compact();
+            let expected: &[u64] = if is_back { &[1, 2] } else { &[0, 1, 2] };
+            assert_eq!(keys.offsets(), expected, "{steps} {is_back}");
+            assert_eq!(keys.crash().offsets(), expected, "{steps} {is_back}");
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Publish(Vec<(u8, bool)>),
