@@ -10,7 +10,7 @@ use std::{
     collections::HashMap,
     rc::Rc,
     sync::{Arc, atomic::AtomicU64},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use sennit_engine::{Command, Effect, SessionId, StreamAppend, StreamCommand, StreamContent};
@@ -25,6 +25,7 @@ pub(crate) use self::handle::CoreHandle;
 use crate::{
     answers::Answers,
     breaks::Breaks,
+    clock::now,
     gauge::IngestGauge,
     inbox::{self, Committed, Message},
     lane_thread::{LaneHandle, LaneMessage},
@@ -97,12 +98,6 @@ pub(crate) struct Core {
     storage_full: bool,
     draining: bool,
     scratch: Vec<Effect>,
-}
-
-/// The wall clock, as the shard wants it.
-pub(crate) fn now() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 impl Core {

@@ -15,10 +15,11 @@ use tokio::{
 };
 
 use crate::{
+    clock::now,
     config::Config,
     connection,
     control::Control,
-    core::{CoreHandle, Cores, Workers, now},
+    core::{CoreHandle, Cores, Workers},
     doors::{Doors, ShardDoor},
     drain,
     error::ServeError,

@@ -14,6 +14,7 @@ mod asked;
 mod backup;
 mod breaks;
 mod changes;
+mod clock;
 mod config;
 mod connection;
 mod control;

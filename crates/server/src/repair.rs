@@ -8,7 +8,7 @@ use sennit_journal::{
 };
 use sennit_shard::{Repaired, repair};
 
-use crate::{core::now, error::ServeError, storage::lane_config};
+use crate::{clock::now, error::ServeError, storage::lane_config};
 
 /// What was done about a shard.
 #[derive(Clone, Debug)]

@@ -17,7 +17,8 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::{
     arrival::Moved,
     asked::Asked,
-    core::{CoreHandle, now},
+    clock::now,
+    core::CoreHandle,
     inbox::{ControlReply, Message},
     outbox::Outbox,
     placement::{has_place_at, has_reading_place_at, shard_of},

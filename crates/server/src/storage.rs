@@ -9,7 +9,7 @@ use sennit_journal::{
 };
 use sennit_shard::referred;
 
-use crate::{core::now, error::ServeError};
+use crate::{clock::now, error::ServeError};
 
 /// What the lane of a shard holds, and what of it is damaged.
 #[derive(Clone, Debug)]

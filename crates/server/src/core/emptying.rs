@@ -5,8 +5,8 @@ use sennit_journal::Home;
 use sennit_model::Timestamp;
 use sennit_shard::{CompactionDone, Held, MoveError, Moved};
 
-use super::{Core, now};
-use crate::move_thread::MoveMessage;
+use super::Core;
+use crate::{clock::now, move_thread::MoveMessage};
 
 /// How often it is looked whether something is to be emptied.
 const LOOK_MS: u64 = 100;

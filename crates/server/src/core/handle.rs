@@ -5,8 +5,8 @@ use std::{cell::RefCell, rc::Rc, sync::Arc, thread, time::Duration};
 use sennit_shard::Shard;
 use tokio::sync::Notify;
 
-use super::{Core, Cores, Workers, now};
-use crate::{outgoing::Outgoing, pace::Pace};
+use super::{Core, Cores, Workers};
+use crate::{clock::now, outgoing::Outgoing, pace::Pace};
 
 /// Looks at the sockets, at most, before what they have brought is done.
 const LOOKS_MAX: usize = 16;

@@ -19,7 +19,7 @@ use super::{
     view,
 };
 use crate::{
-    core::now,
+    clock::now,
     stream_request::StreamFailure,
     subscription_request::{
         Ack, Asked, Config, NewSubscription, SubscriptionRefusal, Told, Way,

@@ -20,7 +20,10 @@ use super::{
     webhook::WebhookAnswer,
 };
 use crate::{
-    core::now, stream_request::StreamFailure, streams::wrong_answer, subscription_request::Way,
+    clock::{self, now},
+    stream_request::StreamFailure,
+    streams::wrong_answer,
+    subscription_request::Way,
 };
 
 /// The clock may be set: nobody sleeps longer without looking at it.
@@ -157,7 +160,7 @@ impl Subscriptions {
     async fn call(&self, url: &str, id: &str, wake: &str) -> Result<WebhookAnswer, String> {
         let keys = self.keys().map_err(|error| format!("the broker's keys: {error}"))?;
         let body = self.body(id, wake, &keys).ok_or("it is gone")?;
-        let signature = keys.sign(now().0 / 1000, &body);
+        let signature = keys.sign(clock::wall().as_secs(), &body);
         let called = self.caller.call(url, body, &signature).await;
         called.map_err(|failure| failure.to_string())
     }

@@ -10,7 +10,7 @@ use super::{
     readers::{Moment, Patience},
 };
 use crate::{
-    core::now,
+    clock::now,
     http::{
         http1_answers::{encode, put_end, put_pieces},
         response::Response,

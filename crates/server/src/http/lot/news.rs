@@ -7,7 +7,7 @@ use sennit_engine::StreamChunk;
 use sennit_model::Timestamp;
 
 use crate::{
-    core::now,
+    clock::now,
     http::{
         hall::Hall,
         http1_answers::{Manner, encode, put_end, put_pieces},

@@ -16,7 +16,7 @@ use super::{
     refusals::Problem,
     spot::Wait,
 };
-use crate::{core::now, http::response::Response};
+use crate::{clock::now, http::response::Response};
 
 /// How long it waits with its task: who is answered sooner need not leave it and come back.
 const STAY: Duration = Duration::from_millis(50);

@@ -21,7 +21,7 @@ use super::{
     spot::{Spot, Wait},
 };
 use crate::{
-    core::now,
+    clock::now,
     http::{
         body::{Body, EventSource},
         hall::Hall,
