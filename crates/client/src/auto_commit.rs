@@ -36,6 +36,9 @@ impl From<u64> for AutoCommit {
 /// The least time between two commits, or two looks whether one is answered.
 const SPAN_MIN: Duration = Duration::from_millis(1);
 
+/// How long until the next look whether one is answered, while another is due behind it.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
 /// Behind which offset of each partition everything is done with.
 pub(crate) type Done = BTreeMap<u32, u64>;
 
@@ -108,10 +111,14 @@ impl AutoCommits {
 
     /// When to look again although nothing has come.
     pub(crate) fn look_at(&self) -> Option<Instant> {
-        let AutoCommit::After(span) = self.when else { return None };
-        match self.under_way {
-            Some(_) => Some(Instant::now() + span),
-            None => Some(self.since? + span),
+        match (self.when, &self.under_way) {
+            (AutoCommit::After(span), Some(_)) => Some(Instant::now() + span),
+            (AutoCommit::After(span), None) => Some(self.since? + span),
+            (AutoCommit::Messages(count), Some(_)) if self.given >= count.max(1) => {
+                Some(Instant::now() + LOOK_AGAIN)
+            }
+            // The next message makes it due, and is itself a moment to look.
+            (AutoCommit::Messages(_), _) => None,
         }
     }
 }
@@ -137,6 +144,21 @@ mod tests {
         assert!(!commits.is_due());
         assert_eq!(commits.committed(), None);
         answer.send(Ok(Reply::Done(sennit_protocol::control::Done::default()))).unwrap();
+        assert_eq!(commits.committed(), Some(done()));
+        assert!(commits.is_due());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_became_due_behind_another_is_committed_although_nothing_more_comes() {
+        let mut commits = AutoCommits::new(AutoCommit::from(3));
+        commits.has_given(3);
+        let (answer, answered) = oneshot::channel();
+        commits.begun(done(), answered);
+        commits.has_given(2);
+        assert_eq!(commits.look_at(), None);
+        commits.has_given(1);
+        answer.send(Ok(Reply::Done(sennit_protocol::control::Done::default()))).unwrap();
+        tokio::time::sleep_until(commits.look_at().unwrap()).await;
         assert_eq!(commits.committed(), Some(done()));
         assert!(commits.is_due());
     }

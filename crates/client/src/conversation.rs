@@ -11,7 +11,7 @@ use std::{
 };
 
 use sennit_model::ProducerId;
-use sennit_protocol::{ErrorCode, Features, Request, SetCredit, control};
+use sennit_protocol::{ErrorCode, Features, Request, control};
 use tokio::time::Instant;
 
 use crate::{
@@ -217,9 +217,8 @@ impl Conversation {
                 }
             }
             Command::SetCredit { subscription, messages, bytes } => {
-                let known = self.subscriptions.set_credit(subscription, messages, bytes);
-                if known && self.connected {
-                    let frame = SetCredit { subscription, messages, bytes };
+                let frame = self.subscriptions.set_credit(subscription, messages, bytes);
+                if let Some(frame) = frame {
                     let number = self.number();
                     self.outgoing.request(&Request::SetCredit(frame), number);
                 }

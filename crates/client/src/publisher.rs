@@ -167,13 +167,7 @@ impl Publisher {
     /// [`Error::TooLarge`]; [`Error::Fenced`] and others if the publisher is finished.
     pub async fn publish(&self, message: Message) -> Result<Pending, Error> {
         let length = BatchBuilder::encoded_len(&message);
-        match self.core().take(&message, length) {
-            Ok(taken) => self.taken(taken).await,
-            Err(NotTaken::Failed(error)) => Err(error),
-            Err(NotTaken::Full) => {
-                self.taken(self.wait(|core| core.take(&message, length)).await?).await
-            }
-        }
+        self.give(|core| core.take(&message, length)).await
     }
 
     /// Publishes a batch: one partition, one frame, appended as a whole or not at all. It goes to
@@ -182,8 +176,7 @@ impl Publisher {
     /// # Errors
     /// As [`Self::publish`].
     pub async fn publish_batch(&self, batch: Batch) -> Result<PendingBatch, Error> {
-        let taken = self.wait(|core| core.take_batch(&batch)).await?;
-        self.taken(taken).await
+        self.give(|core| core.take_batch(&batch)).await
     }
 
     /// Publishes a batch to a partition if its next offset is `expected`, and refuses it otherwise:
@@ -242,28 +235,37 @@ impl Publisher {
         self.until(|core| core.answered(&published)).await
     }
 
-    async fn taken<T>(&self, taken: Taken<T>) -> Result<T, Error> {
-        if taken.tell {
-            self.handle.link.outbox.publisher_has_batches(Arc::clone(self.core()));
-        }
-        if taken.yield_now {
-            // Without this a publisher on the connection's own thread fills its whole window
-            // before the first byte is sent.
-            tokio::task::yield_now().await;
-        }
-        Ok(taken.pending)
-    }
-
-    async fn wait<T>(
+    /// Asks until it is taken. Nothing is waited for after that: a call that is cancelled has sent
+    /// nothing.
+    async fn give<T>(
         &self,
         mut take: impl FnMut(&PublisherCore) -> Result<Taken<T>, NotTaken>,
-    ) -> Result<Taken<T>, Error> {
-        self.until(|core| match take(core) {
-            Ok(taken) => Some(Ok(taken)),
-            Err(NotTaken::Failed(error)) => Some(Err(error)),
-            Err(NotTaken::Full) => None,
-        })
-        .await
+    ) -> Result<T, Error> {
+        let mut asked = take(self.core());
+        loop {
+            asked = match asked {
+                Ok(taken) => {
+                    if taken.tell {
+                        self.handle.link.outbox.publisher_has_batches(Arc::clone(self.core()));
+                    }
+                    return Ok(taken.pending);
+                }
+                Err(NotTaken::Failed(error)) => return Err(error),
+                Err(NotTaken::OthersFirst) => {
+                    // Without this a publisher on the connection's own thread fills its whole
+                    // window before the first byte is sent.
+                    tokio::task::yield_now().await;
+                    take(self.core())
+                }
+                Err(NotTaken::Full) => {
+                    let ask = |core: &PublisherCore| match take(core) {
+                        Err(NotTaken::Full) => None,
+                        asked => Some(asked),
+                    };
+                    self.until(ask).await
+                }
+            };
+        }
     }
 
     /// Asks again after each progress, until there is an answer.

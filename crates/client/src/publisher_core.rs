@@ -72,6 +72,8 @@ pub(crate) enum Left {
 pub(crate) enum NotTaken {
     /// The window is full.
     Full,
+    /// Many were taken without a pause: others are to run once before the next.
+    OthersFirst,
     /// It will not be taken later either.
     Failed(Error),
 }
@@ -81,8 +83,6 @@ pub(crate) struct Taken<T> {
     pub(crate) pending: T,
     /// Whether the connection task has to be told.
     pub(crate) tell: bool,
-    /// Whether to let others run.
-    pub(crate) yield_now: bool,
 }
 
 struct State {
@@ -408,15 +408,21 @@ impl State {
         Ok(())
     }
 
-    /// Whether the window has room; an empty one always has.
+    /// Whether it is the publisher's turn, and the window has room; an empty one always has.
     fn admit(
-        &self,
+        &mut self,
         messages: usize,
         bytes: usize,
         settings: &PublisherSettings,
     ) -> Result<(), NotTaken> {
         if let Some(error) = &self.failed {
             return Err(NotTaken::Failed(error.clone()));
+        }
+        if self.messages_since_yield >= MESSAGES_BETWEEN_YIELDS
+            || self.bytes_since_yield >= BYTES_BETWEEN_YIELDS
+        {
+            (self.messages_since_yield, self.bytes_since_yield) = (0, 0);
+            return Err(NotTaken::OthersFirst);
         }
         let fits = self.unconfirmed_messages + messages <= settings.window_messages
             && self.unconfirmed_bytes + bytes <= settings.window_bytes;
@@ -450,13 +456,7 @@ impl State {
         if tell {
             self.standing = Standing::Listed;
         }
-        let yield_now = self.messages_since_yield >= MESSAGES_BETWEEN_YIELDS
-            || self.bytes_since_yield >= BYTES_BETWEEN_YIELDS;
-        if yield_now {
-            self.messages_since_yield = 0;
-            self.bytes_since_yield = 0;
-        }
-        Taken { pending, tell, yield_now }
+        Taken { pending, tell }
     }
 
     /// Puts it back on the connection task's list if it is off it with something to send: batches

@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use sennit_model::{Batch, GroupId, TopicId, TopicName};
-use sennit_protocol::{DecodeError, Deliver, ErrorCode, Kind, control};
+use sennit_protocol::{DecodeError, Deliver, ErrorCode, Kind, SetCredit, control};
 use tokio::time::Instant;
 
 use crate::{
@@ -29,11 +29,18 @@ struct Subscription {
     /// Whoever waits for the first answer.
     answer: Option<Answer<()>>,
     ids: Option<(TopicId, GroupId)>,
+    /// Whether the window is another than the one it was asked for with.
+    has_new_credit: bool,
     early: Vec<Deliver>,
     again_at: Option<Instant>,
 }
 
 impl Subscription {
+    fn credit(&self) -> SetCredit {
+        let control::Subscribe { subscription, credit_messages, credit_bytes, .. } = self.subscribe;
+        SetCredit { subscription, messages: credit_messages, bytes: credit_bytes }
+    }
+
     fn end(self, error: &Error, tell_why: bool) {
         if tell_why && self.answer.is_none() {
             self.queue.fault(error.clone());
@@ -72,6 +79,7 @@ impl Subscriptions {
             queue,
             answer: Some(answer),
             ids: None,
+            has_new_credit: false,
             early: Vec::new(),
             again_at: None,
         };
@@ -91,28 +99,43 @@ impl Subscriptions {
     pub(crate) fn request(&mut self, number: u32) -> Option<control::Subscribe> {
         let known = self.known.get_mut(&number)?;
         known.again_at = None;
+        known.has_new_credit = false;
         Some(known.subscribe.clone())
     }
 
-    /// Changes a window, now and for later connections; whether there is one.
-    pub(crate) fn set_credit(&mut self, number: u32, messages: u32, bytes: u64) -> bool {
-        let Some(known) = self.known.get_mut(&number) else { return false };
+    /// Changes a window, now and for later connections. What is to be said of it, if the broker knows
+    /// the subscription by now.
+    pub(crate) fn set_credit(
+        &mut self,
+        number: u32,
+        messages: u32,
+        bytes: u64,
+    ) -> Option<SetCredit> {
+        let known = self.known.get_mut(&number)?;
         known.subscribe.credit_messages = messages;
         known.subscribe.credit_bytes = bytes;
         known.queue.set_credit(messages, bytes);
-        true
+        known.has_new_credit = known.ids.is_none();
+        known.ids.map(|_| known.credit())
     }
 
-    /// It is made on this connection.
-    pub(crate) fn subscribed(&mut self, subscribed: &control::Subscribed) -> Result<(), Error> {
-        let Some(known) = self.known.get_mut(&subscribed.subscription) else { return Ok(()) };
+    /// It is made on this connection. Returns what is to be said of a window that was changed
+    /// meanwhile.
+    pub(crate) fn subscribed(
+        &mut self,
+        subscribed: &control::Subscribed,
+    ) -> Result<Option<SetCredit>, Error> {
+        let Some(known) = self.known.get_mut(&subscribed.subscription) else { return Ok(None) };
         known.ids = Some((TopicId(subscribed.topic_id), GroupId(subscribed.group_id)));
         known.queue.set_partitions(subscribed.partitions);
         if let Some(answer) = known.answer.take() {
             let _ = answer.send(Ok(()));
         }
+        let has_new_credit = std::mem::take(&mut known.has_new_credit);
+        let credit = has_new_credit.then(|| known.credit());
         let early = std::mem::take(&mut known.early);
-        early.into_iter().try_for_each(|deliver| self.delivered(deliver))
+        early.into_iter().try_for_each(|deliver| self.delivered(deliver))?;
+        Ok(credit)
     }
 
     /// It was not made. If it was before, and may be later, it is asked for again at the time

@@ -326,6 +326,24 @@ async fn a_window_that_is_replaced_is_said_at_once_and_on_every_later_connection
 }
 
 #[tokio::test]
+async fn a_window_that_is_replaced_while_the_subscription_is_made_again_is_said_once_it_is() {
+    let broker = Broker::listen().await;
+    let (consumer, subscription, _client, peer) = consumer(&broker).await;
+    drop(peer);
+    let mut peer = broker.greeted().await;
+    let (number, request) = peer.next().await;
+    let Request::Subscribe(asked) = request else { panic!("{request:?}") };
+    assert_ne!(asked.credit_messages, 0);
+    consumer.set_credit(0, 4096);
+    // What the client was told before comes first.
+    peer.send(7, Reply::Ping).await;
+    assert_eq!(peer.next().await, (7, Request::Pong));
+    peer.send_subscribed(number, &asked, 1).await;
+    let paused = SetCredit { subscription, messages: 0, bytes: 4096 };
+    assert_eq!(peer.next().await.1, Request::SetCredit(paused));
+}
+
+#[tokio::test]
 async fn a_window_beyond_the_limits_is_cut_to_them() {
     let broker = Broker::listen().await;
     let (consumer, subscription, _client, mut peer) = consumer(&broker).await;

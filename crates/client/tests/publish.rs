@@ -43,6 +43,33 @@ async fn messages_published_together_travel_in_one_batch_and_keep_their_order() 
 }
 
 #[tokio::test]
+async fn a_publish_that_is_cancelled_has_sent_nothing() {
+    const ASKED: u32 = 3000;
+    let broker = Broker::listen().await;
+    let (publisher, _client, mut peer) = publisher(&broker, 1).await;
+    let mut published = Vec::new();
+    for n in 0..ASKED {
+        tokio::select! {
+            biased;
+            pending = publisher.publish(message(&n.to_string())) => {
+                pending.unwrap();
+                published.push(n.to_string());
+            }
+            () = std::future::ready(()) => {}
+        }
+    }
+    assert!(published.len() < ASKED as usize, "none was cancelled");
+    let mut sent = Vec::new();
+    while sent.len() < published.len() {
+        let (_, publish) = peer.publish().await;
+        sent.extend(payloads(&publish));
+    }
+    assert_eq!(sent, published);
+    peer.send(7, Reply::Ping).await;
+    assert_eq!(peer.next().await, (7, Request::Pong));
+}
+
+#[tokio::test]
 async fn one_confirm_answers_all_batches_before_it() {
     let broker = Broker::listen().await;
     let (publisher, _client, mut peer) = publisher(&broker, 1).await;

@@ -105,7 +105,10 @@ impl Conversation {
                 }
             }
             (Some(Asked::Subscribe(_)), Reply::Subscribed(subscribed)) => {
-                self.subscriptions.subscribed(&subscribed)?;
+                if let Some(frame) = self.subscriptions.subscribed(&subscribed)? {
+                    let number = self.number();
+                    self.outgoing.request(&Request::SetCredit(frame), number);
+                }
             }
             (Some(Asked::Read(reader)), Reply::Subscribed(subscribed)) => {
                 if let Some(frame) = self.readings.begun(subscribed, now) {

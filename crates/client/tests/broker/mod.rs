@@ -208,6 +208,17 @@ impl Peer {
     pub async fn subscribed_to(&mut self, partitions: u32) -> control::Subscribe {
         let (number, request) = self.next().await;
         let Request::Subscribe(subscribe) = request else { panic!("{request:?}") };
+        self.send_subscribed(number, &subscribe, partitions).await;
+        subscribe
+    }
+
+    /// Says that a subscription is made.
+    pub async fn send_subscribed(
+        &mut self,
+        number: u64,
+        subscribe: &control::Subscribe,
+        partitions: u32,
+    ) {
         let answer = control::Subscribed {
             subscription: subscribe.subscription,
             topic_id: 1,
@@ -217,7 +228,6 @@ impl Peer {
             ranges: Vec::new(),
         };
         self.send(number, Reply::Subscribed(answer)).await;
-        subscribe
     }
 
     pub async fn deliver(&mut self, subscription: u32, first: u64, payloads: &[&str]) {
