@@ -14,7 +14,7 @@ use bytes::{Buf, Bytes};
 use hyper::header;
 use indicatif::ProgressBar;
 use sennit_server::{ArchiveError, ArchiveSummary, check_archive};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use crate::{
@@ -56,7 +56,8 @@ pub struct Args {
     /// Replace the file if it is there, once the new one is whole
     #[arg(long)]
     overwrite: bool,
-    /// Print what was backed up as a JSON object
+    /// Print what was backed up as a JSON object; on standard error if the backup goes to standard
+    /// output
     #[arg(long)]
     json: bool,
 }
@@ -71,7 +72,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         let (archive, mut out) = (Archive::ask(&args.reach)?, io::stdout().lock());
         let summary = archive.write(&mut out, args.rate)?;
         out.flush()?;
-        talk(&said(&summary, "standard output"));
+        talk(&if args.json {
+            told(&summary, "-").to_string()
+        } else {
+            said(&summary, "standard output")
+        });
         return Ok(());
     }
     let shown = args.to.display().to_string();
@@ -88,12 +93,16 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     }
     let summary = written?;
     if args.json {
-        let ArchiveSummary { shards, files, bytes } = summary;
-        print_json(&json!({ "file": shown, "shards": shards, "files": files, "bytes": bytes }))
+        print_json(&told(&summary, &shown))
     } else {
         talk(&said(&summary, &shown));
         Ok(())
     }
+}
+
+fn told(summary: &ArchiveSummary, file: &str) -> Value {
+    let ArchiveSummary { shards, files, bytes } = summary;
+    json!({ "file": file, "shards": shards, "files": files, "bytes": bytes })
 }
 
 fn said(summary: &ArchiveSummary, place: &str) -> String {

@@ -14,6 +14,7 @@ use tokio::task::{JoinError, JoinSet};
 
 use crate::{
     exit::{Exit, Failure},
+    interrupt::interrupted,
     output::{talk, unless_reader_left},
     reach::{Reach, block_on},
     shown::{message_json, say_gap},
@@ -95,7 +96,7 @@ async fn take(
     acks: &mut Acks,
 ) -> Result<(), Failure> {
     let mut out = BufWriter::with_capacity(256 << 10, io::stdout().lock());
-    let mut interrupted = pin!(tokio::signal::ctrl_c());
+    let mut interrupted = pin!(interrupted());
     let mut left = args.count.map_or(u64::MAX, NonZeroU64::get);
     while left > 0 {
         let next = tokio::select! {

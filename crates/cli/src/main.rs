@@ -9,6 +9,7 @@ mod cursor;
 mod exit;
 mod group;
 mod http;
+mod interrupt;
 mod lines;
 mod output;
 mod publish;

@@ -74,8 +74,15 @@ pub struct Args {
     /// Create the topic, as a queue of one partition, if it is not there
     #[arg(long)]
     create: bool,
-    /// Give up after so long if the broker has no room, because its disk is full say
-    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "10s")]
+    /// Give up after so long if the broker has no room, because its disk is full say; what is
+    /// published with --expect-offset is not tried again
+    #[arg(
+        long,
+        value_name = "DURATION",
+        value_parser = duration,
+        default_value = "10s",
+        conflicts_with = "expect_offset"
+    )]
     patience: Duration,
     /// Print a summary as JSON
     #[arg(long)]

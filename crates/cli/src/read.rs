@@ -13,6 +13,7 @@ use sennit_model::{CursorName, Filter, FilterError, Offset, Timestamp, WhenSlow}
 
 use crate::{
     exit::Failure,
+    interrupt::interrupted,
     output::unless_reader_left,
     quantity,
     reach::{Reach, block_on},
@@ -153,7 +154,7 @@ async fn read(
     unprinted: &mut Option<Place>,
 ) -> Result<(), Failure> {
     let mut out = BufWriter::with_capacity(256 << 10, io::stdout().lock());
-    let mut interrupted = pin!(tokio::signal::ctrl_c());
+    let mut interrupted = pin!(interrupted());
     let mut left = args.count.map_or(u64::MAX, NonZeroU64::get);
     while left > 0 {
         let next = tokio::select! {

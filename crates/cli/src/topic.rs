@@ -179,6 +179,15 @@ impl Settings {
                     return usage("--retain forever stands alone: it names no limit");
                 }
                 Rule::Forever => {}
+                Rule::Age(_) if retention.age.is_some() => {
+                    return usage("--retain names two ages: give one");
+                }
+                Rule::Bytes(_) if retention.bytes.is_some() => {
+                    return usage("--retain names two sizes: give one");
+                }
+                Rule::Count(_) if retention.count.is_some() => {
+                    return usage("--retain names two numbers of messages: give one");
+                }
                 Rule::UntilSettled => retention.until_settled = true,
                 Rule::Age(age) => retention.age = Some(*age),
                 Rule::Bytes(bytes) => retention.bytes = Some(*bytes),
@@ -448,6 +457,8 @@ mod tests {
             (Some(Kind::Stream), &["until-settled"][..]),
             (Some(Kind::Queue), &["forever"]),
             (None, &["forever", "7d"]),
+            (None, &["1d", "7d"]),
+            (None, &["1GiB", "7d", "2GiB"]),
         ] {
             assert_eq!(retention(kind, rules).unwrap_err().exit, Exit::Usage, "{rules:?}");
         }

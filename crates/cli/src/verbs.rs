@@ -23,7 +23,7 @@ Exit codes:
   0  done                      4  exists or differs already
   1  failed                    6  unreachable, or too late
   2  the command line is wrong 7  done in part
-  3  not found";
+  3  not found                130  ended by a second Ctrl-C";
 
 /// A message broker: queues and streams on one durable log
 #[derive(Debug, Parser)]

@@ -107,6 +107,16 @@ pub fn stalled(broker: &Broker) -> (Child, Vec<u8>) {
 }
 
 #[test]
+fn a_backup_to_standard_output_says_what_it_is_beside_it() {
+    let (_folder, broker) = broker();
+    let output = broker.run(&["backup", "--json", "--to", "-"], b"");
+    assert!(output.status.success());
+    let said: Value = serde_json::from_slice(&output.stderr).unwrap();
+    assert_eq!(said["file"], "-");
+    assert_eq!(said["bytes"], output.stdout.len());
+}
+
+#[test]
 fn a_restored_broker_signs_with_the_keys_of_the_one_that_was_backed_up() {
     let (folder, broker) = broker();
     let subscription = r#"{"type":"pull-wake","pattern":"jobs/*","wake_stream":"wake"}"#;

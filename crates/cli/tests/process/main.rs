@@ -21,6 +21,7 @@ mod gaps;
 mod golden;
 mod golden_kinds;
 mod http_streams;
+mod interrupts;
 mod ledger;
 mod memory;
 mod patterns;

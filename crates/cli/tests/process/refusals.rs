@@ -50,7 +50,9 @@ fn a_wrong_command_line_ends_with_2_before_any_broker_is_asked() {
         &["topic", "create", "a", "--retain", "sometimes"],
         &["topic", "create", "a", "--kind", "stream", "--retain", "until-settled"],
         &["group", "create", "a", "b", "--lease", "soon"],
+        &["topic", "create", "a", "--retain", "1d", "--retain", "7d"],
         &["publish", "a", "body", "--file", "lines"],
+        &["publish", "a", "body", "--expect-offset", "0", "--patience", "1s"],
         &["frobnicate"],
     ] {
         let output = run(sennit(command), b"");

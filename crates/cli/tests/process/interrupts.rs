@@ -1,0 +1,79 @@
+//! Ctrl-C: the first lets a verb finish what it has begun, the second does not.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use crate::broker::Broker;
+
+/// Longer than anything takes that is to happen.
+const SOON: Duration = Duration::from_secs(30);
+
+fn signal(name: &str, process: u32) {
+    let sent = Command::new("kill").args([name, &process.to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+/// Stops a broker that answers nothing, until it is dropped.
+struct Stopped(u32);
+
+impl Stopped {
+    fn new(process: u32) -> Self {
+        signal("-STOP", process);
+        Self(process)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        signal("-CONT", self.0);
+    }
+}
+
+#[test]
+fn a_second_ctrl_c_ends_a_verb_that_waits_for_a_broker_that_answers_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start(folder.path());
+    broker.ok(&["topic", "create", "orders"], b"");
+    broker.ok(&["publish", "orders"], b"first\n");
+    for verb in [&["read", "--from", "earliest"][..], &["consume"]] {
+        let mut command = broker.command(&[verb, &["orders", "--follow"]].concat());
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "first\n");
+        let _stopped = Stopped::new(broker.pid());
+        let begun = Instant::now();
+        // Two that come at once may be one.
+        let code = loop {
+            signal("-INT", child.id());
+            sleep(Duration::from_millis(20));
+            if let Some(status) = child.try_wait().unwrap() {
+                break status.code();
+            }
+            if begun.elapsed() > SOON {
+                child.kill().unwrap();
+                panic!("{verb:?} goes on");
+            }
+        };
+        assert_eq!(code, Some(130), "{verb:?}");
+    }
+}
+
+#[test]
+fn the_first_ctrl_c_lets_a_verb_finish_what_it_has_begun() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start(folder.path());
+    broker.ok(&["topic", "create", "orders"], b"");
+    broker.ok(&["publish", "orders"], b"first\n");
+    let mut command = broker.command(&["consume", "orders", "--follow"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    signal("-INT", child.id());
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(broker.ok(&["consume", "orders"], b""), b"");
+}
