@@ -2,13 +2,11 @@
 //! is followed. Nothing is refused here.
 
 use bytes::Bytes;
-use hashbrown::HashMap;
-use sennit_model::{Durability, GroupId, PartitionId};
+use sennit_model::Durability;
 
 use crate::{
-    command::{DeadLetters, SessionId},
+    command::DeadLetters,
     engine::{Engine, stir},
-    group::Group,
     log::Place,
     partition::{NEVER, Partition},
     record::Record,
@@ -54,7 +52,7 @@ impl Engine {
                 partition.free_settled(0, partition.log.end(), &mut self.freed);
                 partition.watch_age(wheel);
                 stir(&mut self.stirred, partition);
-                forget_members(&mut self.sessions, *id, &gone);
+                gone.iter().for_each(|group| self.sessions.forget((*id, group.id())));
                 self.note_keeping(*id);
             }
             Record::PartitionDropped { partition: id } => {
@@ -63,6 +61,7 @@ impl Engine {
                 self.freed.extend(partition.log.entries().map(|entry| entry.place));
                 for group in &mut partition.groups {
                     group.end_leases(0, u64::MAX, wheel);
+                    self.sessions.forget((*id, group.id()));
                 }
                 self.lost.forget(*id);
                 self.readers.end_partition(*id);
@@ -70,7 +69,6 @@ impl Engine {
                 self.reserved.forget(*id);
                 self.memory.forget(*id);
                 self.latest.forget(*id);
-                forget_members(&mut self.sessions, *id, &partition.groups);
             }
             Record::Appended { partition: id, first: _, appended_at, producer, batch, note } => {
                 let Some(partition) = self.partitions.get_mut(id) else { return };
@@ -215,18 +213,4 @@ impl Engine {
 pub(crate) fn place_of(batch: &Bytes, position: u64) -> Place {
     let bytes = u32::try_from(batch.len()).expect("a batch is limited far below 4 GiB");
     Place { position, bytes }
-}
-
-fn forget_members(
-    sessions: &mut HashMap<SessionId, Vec<(PartitionId, GroupId)>, foldhash::fast::FixedState>,
-    partition: PartitionId,
-    gone: &[Group],
-) {
-    for group in gone {
-        for member in &group.members {
-            if let Some(held) = sessions.get_mut(&member.holder.session) {
-                held.retain(|place| *place != (partition, group.id()));
-            }
-        }
-    }
 }

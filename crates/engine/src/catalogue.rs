@@ -358,12 +358,11 @@ impl Catalogue {
             ..*source.config()
         };
         let (topic, home) = (TopicId(self.next_topic), source.id());
-        let mut name = source.created.name.dead_letter_topic()?;
+        let mut name = source.created.name.dead_letter_topic(None);
         let mut number = home.0;
         while self.topic_named(&name).is_some() {
             // It is that of a topic of the same name that is gone, or somebody has made it: it stays.
-            let other: TopicName = format!("{}-{number}", source.created.name).parse()?;
-            name = other.dead_letter_topic()?;
+            name = source.created.name.dead_letter_topic(Some(number));
             number += 1;
         }
         self.new_topic(TopicCreated { topic, name, incarnation, config: config.into(), home })

@@ -17,6 +17,7 @@ use crate::{
     readers::bounded,
     record::{Outcome, Record},
     refusal::Refusal,
+    sessions::{Part, Sessions},
     timer::Timer,
 };
 
@@ -146,8 +147,8 @@ impl Engine {
             return out.refuse(origin, Refusal::UnknownGroup);
         };
         let is_ack = verdict == Verdict::Ack;
-        let part_in = self.sessions.get(&origin.session).map_or(&[][..], Vec::as_slice);
-        let by = Settler { session: origin.session, place: (id, group_id), part_in };
+        let part = (id, group_id);
+        let by = Settler { session: origin.session, part, sessions: &self.sessions };
         let mut valid = Vec::new();
         let mut stale = Vec::new();
         for run in runs {
@@ -213,12 +214,8 @@ impl Engine {
         let Some(group) = partition.group(group) else {
             return out.refuse(origin, Refusal::UnknownGroup);
         };
-        let place = (id, group.id());
         group.join(Holder { session: origin.session, subscription }, bounded(credit));
-        let held = self.sessions.entry(origin.session).or_default();
-        if !held.contains(&place) {
-            held.push(place);
-        }
+        self.sessions.join(origin.session, (id, group.id()));
         out.now.push(Effect::Subscribed { origin, subscription, partition: id });
         let session = origin.session;
         let damaged = group.damaged.iter().map(|(start, end, _)| (start, end, GapReason::Damaged));
@@ -266,8 +263,11 @@ impl Engine {
     /// session left on purpose.
     pub(crate) fn end_session(&mut self, session: SessionId, grace: Duration, now: Timestamp) {
         self.end_readers(session);
-        let Some(held) = self.sessions.get(&session) else { return };
-        for (id, group_id) in held.clone() {
+        let held = self.sessions.parts_of(session);
+        if held.is_empty() {
+            return;
+        }
+        for (id, group_id) in held {
             let Some(partition) = self.partitions.get_mut(&id) else { continue };
             let Some(group) = partition.group(group_id) else { continue };
             group.members.retain(|member| member.holder.session != session);
@@ -277,7 +277,7 @@ impl Engine {
             stir(&mut self.stirred, partition);
         }
         if grace.is_zero() {
-            self.sessions.remove(&session);
+            self.sessions.end(session);
         } else {
             self.wheel.set(now.plus(grace), Timer::Grace { session });
         }
@@ -372,9 +372,8 @@ impl Standing {
 struct Settler<'a> {
     session: SessionId,
     /// What it settles of.
-    place: (PartitionId, GroupId),
-    /// In which groups it takes part itself, or did.
-    part_in: &'a [(PartitionId, GroupId)],
+    part: Part,
+    sessions: &'a Sessions,
 }
 
 impl Settler<'_> {
@@ -384,7 +383,7 @@ impl Settler<'_> {
     /// now, and a session that takes no part speaks for others.
     fn speaks_for(self, group: &Group, holder: Holder) -> bool {
         holder.session == self.session
-            || !self.part_in.contains(&self.place)
+            || !self.sessions.is_part(self.session, self.part)
             || !group.members.iter().any(|member| member.holder == holder)
     }
 }

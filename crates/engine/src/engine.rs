@@ -5,14 +5,13 @@
 use std::{collections::VecDeque, time::Duration};
 
 use bytes::Bytes;
-use hashbrown::HashMap;
 use sennit_model::{
     Batch, Durability, Generation, GroupId, Offset, OffsetRange, PartitionId, ReadFrom, Timestamp,
 };
 
 use crate::{
     catalogue::Catalogue,
-    command::{Command, Origin, PartitionCommand, SessionId},
+    command::{Command, Origin, PartitionCommand},
     cursors::Cursors,
     effect::Effect,
     group::{Group, Holder, range},
@@ -26,6 +25,7 @@ use crate::{
     record::{Outcome, Record},
     refusal::Refusal,
     reserved::{Reserved, reserved_max},
+    sessions::Sessions,
     settings_hash::SettingsHash,
     shared::Shared,
     stream::StreamAnswer,
@@ -95,9 +95,7 @@ pub struct Engine {
     pub(crate) generation: Generation,
     pub(crate) catalogue: Catalogue,
     pub(crate) partitions: Partitions,
-    /// The groups each session takes part in, by subscription.
-    pub(crate) sessions:
-        HashMap<SessionId, Vec<(PartitionId, GroupId)>, foldhash::fast::FixedState>,
+    pub(crate) sessions: Sessions,
     pub(crate) wheel: Wheel<Timer>,
     /// How many timers had been set when some were looked at last, so that those that nobody needs go.
     pub(crate) timers_set: u64,
@@ -129,7 +127,7 @@ impl Engine {
             generation,
             catalogue: Catalogue::default(),
             partitions: Partitions::default(),
-            sessions: HashMap::default(),
+            sessions: Sessions::default(),
             wheel: Wheel::new(now),
             timers_set: 0,
             fired: Vec::new(),

@@ -40,6 +40,7 @@ mod refusal;
 mod replay;
 mod reserved;
 mod runs;
+mod sessions;
 mod settings_hash;
 mod shared;
 mod sieve;

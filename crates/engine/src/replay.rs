@@ -351,7 +351,10 @@ impl Replay {
                 }
                 Item::Stream(KeptStream { id, settings, is_closed, said }) => {
                     let settings = self.engine.shared.settings(&settings);
-                    let stream = Stream { settings, touched_at: self.begins_at, is_closed, said };
+                    let mut stream = Stream::new(settings, self.begins_at);
+                    // Where it matters how it was closed, only what opened it can have done so.
+                    (stream.is_closed, stream.was_opened_closed) = (is_closed, is_closed);
+                    stream.said = said;
                     self.engine.streams.insert(id, stream);
                 }
                 Item::Clean(id, clean) => {

@@ -413,6 +413,7 @@ impl Engine {
         }
         let mut stream = Stream::new(settings, *opened_at);
         stream.is_closed = *closes;
+        stream.was_opened_closed = *closes;
         let stream = self.streams.insert(*id, stream);
         if let Some(end) = stream.ends_at() {
             self.wheel.set(end, Timer::StreamEnd { partition: *id });

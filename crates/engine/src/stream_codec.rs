@@ -74,8 +74,8 @@ impl Writer<'_> {
         self.u8(u8::from(*closes)).stream_settings(settings)
     }
 
-    /// A stream beside its log. Of one in memory alone, what was said with its messages is as lost as
-    /// they are.
+    /// A stream beside its log. Of one in memory alone, what was said with its messages, or behind them,
+    /// is as lost as they are.
     pub(crate) fn kept_stream(
         &mut self,
         id: PartitionId,
@@ -83,7 +83,8 @@ impl Writer<'_> {
         is_lost: bool,
     ) -> &mut Self {
         self.partition(id).stream_settings(&stream.settings);
-        self.u8(u8::from(stream.is_closed && !is_lost));
+        let is_closed = if is_lost { stream.was_opened_closed } else { stream.is_closed };
+        self.u8(u8::from(is_closed));
         let said = stream.said();
         self.u8(u8::from(said.is_deleted)).count(said.forks.len());
         for fork in &said.forks {

@@ -22,6 +22,8 @@ pub(crate) struct Stream {
     /// When it was used last. No record says that of a read: a start counts as a use.
     pub(crate) touched_at: Timestamp,
     pub(crate) is_closed: bool,
+    /// Whether the record that opened it closed it: what is in memory alone stays closed by that only.
+    pub(crate) was_opened_closed: bool,
     pub(crate) said: Option<Box<Said>>,
 }
 
@@ -50,7 +52,7 @@ pub(crate) struct Life {
 
 impl Stream {
     pub(crate) fn new(settings: Arc<StreamSettings>, touched_at: Timestamp) -> Self {
-        Self { settings, touched_at, is_closed: false, said: None }
+        Self { settings, touched_at, is_closed: false, was_opened_closed: false, said: None }
     }
 
     pub(crate) fn said(&self) -> &Said {

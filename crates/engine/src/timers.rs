@@ -232,7 +232,7 @@ impl Engine {
     }
 
     fn grace_over(&mut self, session: SessionId, cut_off: &mut Failures) {
-        for (id, group_id) in self.sessions.remove(&session).unwrap_or_default() {
+        for (id, group_id) in self.sessions.end(session) {
             let Some(partition) = self.partitions.get_mut(&id) else { continue };
             let Some(group) = partition.group(group_id) else { continue };
             let runs = group.leases_of(|holder| holder.session == session);

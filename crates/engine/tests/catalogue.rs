@@ -56,3 +56,21 @@ fn dead_letters_of_a_topic_that_is_gone_stay_where_they_are_found() {
     assert_eq!((named(&world, &next), named(&world, "orders.dead-letter")), (None, Some(old)));
     assert_eq!(taken.0 + 1, new.0);
 }
+
+#[test]
+fn dead_letters_of_a_topic_with_a_long_name_have_a_topic_too() {
+    let mut world = World::empty();
+    let long = "x".repeat(200);
+    let first = create(&mut world, &long);
+    let old = bury(&mut world, first);
+    change(&mut world, CatalogueCommand::DeleteTopic { topic: first });
+    let second = create(&mut world, &long);
+    let new = bury(&mut world, second);
+    assert!(old != new && new != second);
+    let kept = "x".repeat(171);
+    for topic in [old, new] {
+        let topic = world.engine.catalogue().topic(topic).expect("it was made");
+        let name = topic.created.name.as_str();
+        assert!(name.starts_with(&kept) && name.ends_with(".dead-letter"), "{name}");
+    }
+}

@@ -128,6 +128,49 @@ fn a_topic_that_is_gone_leaves_nothing() {
 }
 
 #[test]
+fn groups_that_are_gone_leave_nothing_with_a_session_that_had_left_them() {
+    let (mut engine, mut journal) = (Engine::new(Generation(1), Timestamp(1_000)), Positions(0));
+    let origin = Origin { session: SessionId(1), request: 1 };
+    let (mut held, mut group) = ([0; 2], 0);
+    for held in &mut held {
+        for _ in 0..1_000 {
+            group += 1;
+            // Groups of one topic go alone, or with a topic each.
+            for topic in [0, group] {
+                let partition = PartitionId { topic: TopicId(topic), index: PartitionIndex(0) };
+                let open = |groups| PartitionCommand::Open {
+                    config: TopicConfig::of_kind(TopicKind::Stream),
+                    groups,
+                    dead_letters: DeadLetters::NotYet,
+                };
+                let (id, config) = (GroupId(group), GroupConfig::default());
+                let setting = GroupSetting { id, config, start: StartAt::Earliest };
+                let (session, subscription) = (origin.session, 3);
+                let credit = Credit { messages: 10, bytes: 1_000 };
+                let gone = if topic == 0 { open(Vec::new()) } else { PartitionCommand::Drop };
+                for command in [
+                    Command::Partition(origin, partition, open(vec![setting])),
+                    Command::Subscribe(Subscribe {
+                        origin,
+                        subscription,
+                        partition,
+                        group: id,
+                        credit,
+                    }),
+                    Command::Unsubscribe { session, subscription, partition, group: id },
+                    Command::Partition(origin, partition, gone),
+                ] {
+                    turn(&mut engine, &mut journal, command, Timestamp(1_000));
+                }
+            }
+        }
+        *held = held_bytes();
+    }
+    let [before, after] = held;
+    assert!(after < before + 1_000, "{before} bytes, and {after} after 2000 more");
+}
+
+#[test]
 fn a_queue_is_idle_again_once_its_consumers_have_left() {
     let topics = 1_000;
     let mut engine = partitions(TopicKind::Queue, topics);

@@ -344,6 +344,39 @@ fn a_stream_in_memory_is_there_after_a_crash_and_its_content_is_not() {
 }
 
 #[test]
+fn a_stream_in_memory_that_began_closed_is_closed_after_a_start_and_one_closed_later_is_open() {
+    for (begins_closed, text) in [(true, ""), (false, ""), (true, "a"), (false, "a")] {
+        let mut world = World::empty();
+        let content = (!text.is_empty()).then(|| batch(&[Message::new(text)]).into());
+        let config = config(Durability::Memory);
+        let open = OpenStream { config, content, closes: begins_closed, ..with(settings()) };
+        ask(&mut world, StreamCommand::Open(Box::new(open)));
+        if !begins_closed {
+            append(&mut world, "", closing(plain()));
+        }
+        let is_closed = |engine: &sennit_engine::Engine| {
+            engine.look_at_stream(ORDERS).expect("it is there").0.is_closed
+        };
+        assert!(is_closed(&world.engine));
+        let by_records = replayed(&world).engine;
+        // What it began with is closed together with that, or not at all.
+        assert_eq!(is_closed(&by_records), begins_closed && text.is_empty());
+        // Checkpoints say the same, of what was written and of what an earlier checkpoint has said.
+        let by_checkpoint = kept(&world.engine, world.now);
+        assert_eq!(is_closed(&by_checkpoint), is_closed(&by_records), "{text:?}");
+        let by_another = kept(&by_checkpoint, world.now);
+        assert_eq!(is_closed(&by_another), is_closed(&by_records), "{text:?}");
+    }
+}
+
+/// What a start finds that begins with a checkpoint of this.
+fn kept(engine: &sennit_engine::Engine, now: sennit_model::Timestamp) -> sennit_engine::Engine {
+    let mut snapshot = Vec::new();
+    engine.encode_snapshot(&mut snapshot);
+    sennit_engine::Engine::from_snapshot(snapshot.into(), Generation(2), now).expect("it is whole")
+}
+
+#[test]
 fn who_had_read_all_before_a_crash_goes_on_behind_what_was_reserved() {
     for durability in [Durability::Speculative, Durability::Ephemeral] {
         let mut world = World::empty();

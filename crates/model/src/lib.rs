@@ -30,7 +30,9 @@ pub use id::{
     TopicId,
 };
 pub use message::{Message, MessageView};
-pub use name::{CursorName, DEAD_LETTER_SUFFIX, GroupName, NameError, TopicName};
+pub use name::{
+    CursorName, DEAD_LETTER_SHARED_BYTES, DEAD_LETTER_SUFFIX, GroupName, NameError, TopicName,
+};
 pub use offset::{Offset, OffsetRange};
 pub use pattern::{PatternError, TopicPattern};
 pub use read_from::ReadFrom;

@@ -156,12 +156,24 @@ name! {
 }
 
 impl TopicName {
-    /// The name of the topic that takes this one's dead letters.
-    ///
-    /// # Errors
-    /// [`NameError::TooLong`] when the longer name exceeds the limit.
-    pub fn dead_letter_topic(&self) -> Result<Self, NameError> {
-        format!("{}{DEAD_LETTER_SUFFIX}", self.0).parse()
+    /// The name of the topic that takes this one's dead letters; a number is for when that is taken.
+    /// Where it would be too long, a hash of all that is before the suffix stands for the end of that.
+    #[must_use]
+    pub fn dead_letter_topic(&self, number: Option<u32>) -> Self {
+        let numbered = number.map_or_else(String::new, |number| format!("-{number}"));
+        let mut stem = format!("{}{numbered}", self.0);
+        if stem.len() + DEAD_LETTER_SUFFIX.len() > NAME_BYTES_MAX {
+            let hash = xxhash_rust::xxh3::xxh3_64(stem.as_bytes());
+            stem.truncate(CUT_NAME_BYTES);
+            if let Some(escape) = stem.rfind('%').filter(|at| at + 3 > CUT_NAME_BYTES) {
+                stem.truncate(escape);
+            }
+            // What is a name has no two dots together.
+            stem.truncate(stem.trim_end_matches('.').len());
+            stem.push_str(&format!("-{hash:016x}"));
+        }
+        stem.push_str(DEAD_LETTER_SUFFIX);
+        Self(stem.into())
     }
 
     /// Whether this topic takes the dead letters of another.
@@ -173,6 +185,13 @@ impl TopicName {
 
 /// What the name of a topic that takes dead letters ends with, after the name of their topic.
 pub const DEAD_LETTER_SUFFIX: &str = ".dead-letter";
+
+/// As much of a name is kept where it is cut: a dash and 16 digits have to fit before the suffix.
+const CUT_NAME_BYTES: usize = NAME_BYTES_MAX - DEAD_LETTER_SUFFIX.len() - 17;
+
+/// A topic's name and that of its dead letters begin with the same, up to so many bytes: less is cut
+/// off than a part of an escape and a dot.
+pub const DEAD_LETTER_SHARED_BYTES: usize = CUT_NAME_BYTES - 3;
 
 impl GroupName {
     /// The group that every queue has: `default`.
@@ -186,6 +205,8 @@ impl GroupName {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -229,9 +250,42 @@ mod tests {
     #[test]
     fn a_dead_letter_topic_is_known_by_its_last_part() {
         let orders: TopicName = "orders".parse().unwrap();
-        let dead = orders.dead_letter_topic().unwrap();
+        let dead = orders.dead_letter_topic(None);
         assert_eq!(dead.as_str(), "orders.dead-letter");
+        assert_eq!(orders.dead_letter_topic(Some(7)).as_str(), "orders-7.dead-letter");
         assert!(dead.is_dead_letter_topic() && !orders.is_dead_letter_topic());
         assert!(!"x-dead-letter".parse::<TopicName>().unwrap().is_dead_letter_topic());
+    }
+
+    #[test]
+    fn however_long_a_topics_name_is_that_of_its_dead_letters_is_a_name() {
+        let (mut texts, mut seen) = (BTreeSet::new(), BTreeSet::new());
+        for part in ["x", "a.", "ab.", "%2E", "a%2E", "ab%2E", "ab.%2E", "a.%2E%2E"] {
+            for length in 1..=NAME_BYTES_MAX {
+                let text: String = part.chars().cycle().take(length).collect();
+                let Ok(name) = text.parse::<TopicName>() else { continue };
+                if !texts.insert(text.clone()) {
+                    continue;
+                }
+                for number in [None, Some(0), Some(u32::MAX)] {
+                    let dead = name.dead_letter_topic(number);
+                    assert_eq!(dead.as_str().parse::<TopicName>().as_ref(), Ok(&dead));
+                    assert!(dead.is_dead_letter_topic());
+                    let shared = length.min(DEAD_LETTER_SHARED_BYTES);
+                    assert_eq!(dead.as_str()[..shared], text[..shared]);
+                    assert!(seen.insert(dead), "two of {text} have one name");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_is_too_long_is_cut() {
+        let longest = "x".repeat(NAME_BYTES_MAX - DEAD_LETTER_SUFFIX.len());
+        let dead_of = |name: &str| name.parse::<TopicName>().unwrap().dead_letter_topic(None);
+        assert_eq!(dead_of(&longest).as_str(), format!("{longest}.dead-letter"));
+        let kept = "x".repeat(171);
+        let expected = format!("{kept}-730da5b9cc65a83a.dead-letter");
+        assert_eq!(dead_of(&"x".repeat(189)).as_str(), expected);
     }
 }

@@ -6,7 +6,7 @@ use std::{
     rc::Rc,
 };
 
-use sennit_model::DEAD_LETTER_SUFFIX;
+use sennit_model::{DEAD_LETTER_SHARED_BYTES, DEAD_LETTER_SUFFIX};
 use tokio::sync::{Mutex, MutexGuard};
 
 /// Topics are spread over so many locks: as many changes can be under way.
@@ -29,9 +29,10 @@ impl Changes {
     /// Waits until nobody else changes the topic of this name, the one whose dead letters it takes,
     /// or the one that takes its own. Nobody may wait here who holds one already.
     pub(crate) async fn of(&self, topic: &str) -> MutexGuard<'_, ()> {
-        let source = topic.trim_end_matches(DEAD_LETTER_SUFFIX);
+        let source = topic.trim_end_matches(DEAD_LETTER_SUFFIX).as_bytes();
         let mut hasher = self.spread.build_hasher();
-        hasher.write(source.as_bytes());
+        // What is behind that is cut off where it makes the other's name too long.
+        hasher.write(&source[..source.len().min(DEAD_LETTER_SHARED_BYTES)]);
         self.locks[hasher.finish() as usize % LOCKS].lock().await
     }
 }
@@ -42,6 +43,8 @@ mod tests {
         pin::pin,
         task::{Context, Poll, Waker},
     };
+
+    use sennit_model::TopicName;
 
     use super::*;
 
@@ -62,5 +65,17 @@ mod tests {
         assert!(others > 90, "{others} of 100 others are free");
         drop(held);
         assert!(is_free(&changes, "orders.dead-letter"));
+    }
+
+    #[test]
+    fn a_topic_with_a_long_name_and_its_dead_letters_wait_for_each_other() {
+        for name in ["x".repeat(200), format!("{}.%2E{}", "x".repeat(168), "y".repeat(20))] {
+            let changes = Changes::default();
+            let mut context = Context::from_waker(Waker::noop());
+            let mut held = pin!(changes.of(&name));
+            let Poll::Ready(_held) = held.as_mut().poll(&mut context) else { panic!("it is free") };
+            let name: TopicName = name.parse().expect("it is a name");
+            assert!(!is_free(&changes, name.dead_letter_topic(None).as_str()), "{name}");
+        }
     }
 }
