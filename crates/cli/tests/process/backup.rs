@@ -108,12 +108,20 @@ pub fn stalled(broker: &Broker) -> (Child, Vec<u8>) {
 
 #[test]
 fn a_backup_to_standard_output_says_what_it_is_beside_it() {
-    let (_folder, broker) = broker();
+    let (folder, broker) = broker();
+    broker.ok(&["topic", "create", "orders"], b"");
+    broker.ok(&["publish", "orders"], &lines(0..100));
     let output = broker.run(&["backup", "--json", "--to", "-"], b"");
     assert!(output.status.success());
     let said: Value = serde_json::from_slice(&output.stderr).unwrap();
     assert_eq!(said["file"], "-");
-    assert_eq!(said["bytes"], output.stdout.len());
+    let file = folder.path().join("taken");
+    std::fs::write(&file, &output.stdout).unwrap();
+    let restored = restored(&file, &folder.path().join("restored"));
+    for counted in ["shards", "files", "bytes"] {
+        assert_eq!(said[counted], restored[counted], "{counted}: {said}, {restored}");
+    }
+    assert!(said["bytes"].as_u64() > Some(100_000), "{said}");
 }
 
 #[test]
