@@ -13,7 +13,7 @@ use crate::{
     identity::judge,
     latency::Latencies,
     load::{Bench, Load, Measured, order_all, share, window_of},
-    plan::{Order, Read, ReaderReport, Role, Slow},
+    plan::{Order, Preloaded, Read, ReaderReport, Role, Slow},
     row::{FannedOut, Row},
     stamp::{STAMP_BYTES, message_bytes},
     usage::Watch,
@@ -40,6 +40,8 @@ pub struct FanOut {
     pub commit_every: Option<u64>,
     /// Whether rate and latency are of all but the first reader.
     pub leaves_out_first: bool,
+    /// How often each reads what lies there, if that is all that is read.
+    pub rounds: u64,
     /// Messages per second that the first takes while the load runs; 0 for none.
     pub slow_rate: Option<f64>,
 }
@@ -56,15 +58,21 @@ impl FanOut {
             credit_bytes: None,
             commit_every: None,
             leaves_out_first: false,
+            rounds: 1,
             slow_rate: None,
         }
     }
 
+    /// What lies there before anybody reads.
+    fn preloaded(&self) -> Option<Preloaded> {
+        let messages = self.load.preload? * u64::from(self.load.producers);
+        Some(Preloaded { messages, rounds: self.rounds })
+    }
+
     /// What lies in memory alone is freed to make room: readers would wait for it in vain.
     fn check_that_preload_is_kept(&self) -> Result<()> {
-        let Load { producers, size, partitions, durability, .. } = self.load;
-        let Some(each) = self.load.preload else { return Ok(()) };
-        let messages = each * u64::from(producers);
+        let Load { size, partitions, durability, .. } = self.load;
+        let Some(Preloaded { messages, .. }) = self.preloaded() else { return Ok(()) };
         let bytes = message_bytes(size) as u64;
         let kept = MEMORY_SHARD_BYTES * u64::from(partitions) / bytes;
         ensure!(
@@ -103,7 +111,8 @@ impl FanOut {
         for report in bench.reports(&mut producers, row, offered)? {
             measured.add(report);
         }
-        let expect = measured.confirmed_in_all();
+        // Of each reader, as it is of each round.
+        let expect = measured.confirmed_in_all() * self.preloaded().map_or(1, |there| there.rounds);
         let deadline_ns = now_ns() + (load.drain_s * 1e9) as u64;
         order_all(&mut readers, Order::Finish { expect, deadline_ns })?;
         let sent = measured.sent.clone();
@@ -143,6 +152,7 @@ impl FanOut {
             "credit_bytes": self.credit_bytes,
             "commit_every": self.commit_every,
             "slow_rate": self.slow_rate,
+            "rounds": self.rounds,
         });
         Ok(made)
     }
@@ -159,7 +169,7 @@ impl FanOut {
                     credit_bytes: self.credit_bytes,
                     commit_every: self.commit_every,
                     slow: self.slow_rate.map(|rate| Slow { reader: 0, rate }),
-                    preloaded: self.load.preload.is_some(),
+                    preloaded: self.preloaded(),
                 });
                 Worker::start(&ground.plan(self.load.size, role))
             })

@@ -172,6 +172,12 @@ impl Identity {
         self.seen.iter().map(|seen| seen.count).sum()
     }
 
+    /// Everything is to come once more: what was seen is forgotten, and what was wrong with it is not.
+    pub fn begin_again(&mut self) {
+        self.seen.clear();
+        self.latest.clear();
+    }
+
     /// Everything that was seen, for the parent.
     #[must_use]
     pub fn sighting(&self) -> Sighting {
@@ -324,6 +330,23 @@ mod tests {
         let sightings = halves.map(|half| half.sighting());
         let found = judge(&[(0, 200, 200), (1, 200, 200)], &sightings);
         assert_eq!(found, Verdict { duplicates: 1, ..Verdict::default() });
+    }
+
+    #[test]
+    fn what_comes_again_in_another_round_is_no_duplicate_and_what_was_wrong_before_is_kept() {
+        let mut identity = Identity::new();
+        for round in 0..3 {
+            for (partition, producer, sequence) in all() {
+                assert!(identity.saw(0, partition, producer, sequence));
+            }
+            assert_eq!(identity.count(), 400);
+            if round < 2 {
+                identity.saw(0, 0, 0, 7);
+                identity.begin_again();
+            }
+        }
+        let found = judge(&[(0, 200, 200), (1, 200, 200)], &[identity.sighting()]);
+        assert_eq!(found, Verdict { duplicates: 2, ..Verdict::default() });
     }
 
     #[test]

@@ -172,8 +172,17 @@ pub struct Read {
     pub commit_every: Option<u64>,
     /// One that does not keep up.
     pub slow: Option<Slow>,
-    /// All was published before: they begin at the start, with the earliest message.
-    pub preloaded: bool,
+    /// What was published before, if they read only that: they begin at the start, with the earliest message.
+    pub preloaded: Option<Preloaded>,
+}
+
+/// What lies there before anybody reads.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Preloaded {
+    /// Messages.
+    pub messages: u64,
+    /// How often each reader reads all of them.
+    pub rounds: u64,
 }
 
 /// A reader that takes less than there is, until the load has ended.

@@ -14,8 +14,8 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use sennit_client::{
-    Client, CursorName, MessageView, Offset, PartitionIndex, ReadFrom, ReadRun, Reader, Received,
-    TopicName,
+    Client, CursorName, MessageView, Offset, PartitionIndex, ReadFrom, ReadRun, Reader,
+    ReaderBuilder, Received, TopicName,
 };
 use tokio::{
     sync::{oneshot, watch},
@@ -27,7 +27,7 @@ use crate::{
     identity::Identity,
     latency::Latencies,
     orders::{Orders, start},
-    plan::{Order, Plan, Read, ReaderReport, Report, Window},
+    plan::{Order, Plan, Preloaded, Read, ReaderReport, Report, Window},
     stamp::Payloads,
     usage::cpu_s,
 };
@@ -113,9 +113,20 @@ impl Sight {
 struct Reading {
     client: Client,
     reader: Reader,
+    /// What begins it again, with the earliest message, and how often it still will.
+    again: Option<Again>,
     /// Messages per second that it takes, if it is a slow one.
     rate: Option<f64>,
     commits: Option<Commits>,
+}
+
+/// The rounds of a reader that come.
+struct Again {
+    builder: ReaderBuilder,
+    /// Messages of a round.
+    messages: u64,
+    /// Rounds that are left behind this one.
+    left: u64,
 }
 
 /// Commits of a reader's cursor: one at a time, while it reads on.
@@ -165,7 +176,7 @@ impl Reading {
         let topic: TopicName = plan.topic.parse()?;
         let mut builder = client
             .reader(&topic)
-            .from(if read.preloaded { ReadFrom::Earliest } else { ReadFrom::Latest })
+            .from(if read.preloaded.is_some() { ReadFrom::Earliest } else { ReadFrom::Latest })
             .credit_messages(read.credit_messages);
         if let Some(bytes) = read.credit_bytes {
             builder = builder.credit_bytes(bytes);
@@ -184,10 +195,15 @@ impl Reading {
                 under_way: None,
             });
         }
+        let again = read.preloaded.map(|Preloaded { messages, rounds }| Again {
+            builder: builder.clone(),
+            messages,
+            left: rounds - 1,
+        });
         let reader = builder.start().await?;
         let slow = read.slow.filter(|slow| slow.reader == number);
         let rate = slow.map(|slow| slow.rate);
-        Ok(Self { client, reader, rate, commits })
+        Ok(Self { client, reader, again, rate, commits })
     }
 
     /// Reads until it is told to stop, or nobody is left to tell it.
@@ -213,6 +229,15 @@ impl Reading {
                     progress.fetch_add(u64::from(run.count()), Ordering::Relaxed);
                     if let Some(commits) = &mut self.commits {
                         commits.read(&run).await?;
+                    }
+                    if let Some(again) = &mut self.again
+                        && again.left > 0
+                        && sight.identity.count() == again.messages
+                    {
+                        again.left -= 1;
+                        sight.identity.begin_again();
+                        let next = again.builder.clone().start().await?;
+                        std::mem::replace(&mut self.reader, next).close().await?;
                     }
                 }
                 Received::Gap(gap) => bail!("{gap}"),
@@ -259,7 +284,7 @@ pub async fn read_all(
         clients.push((number, Client::connect(plan.server.clone()).await?));
     }
     let mut window = None;
-    if read.preloaded {
+    if read.preloaded.is_some() {
         window = Some(start(orders).await?);
     }
     let mut readings = Vec::new();

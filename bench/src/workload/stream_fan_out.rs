@@ -26,6 +26,10 @@ pub struct StreamFanOut {
     /// as fast as they go
     #[arg(long, value_name = "N", conflicts_with_all = ["rate", "cursor"])]
     preload: Option<u64>,
+    /// With --preload: how often each reader reads all of them
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "preload")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    rounds: u64,
     #[command(flatten)]
     streaming: Streaming,
 }
@@ -37,6 +41,7 @@ impl StreamFanOut {
         let row = |rate: f64, readers: u32| {
             let mut fan_out = FanOut {
                 commit_every: self.cursor.then_some(self.commit_every),
+                rounds: self.rounds,
                 ..self.streaming.fan_out(rate, readers, partitions)
             };
             let load = &mut fan_out.load;

@@ -3,12 +3,17 @@
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
+use rustix::net::sockopt::set_tcp_congestion;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::{arrival::Arrival, core::Cores, descriptors::Descriptors, error::ServeError, inbox};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
+
+/// The congestion control of connections within this machine, which inherit it from their listener: there is
+/// no line to be fair to, and one that paces what it sends (bbr) holds up who reads.
+const UNPACED: &str = "reno";
 
 /// How long nobody is accepted where that failed: those who are here have to leave first.
 const REST: Duration = Duration::from_millis(50);
@@ -21,6 +26,10 @@ pub(crate) fn listen(address: SocketAddr) -> Result<std::net::TcpListener, Serve
         // A broker that starts again must not wait for the old one's connections to be forgotten.
         socket.set_reuse_address(true)?;
         socket.set_nonblocking(true)?;
+        if address.ip().is_loopback() {
+            // A system without it keeps its own: slower, and no less right.
+            let _ = set_tcp_congestion(&socket, UNPACED);
+        }
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
         Ok(socket.into())
@@ -69,5 +78,23 @@ pub(crate) async fn accept(listener: Listener, cores: Arc<Cores>) {
             }
             Err(error) => tracing::warn!(%error, "a connection could not be handed on"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use rustix::net::sockopt::tcp_congestion;
+
+    use super::*;
+
+    #[test]
+    fn what_is_sent_within_this_machine_is_not_paced() {
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let _near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        assert_eq!(tcp_congestion(&far).unwrap(), UNPACED);
     }
 }
