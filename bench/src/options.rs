@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 /// Options of every workload.
 #[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Options of every workload")]
 pub struct Options {
     /// The broker's address
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4438", env = "SENNIT_SERVER")]
