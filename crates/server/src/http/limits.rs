@@ -56,7 +56,8 @@ pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 /// How long a client may take nothing of what it is sent.
 pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long answers are still awaited for a client that has said it sends no more: it may have gone.
+/// How long answers are still awaited for a client that has said it sends no more, and events are told:
+/// it may have gone.
 pub(crate) const HALF_CLOSED: Duration = Duration::from_secs(1);
 
 /// How long what a client still sends is read and dropped behind the last answer: a connection that

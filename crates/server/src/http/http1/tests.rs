@@ -320,6 +320,41 @@ fn a_client_that_only_says_no_more_hears_its_answer() {
     });
 }
 
+#[test]
+fn a_client_that_sends_no_more_hears_all_of_an_answer_however_slowly() {
+    in_a_world(100, async |mut world| {
+        world.ask(&["/"]).await;
+        world.client.shutdown().await.unwrap();
+        settled().await;
+        world.answer("/", Body::Full(vec![b'x'; 1000].into())).await;
+        let mut heard = String::new();
+        while !world.hall.is_empty() {
+            sleep(2 * HALF_CLOSED).await;
+            let mut bytes = [0; 100];
+            let count = world.client.read(&mut bytes).await.unwrap();
+            heard.push_str(str::from_utf8(&bytes[..count]).unwrap());
+        }
+        heard.push_str(&world.hear_the_end().await);
+        assert!(heard.ends_with(&"x".repeat(1000)), "{heard}");
+    });
+}
+
+#[test]
+fn events_that_go_on_are_not_gone_on_with_for_a_client_that_sends_no_more() {
+    in_a_world(1 << 20, async |mut world| {
+        world.ask(&["/"]).await;
+        let (sender, _, body) = events();
+        world.answer("/", body).await;
+        world.client.shutdown().await.unwrap();
+        for _ in 0..4 {
+            let _ = sender.send(Bytes::from_static(b"event"));
+            sleep(HALF_CLOSED / 3).await;
+        }
+        assert!(sender.is_closed());
+        assert!(world.hall.is_empty());
+    });
+}
+
 /// Gives what is sent to it, and counts how often it was asked.
 struct Sent {
     pieces: mpsc::UnboundedReceiver<Bytes>,
