@@ -18,6 +18,7 @@ use crate::{
     arrival::{Arrival, Moved},
     core::CoreHandle,
     drain,
+    holding_back::hold_back,
     inbox::Message,
     outbox::Outbox,
     outgoing::Outgoing,
@@ -77,6 +78,7 @@ pub(crate) async fn serve(arrival: Arrival, core: CoreHandle) {
         biased;
         () = outbox.successor.came() => Flow::Broken,
         end = speak(moved, &mut reading, &mut session, &outbox, &mut input) => end,
+        never = hold_back(id, &core, &outbox) => match never {},
     };
     session.end(end == Flow::Left);
     core.with(|core| core.carry_commands());
