@@ -157,6 +157,11 @@ impl Session {
         self.greeted
     }
 
+    /// How many bytes of a frame are missing that has begun.
+    pub(crate) fn missing(&self, input: &BytesMut) -> usize {
+        self.frames.missing(input)
+    }
+
     /// Waits while a shard that was published to has too much to commit.
     pub(crate) async fn has_room(&self, shard: usize) {
         self.core.cores.gauges[shard].has_room().await;

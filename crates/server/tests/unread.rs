@@ -1,15 +1,12 @@
-//! What a client costs that takes part in much and does not read: heap bytes of a whole broker. It counts
-//! every allocation of the process, and knows nothing of what they hold.
+//! What a client costs that takes part in much and does not read: heap bytes of a whole broker.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a step that fails ends the test")]
 
+mod counting;
 #[path = "server/world.rs"]
 #[expect(dead_code, reason = "most of it is for others")]
 mod world;
 
-use std::{
-    alloc::{GlobalAlloc, Layout, System},
-    sync::atomic::{AtomicUsize, Ordering},
-};
+use std::sync::atomic::Ordering;
 
 use sennit_model::{
     TopicId,
@@ -17,33 +14,8 @@ use sennit_model::{
 };
 use sennit_protocol::{Features, Reply, Request, SetCredit, Taken, control};
 
+use counting::{HELD_BYTES, PEAK_BYTES};
 use world::{Broker, Peer, publish, texts_of};
-
-struct Counting;
-
-static HELD_BYTES: AtomicUsize = AtomicUsize::new(0);
-/// The most that was held since this was set to 0.
-static PEAK_BYTES: AtomicUsize = AtomicUsize::new(0);
-
-#[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
-// SAFETY: every call is passed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let held = HELD_BYTES.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        PEAK_BYTES.fetch_max(held, Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        HELD_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// Streams, and messages in each: six times as much as may wait for one socket.
 const STREAMS: u32 = 6;
