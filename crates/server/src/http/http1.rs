@@ -407,8 +407,17 @@ where
         }
         if self.inlet == Inlet::Open {
             self.input.extend_from_slice(bytes);
+            self.hold(self.input.len());
         }
         Poll::Ready(Ok(count))
+    }
+
+    /// Counts what has come of a body and is not whole, and so many bytes that wait to be looked at.
+    fn hold(&mut self, waiting: usize) {
+        let waiting = if self.inlet == Inlet::Open { waiting } else { 0 };
+        if let Err(refused) = self.body.set(self.requests.body_bytes() + waiting) {
+            self.refuse(refused);
+        }
     }
 
     /// Begins every request that is whole, as long as there is room.
@@ -424,9 +433,7 @@ where
                 Err(refused) => self.refuse(refused),
             }
         }
-        if let Err(refused) = self.body.set(self.requests.body_bytes()) {
-            self.refuse(refused);
-        }
+        self.hold(bytes.len());
         if self.inlet != Inlet::Open {
             *bytes = &[];
         }
