@@ -45,7 +45,8 @@ impl ConsumerBuilder {
     }
 
     /// How many bytes of encoded messages may be here unsettled, at most 256 MiB; 8 MiB unless
-    /// told. One message is always let through.
+    /// told. One message of each partition is always let through; once 8 MiB more than this are here and
+    /// were not taken, nothing more is sent for until half of it is free.
     pub fn credit_bytes(mut self, bytes: u64) -> Self {
         self.subscribe.credit_bytes = bytes.clamp(1, CREDIT_BYTES_MAX);
         self
@@ -121,7 +122,7 @@ impl Consumer {
                 }
                 self.current = None;
             }
-            match self.queue.next().await? {
+            match self.take().await? {
                 Ok(Received::Delivered(run)) => self.current = Some(run),
                 Ok(Received::Gap(gap)) => return Some(Ok(Received::Gap(gap))),
                 Err(error) => return Some(Err(error)),
@@ -137,7 +138,7 @@ impl Consumer {
     pub async fn receive_run(&mut self) -> Option<Result<Received<DeliveryRun>, Error>> {
         match self.current.take() {
             Some(rest) if rest.count() > 0 => Some(Ok(Received::Delivered(rest))),
-            _ => self.queue.next().await,
+            _ => self.take().await,
         }
     }
 
@@ -172,6 +173,15 @@ impl Consumer {
                 Err(error) => return Some(Err(error)),
             }
         }
+    }
+
+    /// What has come next; the broker goes on if that makes room.
+    async fn take(&self) -> Option<Result<Received<DeliveryRun>, Error>> {
+        let taken = self.queue.next().await;
+        if self.queue.goes_on() {
+            self.link.tell(Command::GoOn { subscription: self.subscription });
+        }
+        taken
     }
 
     fn pass_over(&self, gap: Gap) {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use sennit_model::ProducerId;
-use sennit_protocol::{ErrorCode, Features, Request, control};
+use sennit_protocol::{ErrorCode, Features, Request, SetCredit, control};
 use tokio::time::Instant;
 
 use crate::{
@@ -218,10 +218,11 @@ impl Conversation {
             }
             Command::SetCredit { subscription, messages, bytes } => {
                 let frame = self.subscriptions.set_credit(subscription, messages, bytes);
-                if let Some(frame) = frame {
-                    let number = self.number();
-                    self.outgoing.request(&Request::SetCredit(frame), number);
-                }
+                self.say_credit(frame);
+            }
+            Command::GoOn { subscription } => {
+                let frame = self.subscriptions.credit(subscription);
+                self.say_credit(frame.or_else(|| self.readings.credit(subscription)));
             }
             Command::Unsubscribe { subscription, answer } => {
                 let removed =
@@ -271,6 +272,14 @@ impl Conversation {
         let number = self.number();
         self.outgoing.request(&body, number);
         self.asked.insert(number, Asked::Read(reader));
+    }
+
+    /// Says what a subscription's window is from now on.
+    fn say_credit(&mut self, frame: Option<SetCredit>) {
+        if let Some(frame) = frame {
+            let number = self.number();
+            self.outgoing.request(&Request::SetCredit(frame), number);
+        }
     }
 
     /// Says the commits of a reader that were kept back; once it is over, they are refused.

@@ -14,6 +14,7 @@ use crate::{
     delivery::DeliveryRun,
     error::Error,
     gap::{Gap, Received},
+    untaken::Untaken,
 };
 
 #[derive(Default)]
@@ -21,7 +22,7 @@ struct State {
     items: VecDeque<Received<DeliveryRun>>,
     runs: usize,
     messages: u64,
-    bytes: u64,
+    untaken: Untaken,
     /// The gaps that wait: one that is told again, on another connection, waits once.
     gaps: HashSet<Gap>,
     credit_messages: u64,
@@ -50,32 +51,42 @@ impl DeliveryQueue {
         let mut state = self.state();
         state.credit_messages = state.credit_messages.max(messages.into());
         state.credit_bytes = state.credit_bytes.max(bytes);
+        state.begins();
     }
 
-    /// The topic has so many partitions: each gives at least one message, however small its share of
-    /// the window is.
+    /// It begins, and the topic has so many partitions: each gives at least one message, however small its
+    /// share of the window is.
     pub(crate) fn set_partitions(&self, partitions: u32) {
-        self.state().partitions = partitions.into();
+        let mut state = self.state();
+        state.partitions = partitions.into();
+        state.begins();
     }
 
-    /// Adds what has come. Twice what the broker sends may be here, because after a lost connection the
-    /// old deliveries are good beside the new ones for a while.
-    pub(crate) fn push(&self, run: DeliveryRun) {
+    /// Whether the broker was told to pause, and is to be told to go on.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.state().untaken.goes_on()
+    }
+
+    /// Adds what has come; whether the broker is to pause. Twice what it sends may be here, because after a
+    /// lost connection the old deliveries are good beside the new ones for a while.
+    pub(crate) fn push(&self, run: DeliveryRun) -> bool {
         let mut state = self.state();
         state.runs += 1;
         state.messages += u64::from(run.count());
-        state.bytes += run.byte_count() as u64;
+        let pauses = state.untaken.came(run.byte_count() as u64);
         state.items.push_back(Received::Delivered(run));
         let messages_max = 2 * state.credit_messages.max(state.partitions);
         // The last message of each partition may lie across the end of its share.
         let bytes_max = 2 * (state.credit_bytes + state.partitions * MESSAGE_BYTES_MAX as u64);
-        while state.runs > 2 && (state.messages > messages_max || state.bytes > bytes_max) {
+        while state.runs > 2 && (state.messages > messages_max || state.untaken.bytes() > bytes_max)
+        {
             let is_run = |item: &Received<_>| matches!(item, Received::Delivered(_));
             let oldest = state.items.iter().position(is_run).expect("runs are counted");
             state.take(oldest);
         }
         drop(state);
         self.changed.notify_one();
+        pauses
     }
 
     /// Messages do not come.
@@ -122,13 +133,17 @@ impl DeliveryQueue {
 }
 
 impl State {
+    fn begins(&mut self) {
+        self.untaken.begins(self.credit_bytes);
+    }
+
     fn take(&mut self, index: usize) -> Option<Received<DeliveryRun>> {
         let item = self.items.remove(index)?;
         match &item {
             Received::Delivered(run) => {
                 self.runs -= 1;
                 self.messages -= u64::from(run.count());
-                self.bytes -= run.byte_count() as u64;
+                self.untaken.taken(run.byte_count() as u64);
             }
             Received::Gap(gap) => {
                 self.gaps.remove(gap);

@@ -42,6 +42,7 @@ mod session;
 mod settle_ledger;
 mod settle_queue;
 mod subscriptions;
+mod untaken;
 mod watchings;
 
 pub use admin::{Cursor, GroupDescription, PartitionDescription, TopicDescription, TopicSummary};

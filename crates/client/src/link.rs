@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Taken { epoch: u64, taken: Taken },
     /// Replace a subscription's window.
     SetCredit { subscription: u32, messages: u32, bytes: u64 },
+    /// A program has taken enough of what came: the broker, which was told to pause, is to go on.
+    GoOn { subscription: u32 },
     /// End a subscription.
     Unsubscribe { subscription: u32, answer: Option<Answer<()>> },
     /// Send what waits, wait for what is unconfirmed, say goodbye, end.

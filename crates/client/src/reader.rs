@@ -136,7 +136,8 @@ impl ReaderBuilder {
     }
 
     /// How many bytes of encoded messages may be on their way or untaken here, at most 256 MiB. One
-    /// message is always let through. Unless told, what a line of 10 Gbit/s carries in two round trips,
+    /// message of each partition is always let through; once 8 MiB more than this are here and were not
+    /// taken, nothing more is sent for until half of it is free. Unless told, what a line of 10 Gbit/s carries in two round trips,
     /// which are measured on each connection anew: at least 512 KiB, and 128 KiB for each partition; at
     /// most 8 MiB.
     pub fn credit_bytes(mut self, bytes: u64) -> Self {
@@ -411,6 +412,9 @@ impl Reader {
 
     /// Makes room in the window, once there is enough of it to be worth a frame.
     fn has_taken(&mut self, epoch: u64, run: &ReadRun) {
+        if self.queue.goes_on() {
+            self.link.tell(Command::GoOn { subscription: self.subscription });
+        }
         if std::mem::replace(&mut self.epoch, epoch) != epoch {
             self.taken.fill((0, 0));
             self.share = self.queue.share();

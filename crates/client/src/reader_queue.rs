@@ -11,7 +11,7 @@ use std::{
 
 use sennit_model::PartitionIndex;
 
-use crate::{bell::Bell, error::Error, gap::Received, read_run::ReadRun};
+use crate::{bell::Bell, error::Error, gap::Received, read_run::ReadRun, untaken::Untaken};
 
 /// What came, and on which of the client's connections.
 pub(crate) type Item = (u64, Received<ReadRun>);
@@ -27,12 +27,14 @@ struct State {
     ended: bool,
     /// Each partition's share of the window on the newest connection: messages and bytes.
     share: (u64, u64),
+    untaken: Untaken,
     /// Who waits for something to come.
     waiting: Option<Waker>,
 }
 
 impl State {
-    fn push(&mut self, item: Item) {
+    /// Adds what has come; whether the broker is to pause.
+    fn push(&mut self, item: Item) -> bool {
         if let Received::Gap(gap) = &item.1 {
             let next = self.taken + self.items.len() as u64;
             let number = self.gaps.entry(gap.partition).or_insert(next);
@@ -42,15 +44,18 @@ impl State {
                 && held.offsets.end == gap.offsets.start
             {
                 held.offsets.end = gap.offsets.end;
-                return;
+                return false;
             }
             *number = next;
         }
+        let bytes = byte_count(&item);
         self.items.push_back(item);
+        self.untaken.came(bytes)
     }
 
     fn pop(&mut self) -> Option<Item> {
         let item = self.items.pop_front()?;
+        self.untaken.taken(byte_count(&item));
         if let Received::Gap(gap) = &item.1
             && self.gaps.get(&gap.partition) == Some(&self.taken)
         {
@@ -69,6 +74,13 @@ impl State {
             return Some(Some(Err(error)));
         }
         self.ended.then_some(None)
+    }
+}
+
+fn byte_count((_, received): &Item) -> u64 {
+    match received {
+        Received::Delivered(run) => run.byte_count() as u64,
+        Received::Gap(_) => 0,
     }
 }
 
@@ -103,14 +115,24 @@ impl ReaderQueue {
         }
     }
 
-    pub(crate) fn push(&self, item: Item) {
-        self.change(|state| state.push(item));
+    /// Adds what has come; whether the broker is to pause.
+    pub(crate) fn push(&self, item: Item) -> bool {
+        let mut pauses = false;
+        self.change(|state| pauses = state.push(item));
+        pauses
+    }
+
+    /// Whether the broker was told to pause, and is to be told to go on.
+    pub(crate) fn goes_on(&self) -> bool {
+        self.state().untaken.goes_on()
     }
 
     /// What the reader has on this connection, for so many partitions.
     pub(crate) fn set_window(&self, messages: u64, bytes: u64, partitions: usize) {
         let partitions = (partitions as u64).max(1);
-        self.state().share = ((messages / partitions).max(1), (bytes / partitions).max(1));
+        let mut state = self.state();
+        state.share = ((messages / partitions).max(1), (bytes / partitions).max(1));
+        state.untaken.begins(bytes);
     }
 
     /// Each partition's share of the window: messages and bytes.

@@ -161,9 +161,10 @@ impl Readings {
         known.read.take_over = false;
         let answered = known.asked_at.take().map(|at| now.saturating_duration_since(at));
         self.round_trip = answered.map_or(self.round_trip, |took| took.min(self.round_trip));
-        let (messages, bytes) = (known.read.credit_messages, known.wanted_bytes(self.round_trip));
+        let bytes = known.wanted_bytes(self.round_trip);
         let has_changed = std::mem::replace(&mut known.window_bytes, bytes) != bytes;
-        known.queue.set_window(u64::from(messages), bytes, known.positions.len());
+        let messages = u64::from(known.read.credit_messages);
+        known.queue.set_window(messages, bytes, known.positions.len());
         if let Some(answer) = known.answer.take() {
             let range = |range: &control::ReadRange| ReadRange {
                 first: Offset(range.first),
@@ -171,7 +172,7 @@ impl Readings {
             };
             let _ = answer.send(Ok(subscribed.ranges.iter().map(range).collect()));
         }
-        has_changed.then_some(SetCredit { subscription: number, messages, bytes })
+        has_changed.then(|| known.credit())
     }
 
     /// It did not begin. If it had before, and may later, it is asked for again at the time
@@ -209,20 +210,26 @@ impl Readings {
         self.watches.refused(ended.subscription, &Error::from(error), now)
     }
 
-    /// Hands messages to their reader.
+    /// Hands messages to their reader; what is to be said if that is too much.
     ///
     /// # Errors
     /// What came is not what comes next: the connection is no good, and the next begins behind what
     /// was good.
-    pub(crate) fn delivered(&mut self, deliver: Deliver) -> Result<(), Error> {
+    pub(crate) fn delivered(&mut self, deliver: Deliver) -> Result<Option<SetCredit>, Error> {
         let head = deliver.head;
         // It may have been on its way when the subscription ended.
-        let Some(known) = self.known.get_mut(&head.subscription) else { return Ok(()) };
+        let Some(known) = self.known.get_mut(&head.subscription) else { return Ok(None) };
         let batch = check(deliver)?;
         known.advance(head.partition.0, head.first.0, u64::from(head.count))?;
         let run = ReadRun::new(ReadBatch { topic: known.topic.clone(), head, batch });
-        known.queue.push((self.epoch, Received::Delivered(run)));
-        Ok(())
+        let pauses = known.queue.push((self.epoch, Received::Delivered(run)));
+        Ok(pauses.then(|| SetCredit { messages: 0, ..known.credit() }))
+    }
+
+    /// The window of one that has begun on this connection.
+    pub(crate) fn credit(&self, number: u32) -> Option<SetCredit> {
+        let known = self.known.get(&number)?;
+        known.is_begun.then(|| known.credit())
     }
 
     /// Tells a reader of messages that do not come.
@@ -289,6 +296,11 @@ impl Reading {
             0 => window_bytes(round_trip, self.positions.len()),
             told => told,
         }
+    }
+
+    fn credit(&self) -> SetCredit {
+        let control::Read { subscription, credit_messages: messages, .. } = self.read;
+        SetCredit { subscription, messages, bytes: self.window_bytes }
     }
 
     /// What has come of `offsets` is not there any more, and the rest of them does not come.

@@ -132,10 +132,17 @@ impl Subscriptions {
             let _ = answer.send(Ok(()));
         }
         let has_new_credit = std::mem::take(&mut known.has_new_credit);
-        let credit = has_new_credit.then(|| known.credit());
-        let early = std::mem::take(&mut known.early);
-        early.into_iter().try_for_each(|deliver| self.delivered(deliver))?;
+        let mut credit = has_new_credit.then(|| known.credit());
+        for deliver in std::mem::take(&mut known.early) {
+            credit = self.delivered(deliver)?.or(credit);
+        }
         Ok(credit)
+    }
+
+    /// The window of one that is made on this connection.
+    pub(crate) fn credit(&self, number: u32) -> Option<SetCredit> {
+        let known = self.known.get(&number)?;
+        known.ids.map(|_| known.credit())
     }
 
     /// It was not made. If it was before, and may be later, it is asked for again at the time
@@ -164,30 +171,33 @@ impl Subscriptions {
         }
     }
 
-    /// Hands messages to their consumer.
-    pub(crate) fn delivered(&mut self, deliver: Deliver) -> Result<(), Error> {
+    /// Hands messages to their consumer; what is to be said if that is too much.
+    pub(crate) fn delivered(&mut self, deliver: Deliver) -> Result<Option<SetCredit>, Error> {
         let head = deliver.head;
         // It may have been on its way when the subscription ended.
-        let Some(known) = self.known.get_mut(&head.subscription) else { return Ok(()) };
+        let Some(known) = self.known.get_mut(&head.subscription) else { return Ok(None) };
         let Some((topic, group)) = known.ids else {
             if known.early.len() == EARLY_FRAMES_MAX {
                 let said = "deliveries for a subscription that was not answered";
                 return Err(Error::Unexpected(said.into()));
             }
             known.early.push(deliver);
-            return Ok(());
+            return Ok(None);
         };
         match check(deliver) {
             Ok(batch) => {
                 let outbox = Arc::clone(&self.outbox);
                 let topic_name = known.topic_name.clone();
                 let batch = DeliveredBatch { outbox, topic_name, topic, group, head, batch };
-                known.queue.push(DeliveryRun::new(batch));
+                let pauses = known.queue.push(DeliveryRun::new(batch));
+                Ok(pauses.then(|| SetCredit { messages: 0, ..known.credit() }))
             }
             // It returns to the group when its lease ends; the connection is good otherwise.
-            Err(error) => known.queue.fault(error.into()),
+            Err(error) => {
+                known.queue.fault(error.into());
+                Ok(None)
+            }
         }
-        Ok(())
     }
 
     /// Tells a consumer of messages that do not come.

@@ -310,6 +310,33 @@ async fn a_window_smaller_than_the_partitions_are_many_drops_none_of_what_each_g
 }
 
 #[tokio::test]
+async fn who_takes_nothing_is_sent_no_more_than_the_window_and_a_message_until_it_does() {
+    let broker = Broker::listen().await;
+    let (client, mut peer) = broker.client().await;
+    let (name, group) = (topic(), GroupName::default_group());
+    let window = client.consumer(&name, &group).credit_bytes(1 << 20);
+    let (consumer, subscribed) = tokio::join!(window.subscribe(), peer.subscribed_to(64));
+    let (mut consumer, subscription) = (consumer.unwrap(), subscribed.subscription);
+    let long = "x".repeat(1 << 20);
+    // Each is one message of its partition: the broker lets it through. The ninth is too much.
+    for partition in 0..9 {
+        let messages = batch(&[&long]).bytes().clone();
+        let head = deliver_head(subscription, 0, 1);
+        let head = DeliverHead { partition: PartitionIndex(partition), ..head };
+        peer.send(0, Reply::Deliver(Deliver { head, messages })).await;
+    }
+    let (bytes, messages) = (1 << 20, subscribed.credit_messages);
+    let paused = SetCredit { subscription, messages: 0, bytes };
+    assert_eq!(peer.next().await.1, Request::SetCredit(paused));
+    let mut taken = Vec::new();
+    for _ in 0..9 {
+        taken.push(soon(consumer.next()).await.unwrap().unwrap());
+    }
+    let goes_on = SetCredit { subscription, messages, bytes };
+    assert_eq!(peer.next().await.1, Request::SetCredit(goes_on));
+}
+
+#[tokio::test]
 async fn a_window_that_is_replaced_is_said_at_once_and_on_every_later_connection() {
     let broker = Broker::listen().await;
     let (consumer, subscription, _client, mut peer) = consumer(&broker).await;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use broker::{Broker, Peer, batch, soon, topic};
 use sennit_client::{Client, ErrorCode, Reader};
-use sennit_protocol::{Reply, Request, SetCredit, Taken, control};
+use sennit_model::PartitionIndex;
+use sennit_protocol::{Deliver, Reply, Request, SetCredit, Taken, control};
 use tokio::time::sleep;
 
 /// Longer than the round trip from which on a window is the largest.
@@ -152,6 +153,42 @@ async fn each_of_many_partitions_has_a_share() {
     // By now it is known how many there are.
     assert_eq!(subscribed(&mut peer, 64, Duration::ZERO).await.credit_bytes, MOST);
     drop(reader);
+}
+
+#[tokio::test]
+async fn of_long_messages_of_many_partitions_no_more_is_sent_for_than_the_window_and_one_of_them() {
+    let broker = Broker::listen().await;
+    let (client, mut peer) = client_over(&broker, Duration::ZERO).await;
+    let topic = topic();
+    let start = client.reader(&topic).credit_bytes(1 << 20).start();
+    let (reader, read) = tokio::join!(start, subscribed(&mut peer, 64, Duration::ZERO));
+    let (mut reader, subscription) = (reader.expect("it begins"), read.subscription);
+    let long = "x".repeat(1 << 20);
+    let deliver = async |peer: &mut Peer, partition: u32| {
+        let mut head = broker::deliver_head(subscription, 0, 1);
+        (head.partition, head.attempt) = (PartitionIndex(partition), 0);
+        let messages = batch(&[&long]).bytes().clone();
+        peer.send(0, Reply::Deliver(Deliver { head, messages })).await;
+    };
+    // Each is one message of its partition: the broker lets it through. The ninth is too much.
+    for partition in 0..9 {
+        deliver(&mut peer, partition).await;
+    }
+    let frame = set_credit(&mut peer).await;
+    assert_eq!((frame.messages, frame.bytes), (0, 1 << 20));
+    // What was on its way.
+    deliver(&mut peer, 9).await;
+    for _ in 0..10 {
+        soon(reader.next()).await.expect("it goes on").expect("a message");
+    }
+    let gone_on = loop {
+        match peer.next().await.1 {
+            Request::SetCredit(frame) => break frame,
+            Request::Taken(_) => {}
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!((gone_on.messages, gone_on.bytes), (read.credit_messages, 1 << 20));
 }
 
 #[tokio::test]

@@ -45,6 +45,9 @@ impl Engine {
         let lost_before = lost_before.map_or(0, |(_, end)| end);
         let admission = match partition.producers.admit(producer, count, lost_before) {
             Ok(admission) => admission,
+            Err(fenced @ Refusal::ProducerFenced { .. }) => {
+                return out.refuse_after_commit(origin, fenced);
+            }
             Err(refusal) => return out.refuse(origin, refusal),
         };
         // What was heard before is told so whatever has become of the stream.

@@ -5,7 +5,8 @@ mod world;
 use std::time::Duration;
 
 use sennit_engine::{
-    Command, Confirmed, DeadLetters, Effect, GroupSetting, PartitionCommand, Publish, Refusal,
+    Command, Confirmed, DeadLetters, Effect, GroupSetting, Outbox, PartitionCommand, Publish,
+    Refusal,
 };
 use sennit_model::{
     GroupConfig, GroupId, Message, Offset, ProducerId, ProducerStamp, Retention, StartAt,
@@ -47,6 +48,22 @@ fn a_batch_that_skips_sequences_is_refused_with_the_one_expected() {
     let mut world = World::new();
     world.publish_as(stamp(4), &[Message::new("a")]);
     assert_eq!(world.refusals(), [Refusal::SequenceGap { expected: 0, given: 4 }]);
+}
+
+#[test]
+fn a_producer_is_told_that_it_was_fenced_once_that_is_committed() {
+    let mut world = World::new();
+    world.publish_as(stamp(0), &[Message::new("a")]);
+    let mut out = Outbox::default();
+    for producer in [ProducerStamp { epoch: 1, ..stamp(0) }, stamp(1)] {
+        let (origin, batch) = (world.origin(ALICE), batch(&[Message::new("b")]));
+        let publish = Publish { origin, partition: ORDERS, producer, batch };
+        world.engine.handle(Command::Publish(publish), world.now, &mut world.journal, &mut out);
+    }
+    // A crash now would undo it, and the lower epoch would be taken again.
+    assert!(out.now.is_empty(), "{:?}", out.now);
+    world.effects = out.after_commit;
+    assert_eq!(world.refusals(), [Refusal::ProducerFenced { current: 1, given: 0 }]);
 }
 
 #[test]
@@ -205,7 +222,7 @@ fn nothing_is_delivered_before_it_is_committed() {
         producer: ProducerStamp::default(),
         batch: batch(&[Message::new("a")]),
     };
-    let mut out = sennit_engine::Outbox::default();
+    let mut out = Outbox::default();
     let command = Command::Publish(publish);
     world.engine.handle(command, world.now, &mut world.journal, &mut out);
     let mut payloads = world::Memory::default();
@@ -224,7 +241,7 @@ fn a_batch_that_has_to_be_fetched_is_delivered_once_it_is_there() {
     assert_eq!(world.delivered(), []);
     world.journal.absent = false;
     world.engine.fetched(ORDERS);
-    world.finish(sennit_engine::Outbox::default());
+    world.finish(Outbox::default());
     assert_eq!(world.delivered().len(), 1);
 }
 

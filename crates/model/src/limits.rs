@@ -119,6 +119,10 @@ pub const CREDIT_BYTES_MAX: u64 = 256 << 20;
 /// to it: twice the largest window that clients open by themselves.
 pub const READER_BEHIND_BYTES_MAX: u64 = 16 << 20;
 
+/// Bytes of messages that may wait until the socket of a connection takes them, whatever its windows are.
+/// Beyond that its subscriptions pause, until half of it is gone.
+pub const DELIVERIES_WAITING_BYTES_MAX: usize = 64 << 20;
+
 /// Most subscriptions of one connection.
 pub const SUBSCRIPTIONS_PER_CONNECTION_MAX: usize = 1024;
 

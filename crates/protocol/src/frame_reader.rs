@@ -5,8 +5,8 @@ use sennit_model::limits::GREETING_BYTES_MAX;
 
 use crate::{decode_error::DecodeError, frame_header::FrameHeader};
 
-/// Room made for a body whose bytes have not come: memory follows what was sent, not what was
-/// announced.
+/// Room made for a body whose bytes have not come: memory follows what was sent, in this frame or in one
+/// before, not what was announced.
 const RESERVE_BYTES: usize = 64 << 10;
 
 /// Cuts a stream of bytes into frames, and refuses a frame beyond the limit in force before
@@ -16,6 +16,8 @@ pub struct FrameReader {
     limit: usize,
     makes_room: bool,
     header: Option<FrameHeader>,
+    /// The longest body that has come whole.
+    longest: usize,
 }
 
 impl FrameReader {
@@ -23,7 +25,7 @@ impl FrameReader {
     /// [`GREETING_BYTES_MAX`] bytes.
     #[must_use]
     pub fn before_greeting() -> Self {
-        Self { limit: GREETING_BYTES_MAX, makes_room: true, header: None }
+        Self { limit: GREETING_BYTES_MAX, makes_room: true, header: None, longest: 0 }
     }
 
     /// The limit in force, in bytes of body.
@@ -50,8 +52,8 @@ impl FrameReader {
     }
 
     /// Takes the next whole frame off `input`; `None` while it has not come whole. `input` then has
-    /// room for more of it, unless no room is to be made, so that a read can be made right into it. The
-    /// body shares `input`'s memory.
+    /// room for more of it, and for the header behind it, unless no room is to be made, so that a read can
+    /// be made right into it. The body shares `input`'s memory.
     ///
     /// # Errors
     /// [`DecodeError::FrameTooLarge`] or [`DecodeError::Reserved`]. The stream cannot be read on
@@ -65,11 +67,14 @@ impl FrameReader {
         if input.len() < size {
             let missing = size - input.len();
             if self.makes_room {
-                input.reserve(missing.min(RESERVE_BYTES.max(input.len())));
+                let has_come = input.len().max(self.longest.saturating_sub(input.len()));
+                let trusted = RESERVE_BYTES.max(has_come + FrameHeader::BYTES);
+                input.reserve(trusted.min(missing + FrameHeader::BYTES));
             }
             return Ok(None);
         }
         self.header = None;
+        self.longest = self.longest.max(size);
         Ok(Some((header, input.split_to(size).freeze())))
     }
 

@@ -132,11 +132,13 @@ impl Asked {
         Wanted { number, credit, cursor, when_slow, filter }: Wanted,
         home: TopicId,
     ) {
+        let partitions = subscribed.partitions;
         let subscription = Subscription {
             topic: TopicId(subscribed.topic_id),
             home,
             group: GroupId(subscribed.group_id),
-            partitions: subscribed.partitions,
+            partitions,
+            window: Subscription::share(partitions, credit),
         };
         {
             let mut routes = self.routes.borrow_mut();
@@ -147,7 +149,7 @@ impl Asked {
         }
         self.outbox.subscription_begins(number);
         self.outbox.reply(reply, self.number);
-        let credit = subscription.share(credit);
+        let credit = self.outbox.window_now(subscription.window);
         let shards = self.core.cores.inboxes.len();
         let origin = Origin { session: self.session, request: self.number };
         self.core.with(|core| {

@@ -3,8 +3,8 @@
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
-use bytes::BytesMut;
-use sennit_protocol::Reply;
+use bytes::{BufMut as _, BytesMut};
+use sennit_protocol::{FrameHeader, Reply};
 use tokio::{
     io::AsyncReadExt,
     net::{
@@ -18,6 +18,7 @@ use crate::{
     arrival::{Arrival, Moved},
     core::CoreHandle,
     drain,
+    holding_back::hold_back,
     inbox::Message,
     outbox::Outbox,
     outgoing::Outgoing,
@@ -28,6 +29,9 @@ use crate::{
 /// Bytes of a read at low load, and the most.
 const READ_BYTES: usize = 16 << 10;
 const READ_BYTES_MAX: usize = 512 << 10;
+
+/// A frame of which so much has come, or is missing, is long.
+const LONG_BYTES: usize = 32 << 10;
 
 /// Room of the scratch that stays between writes. Only a frame of more than that makes it larger.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
@@ -77,6 +81,7 @@ pub(crate) async fn serve(arrival: Arrival, core: CoreHandle) {
         biased;
         () = outbox.successor.came() => Flow::Broken,
         end = speak(moved, &mut reading, &mut session, &outbox, &mut input) => end,
+        never = hold_back(id, &core, &outbox) => match never {},
     };
     session.end(end == Flow::Left);
     core.with(|core| core.carry_commands());
@@ -133,12 +138,20 @@ async fn read(
         if !is_readable {
             return Flow::Broken;
         }
-        input.reserve(room);
+        let missing = session.missing(input);
+        let is_long = missing > 0 && missing.max(input.len()) >= LONG_BYTES;
+        // Of a long frame no more is read than it lacks, and the next header: what begins behind it has
+        // room of its own, and nothing is moved.
+        let wanted = if is_long { missing + FrameHeader::BYTES } else { room };
+        input.reserve(wanted.min(room));
+        let spare = input.capacity() - input.len();
+        let given = if is_long { spare.min(wanted) } else { spare };
         // A read that does not fill its room has emptied the socket, and tokio knows it: the next
         // one waits for the kernel's word instead of asking in vain.
-        let Ok(count @ 1..) = stream.read_buf(input).await else { return Flow::Broken };
-        let is_full = count >= room;
-        room = if is_full { (2 * room).min(READ_BYTES_MAX) } else { room };
+        let read = stream.read_buf(&mut (&mut *input).limit(given)).await;
+        let Ok(count @ 1..) = read else { return Flow::Broken };
+        let is_full = count >= given.min(wanted);
+        room = if is_full && !is_long { (2 * room).min(READ_BYTES_MAX) } else { room };
         match session.take(input).await {
             Flow::GoOn => {}
             ended => return ended,

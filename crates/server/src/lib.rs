@@ -29,6 +29,7 @@ mod drain;
 mod error;
 mod found;
 mod gauge;
+mod holding_back;
 mod http;
 mod inbox;
 mod key_file;

@@ -8,8 +8,11 @@ use std::{
     rc::Rc,
 };
 
-use sennit_engine::{Confirmed, Delivery};
-use sennit_model::{PartitionId, PartitionIndex, ProducerId, limits::READER_BEHIND_BYTES_MAX};
+use sennit_engine::{Confirmed, Credit, Delivery};
+use sennit_model::{
+    PartitionId, PartitionIndex, ProducerId,
+    limits::{DELIVERIES_WAITING_BYTES_MAX, READER_BEHIND_BYTES_MAX},
+};
 use sennit_protocol::{
     ConfirmHead, ConfirmRun, Durability, ErrorCode, Features, Gap, Reply, Run, SettleRun, Settled,
     control,
@@ -85,6 +88,8 @@ struct Waiting {
     /// The last gap that waits of each subscription's partition: which item it is of all there were.
     gaps: HashMap<(u32, PartitionIndex), u64>,
     reply_bytes: usize,
+    /// Of the messages of all deliveries.
+    delivery_bytes: usize,
     /// Settles over several partitions whose answers are gathered, by request.
     settles: HashMap<u64, Settling>,
     /// Subscriptions that were told that they have ended.
@@ -123,6 +128,7 @@ impl Waiting {
     /// The first `count` items have gone.
     fn remove(&mut self, count: usize) {
         for item in self.items.drain(..count) {
+            self.delivery_bytes -= item.delivery().map_or(0, |delivery| delivery.messages.len());
             if let Item::Gap(gap) = item
                 && let Entry::Occupied(last) = self.gaps.entry((gap.subscription, gap.partition))
                 && *last.get() == self.gone
@@ -135,8 +141,8 @@ impl Waiting {
 }
 
 /// What waits to be sent on one connection. All of it is bounded, also where the client does not read:
-/// deliveries by the session's credit, gaps by the deliveries between them, and confirms and replies by
-/// [`Outbox::has_room`], for which whoever makes more of them waits.
+/// deliveries by the session's credit and by [`Outbox::needs_holding_back`], gaps by the deliveries between
+/// them, and confirms and replies by [`Outbox::has_room`], for which whoever makes more of them waits.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     waiting: RefCell<Waiting>,
@@ -154,6 +160,9 @@ pub(crate) struct Outbox {
     is_writing: Cell<bool>,
     /// Whether the writer waits for more to readers.
     is_pausing: Cell<bool>,
+    /// Whether the session is to be given no more, and what rings when that changes.
+    holds_back: Cell<bool>,
+    weighed: Notify,
 }
 
 impl Outbox {
@@ -168,6 +177,31 @@ impl Outbox {
             routes: Rc::default(),
             is_writing: Cell::new(false),
             is_pausing: Cell::new(false),
+            holds_back: Cell::new(false),
+            weighed: Notify::new(),
+        }
+    }
+
+    /// Waits until the session is to be given no more, or something again; which of them,
+    /// [`Self::window_now`] knows.
+    pub(crate) async fn needs_holding_back(&self) {
+        self.weighed.notified().await;
+    }
+
+    /// The window of a partition for now, of one that the client wants.
+    pub(crate) fn window_now(&self, wanted: Credit) -> Credit {
+        if self.holds_back.get() { Credit { messages: 0, ..wanted } } else { wanted }
+    }
+
+    /// Whether too much waits by now, or little again.
+    fn weigh(&self, delivery_bytes: usize) {
+        let most = match self.holds_back.get() {
+            true => DELIVERIES_WAITING_BYTES_MAX / 2,
+            false => DELIVERIES_WAITING_BYTES_MAX,
+        };
+        let holds_back = delivery_bytes > most;
+        if self.holds_back.replace(holds_back) != holds_back {
+            self.weighed.notify_one();
         }
     }
 
@@ -302,7 +336,10 @@ impl Outbox {
 
     pub(crate) fn deliver(&self, delivery: Delivery) {
         let may_wait = self.is_pausing.get() && is_for_reader(&delivery);
-        self.waiting.borrow_mut().items.push_back(Item::Delivery(delivery));
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.delivery_bytes += delivery.messages.len();
+        waiting.items.push_back(Item::Delivery(delivery));
+        self.weigh(waiting.delivery_bytes);
         if !may_wait {
             self.filled.notify_one();
         }
@@ -431,6 +468,7 @@ impl Outbox {
             };
             waiting.remove(gone);
         }
+        self.weigh(waiting.delivery_bytes);
         if waiting.reply_bytes < reply_bytes_before {
             self.emptied.notify_waiters();
         }
@@ -513,6 +551,22 @@ mod tests {
         assert_eq!(holds(&|outbox| outbox.deliver(delivery(1, 1))), None);
         assert_eq!(holds(&|outbox| outbox.reply(&Reply::Pong, 0)), None);
         assert_eq!(holds(&Outbox::close), None);
+    }
+
+    #[test]
+    fn who_does_not_read_is_given_no_more_until_half_of_what_waits_is_gone() {
+        let (outbox, wanted) = (outbox(), Credit { messages: 9, bytes: 9 });
+        let is_given = |outbox: &Outbox| outbox.window_now(wanted) == wanted;
+        for attempt in [0, 1] {
+            outbox.deliver(delivery(attempt, DELIVERIES_WAITING_BYTES_MAX / 2));
+            assert!(is_given(&outbox));
+        }
+        outbox.deliver(delivery(0, DELIVERIES_WAITING_BYTES_MAX / 2));
+        assert_eq!(outbox.window_now(wanted), Credit { messages: 0, bytes: 9 });
+        outbox.fill(&mut Outgoing::default());
+        assert!(!is_given(&outbox));
+        outbox.fill(&mut Outgoing::default());
+        assert!(is_given(&outbox));
     }
 
     #[tokio::test(flavor = "current_thread", start_paused = true)]

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use sennit_engine::Credit;
+use sennit_engine::{Command, Credit, ReaderChange, SessionId};
 use sennit_model::{
     GroupId, PartitionId, PartitionIndex, TopicId,
     limits::{SUBSCRIPTIONS_PER_CONNECTION_MAX, WATCHES_PER_CONNECTION_MAX},
@@ -21,6 +21,8 @@ pub(crate) struct Subscription {
     /// [`GroupId::NONE`] for a reader.
     pub(crate) group: GroupId,
     pub(crate) partitions: u32,
+    /// The window of each partition, as the client wants it.
+    pub(crate) window: Credit,
 }
 
 impl Subscription {
@@ -30,13 +32,29 @@ impl Subscription {
     }
 
     /// The window of each partition: the subscription's, shared out evenly.
-    pub(crate) fn share(&self, credit: Credit) -> Credit {
-        let partitions = self.partitions.max(1);
+    pub(crate) fn share(partitions: u32, credit: Credit) -> Credit {
+        let partitions = partitions.max(1);
         let messages = match credit.messages {
             0 => 0,
             messages => (messages / partitions).max(1),
         };
         Credit { messages, bytes: (credit.bytes / u64::from(partitions)).max(1) }
+    }
+
+    /// Tells a partition what the window is now.
+    pub(crate) fn set_window(
+        &self,
+        session: SessionId,
+        number: u32,
+        partition: PartitionId,
+        window: Credit,
+    ) -> Command {
+        if self.is_reader() {
+            let change = ReaderChange::Credit(window);
+            return Command::Reader { session, subscription: number, partition, change };
+        }
+        let (subscription, group, credit) = (number, self.group, window);
+        Command::SetCredit { session, subscription, partition, group, credit }
     }
 
     pub(crate) fn each_partition(

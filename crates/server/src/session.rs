@@ -19,11 +19,12 @@ use crate::{
     asked::Asked,
     clock::now,
     core::CoreHandle,
+    holding_back,
     inbox::{ControlReply, Message},
     outbox::Outbox,
     placement::{has_place_at, has_reading_place_at, shard_of},
     reserved,
-    routes::Routes,
+    routes::{Routes, Subscription},
     successor::SessionToken,
 };
 
@@ -154,6 +155,11 @@ impl Session {
     /// Whether Hello was accepted.
     pub(crate) fn is_greeted(&self) -> bool {
         self.greeted
+    }
+
+    /// How many bytes of a frame are missing that has begun.
+    pub(crate) fn missing(&self, input: &BytesMut) -> usize {
+        self.frames.missing(input)
     }
 
     /// Waits while a shard that was published to has too much to commit.
@@ -399,28 +405,22 @@ impl Session {
     }
 
     fn set_credit(&mut self, credit: SetCredit, request: u64) -> Flow {
-        let routes = self.routes.borrow();
-        let Some(subscription) = routes.subscriptions.get(&credit.subscription) else {
+        let mut routes = self.routes.borrow_mut();
+        let Some(subscription) = routes.subscriptions.get_mut(&credit.subscription) else {
             drop(routes);
             return self.unknown_subscription(credit.subscription, request);
         };
         let window = Credit { messages: credit.messages, bytes: credit.bytes };
-        let window = subscription.share(window);
-        let shards = self.core.cores.inboxes.len();
-        self.core.with(|core| {
-            for (shard, partition) in subscription.each_partition(shards) {
-                let (session, number) = (self.id, credit.subscription);
-                let command = if subscription.is_reader() {
-                    let change = ReaderChange::Credit(window);
-                    Command::Reader { session, subscription: number, partition, change }
-                } else {
-                    let group = subscription.group;
-                    let (subscription, credit) = (number, window);
-                    Command::SetCredit { session, subscription, partition, group, credit }
-                };
-                core.command(shard, command);
-            }
-        });
+        subscription.window = Subscription::share(subscription.partitions, window);
+        let subscription = *subscription;
+        drop(routes);
+        holding_back::set_windows(
+            self.id,
+            credit.subscription,
+            subscription,
+            &self.core,
+            &self.outbox,
+        );
         Flow::GoOn
     }
 

@@ -1,45 +1,21 @@
 //! What a parked reader costs: heap bytes of a whole broker for each connection that waits, with its real
-//! sockets. It counts every allocation of the process, and knows nothing of what they hold.
+//! sockets.
 #![expect(clippy::unwrap_used, reason = "a step that fails ends the test")]
 
+mod counting;
+
 use std::{
-    alloc::{GlobalAlloc, Layout, System},
     io::{Read, Write},
     net::{SocketAddr, TcpStream},
-    sync::{
-        atomic::{AtomicUsize, Ordering},
-        mpsc,
-    },
+    sync::{atomic::Ordering, mpsc},
     time::{Duration, Instant},
 };
 
+use counting::HELD_BYTES;
 use rustix::process::{Resource, getrlimit};
 use sennit_server::{Config, serve};
 use tempfile::TempDir;
 use tokio::sync::oneshot;
-
-struct Counting;
-
-static HELD_BYTES: AtomicUsize = AtomicUsize::new(0);
-
-#[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
-// SAFETY: every call is passed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        HELD_BYTES.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        HELD_BYTES.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { System.dealloc(block, layout) }
-    }
-}
-
-#[global_allocator]
-static COUNTING: Counting = Counting;
 
 /// Readers of a measurement, where the process may have so many descriptors: two for each.
 const READERS: usize = 6000;

@@ -31,6 +31,7 @@ pub use owed::OWED;
 pub use streams::FoundStream;
 
 use group::Asked;
+use native::waits_for_its_reason;
 use partition::{Admitted, Existence, PartitionModel};
 use reader::Readers;
 use streams::Streams;
@@ -282,7 +283,7 @@ impl Oracle {
                             Ok(Admitted::New(_)) if needs_keys && !publish.batch.is_keyed() => {
                                 Some(Refusal::KeyMissing)
                             }
-                            admitted => admitted.err(),
+                            admitted => admitted.err().filter(|why| !waits_for_its_reason(why)),
                         }
                     }
                     Err(refusal) => Some(refusal),
@@ -319,7 +320,10 @@ impl Oracle {
 
     fn publish(&mut self, publish: &Publish, now: Timestamp) {
         let Some(partition) = self.partitions.get_mut(&publish.partition) else { return };
-        let Ok(admitted) = partition.admit(publish.producer, publish.batch.count()) else { return };
+        let admitted = match partition.admit(publish.producer, publish.batch.count()) {
+            Ok(admitted) => admitted,
+            Err(refusal) => return self.publish_of_fenced(publish, refusal),
+        };
         let turn = match admitted {
             Admitted::New(_) => {
                 self.batches += 1;

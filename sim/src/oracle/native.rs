@@ -12,13 +12,18 @@ use super::{
     stream::{StreamModel, When},
 };
 
-/// A publish that is to be refused for what its stream is.
+/// A publish that is to be refused for what others did: to its stream, or as its producer.
 #[derive(Debug)]
 pub(super) struct Refused {
     id: PartitionId,
     refusal: Refusal,
     /// The turn on which that stands.
     turn: u64,
+}
+
+/// Whether a refusal is told only once what it is for is durable, whatever the topic.
+pub(super) fn waits_for_its_reason(refusal: &Refusal) -> bool {
+    matches!(refusal, Refusal::ProducerFenced { .. })
 }
 
 impl StreamModel {
@@ -71,19 +76,25 @@ impl Oracle {
     /// What a publish to a stream is refused for without a look at what the stream is.
     pub(super) fn refused_at_once(&self, publish: &Publish) -> Option<Refusal> {
         match self.streams.by_id.get(&publish.partition) {
-            Some(model) if model.standing().is_there => model.admit(publish).err(),
+            Some(model) if model.standing().is_there => {
+                model.admit(publish).err().filter(|refusal| !waits_for_its_reason(refusal))
+            }
             _ => Some(Refusal::UnknownTopic),
         }
     }
 
     /// Whether a command that is not refused at once may be refused later.
     pub(super) fn may_be_refused_in_time(&self, command: &Command) -> bool {
-        match command {
-            Command::Publish(publish) | Command::PublishAt(publish, _) => {
-                self.is_stream(publish.partition)
-            }
-            _ => false,
-        }
+        matches!(command, Command::Publish(_) | Command::PublishAt(..))
+    }
+
+    /// Something is published under an epoch that a higher one has fenced.
+    pub(super) fn publish_of_fenced(&mut self, publish: &Publish, refusal: Refusal) {
+        let (id, request) = (publish.partition, publish.origin.request);
+        let Some(partition) = self.partitions.get(&id) else { return };
+        let own = partition.entries.iter().filter(|held| held.stamp.id == publish.producer.id);
+        let turn = own.map(|entry| entry.turn).max().unwrap_or_default();
+        self.streams.refusals.insert(request, Refused { id, refusal, turn });
     }
 
     /// Something is published natively to a stream, and not refused at once.

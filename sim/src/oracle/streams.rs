@@ -57,7 +57,7 @@ pub(super) struct Streams {
     pub(super) by_id: BTreeMap<PartitionId, StreamModel>,
     pub(super) asked: BTreeMap<u64, AskedStream>,
     reads: BTreeMap<u64, AskedRead>,
-    /// What somebody publishes natively that is to be refused once that is durable.
+    /// What somebody publishes natively, to streams and others, that is to be refused once that is durable.
     pub(super) refusals: BTreeMap<u64, Refused>,
     pub(super) changes: u64,
     /// Whether this life has found something that it cannot read.

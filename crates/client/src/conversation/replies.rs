@@ -40,9 +40,13 @@ impl Conversation {
         match reply {
             Reply::Confirm(confirm) => self.confirmed(&confirm, now),
             Reply::Deliver(deliver) if self.readings.knows(deliver.head.subscription) => {
-                self.readings.delivered(deliver)?;
+                let pause = self.readings.delivered(deliver)?;
+                self.say_credit(pause);
             }
-            Reply::Deliver(deliver) => self.subscriptions.delivered(deliver)?,
+            Reply::Deliver(deliver) => {
+                let pause = self.subscriptions.delivered(deliver)?;
+                self.say_credit(pause);
+            }
             Reply::Gap(gap) if self.readings.knows(gap.subscription) => self.readings.gap(&gap)?,
             Reply::Gap(gap) => self.subscriptions.gap(&gap),
             Reply::Settled(frame) => self.settles.answered(number, &frame),
@@ -105,16 +109,12 @@ impl Conversation {
                 }
             }
             (Some(Asked::Subscribe(_)), Reply::Subscribed(subscribed)) => {
-                if let Some(frame) = self.subscriptions.subscribed(&subscribed)? {
-                    let number = self.number();
-                    self.outgoing.request(&Request::SetCredit(frame), number);
-                }
+                let frame = self.subscriptions.subscribed(&subscribed)?;
+                self.say_credit(frame);
             }
             (Some(Asked::Read(reader)), Reply::Subscribed(subscribed)) => {
-                if let Some(frame) = self.readings.begun(subscribed, now) {
-                    let number = self.number();
-                    self.outgoing.request(&Request::SetCredit(frame), number);
-                }
+                let frame = self.readings.begun(subscribed, now);
+                self.say_credit(frame);
                 self.say_commits(reader);
             }
             (Some(Asked::Unsubscribe(answer)), Reply::Done(_)) => tell(answer, Ok(())),

@@ -151,6 +151,28 @@ fn memory_for_a_body_follows_what_was_sent_and_not_what_was_announced() {
 }
 
 #[test]
+fn a_frame_as_long_as_one_before_has_all_its_room_at_once_and_that_of_the_next_header() {
+    let mut reader = FrameReader::before_greeting();
+    reader.set_limit(8 << 20);
+    let header = |size| {
+        let mut bytes = BytesMut::new();
+        FrameHeader::new(Kind::Publish, size, 1).encode(&mut bytes);
+        bytes
+    };
+    let mut input = header(300_000);
+    input.resize(FrameHeader::BYTES + 300_000, 0);
+    assert!(reader.next_frame(&mut input).unwrap().is_some());
+    let mut input = header(300_000);
+    assert!(reader.next_frame(&mut input).unwrap().is_none());
+    assert!(input.capacity() >= 300_000 + FrameHeader::BYTES, "{}", input.capacity());
+    // No more for one that is longer.
+    reader.next_frame(&mut BytesMut::zeroed(300_000)).unwrap().unwrap();
+    let mut input = header(8 << 20);
+    assert!(reader.next_frame(&mut input).unwrap().is_none());
+    assert!(input.capacity() < 1 << 20, "{}", input.capacity());
+}
+
+#[test]
 fn a_settle_that_announces_more_runs_than_it_holds_is_refused_without_allocating_them() {
     let mut body = vec![0; 24];
     body[8] = 1;

@@ -63,6 +63,7 @@ fn the_page_states_the_limits_in_force() {
         ("watches of a connection", limits::WATCHES_PER_CONNECTION_MAX),
         ("credit in messages", limits::CREDIT_MESSAGES_MAX as usize),
         ("credit in bytes", limits::CREDIT_BYTES_MAX as usize),
+        ("bytes of deliveries that wait for a socket", limits::DELIVERIES_WAITING_BYTES_MAX),
     ] {
         assert_line(&format!("| {name} | {limit} |"));
     }

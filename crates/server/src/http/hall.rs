@@ -34,7 +34,7 @@ pub(crate) struct Hall {
     pub(super) date: Date,
     /// Connections that have something to do still, if they are to end.
     open: Cell<usize>,
-    /// Bytes of bodies whose requests are not answered.
+    /// Bytes of bodies whose requests are not answered, and of what waits behind them.
     body_bytes: Cell<usize>,
 }
 

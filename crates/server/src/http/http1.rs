@@ -343,7 +343,7 @@ where
             head: reads && under_way == UnderWay::Head,
             body: reads && under_way == UnderWay::Body,
             idle: under_way == UnderWay::Nothing && self.is_at_rest(),
-            half_closed: self.has_ended,
+            half_closed: self.has_ended && (self.rest.len() == 0 || self.has_no_end()),
             lingers: false,
         }
     }
@@ -407,8 +407,17 @@ where
         }
         if self.inlet == Inlet::Open {
             self.input.extend_from_slice(bytes);
+            self.hold(self.input.len());
         }
         Poll::Ready(Ok(count))
+    }
+
+    /// Counts what has come of a body and is not whole, and so many bytes that wait to be looked at.
+    fn hold(&mut self, waiting: usize) {
+        let waiting = if self.inlet == Inlet::Open { waiting } else { 0 };
+        if let Err(refused) = self.body.set(self.requests.body_bytes() + waiting) {
+            self.refuse(refused);
+        }
     }
 
     /// Begins every request that is whole, as long as there is room.
@@ -424,9 +433,7 @@ where
                 Err(refused) => self.refuse(refused),
             }
         }
-        if let Err(refused) = self.body.set(self.requests.body_bytes()) {
-            self.refuse(refused);
-        }
+        self.hold(bytes.len());
         if self.inlet != Inlet::Open {
             *bytes = &[];
         }
@@ -602,7 +609,7 @@ where
                 }
             }
         }
-        self.clock.written_at = self.clock.now;
+        self.has_written();
         Ok(())
     }
 
@@ -612,7 +619,7 @@ where
             match poll_write(&mut self.stream, context, &self.rest, self.taken) {
                 Poll::Ready(count) => {
                     self.taken += count?;
-                    self.clock.written_at = self.clock.now;
+                    self.has_written();
                 }
                 Poll::Pending => return Ok(()),
             }
@@ -621,6 +628,20 @@ where
             (self.rest, self.taken) = (Outgoing::default(), 0);
         }
         Ok(())
+    }
+
+    /// The socket has taken something. A client that sends no more is waited for again, unless what it
+    /// takes has no end: then it would never be given up.
+    fn has_written(&mut self) {
+        self.clock.written_at = self.clock.now;
+        if self.has_ended && !self.has_no_end() {
+            self.clock.ended_at = self.clock.now;
+        }
+    }
+
+    /// Whether nobody knows when the answer ends that goes out.
+    fn has_no_end(&self) -> bool {
+        self.streaming.as_ref().is_some_and(Streaming::is_endless)
     }
 
     /// Says that it was the end, and reads what comes until the client has seen it.

@@ -22,7 +22,7 @@ pub(super) struct Waits {
     pub(super) body: bool,
     /// For the next request, and nothing else.
     pub(super) idle: bool,
-    /// For answers to a client that sends no more.
+    /// For something to say to a client that sends no more.
     pub(super) half_closed: bool,
     /// For a client that has its last answer to go.
     pub(super) lingers: bool,
@@ -47,7 +47,7 @@ pub(super) struct Clock {
     pub(super) head_at: Instant,
     /// When the socket took something.
     pub(super) written_at: Instant,
-    /// When the client ended, or was told that it was the end.
+    /// When the client ended, or has taken something since, or was told that it was the end.
     pub(super) ended_at: Instant,
     sleep: Pin<Box<Sleep>>,
     /// Whether the timer rings at its time: it was looked at since it was set.

@@ -24,7 +24,8 @@ pub(crate) const TARGET_BYTES_MAX: usize = 8 << 10;
 /// Longest body of a request, in bytes: 16 MiB of messages, and what an encoding adds.
 pub(crate) const BODY_BYTES_MAX: usize = 17 << 20;
 
-/// Bytes of bodies that have come and whose requests are not answered, of all connections of a core.
+/// Bytes of bodies that have come and whose requests are not answered, and of what came behind requests that
+/// others wait for, of all connections of a core.
 pub(crate) const BODIES_BYTES_MAX: usize = 256 << 20;
 
 /// Longest extensions of one chunk, and of all chunks of a body, in bytes. Nobody needs any.
@@ -56,7 +57,8 @@ pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 /// How long a client may take nothing of what it is sent.
 pub(crate) const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long answers are still awaited for a client that has said it sends no more: it may have gone.
+/// How long answers are still awaited for a client that has said it sends no more, and events are told:
+/// it may have gone.
 pub(crate) const HALF_CLOSED: Duration = Duration::from_secs(1);
 
 /// How long what a client still sends is read and dropped behind the last answer: a connection that

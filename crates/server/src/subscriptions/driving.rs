@@ -104,10 +104,10 @@ impl Subscriptions {
                 if let Err(failure) = &announced {
                     tracing::warn!(id, %stream, %failure, "a wake was not written");
                 }
-                // What never takes a wake is not asked again. Whoever works may claim all the same, and is
-                // told when another stream has the name.
+                // What never takes a wake, and a name that no stream has, are not asked again. Whoever works
+                // may claim all the same, and is told when another stream has the name, or one at all.
                 let is_never = |failure: &StreamFailure| {
-                    takes_no_wakes(failure) && topic.is_some() && topic == self.topic(stream)
+                    takes_no_wakes(failure, topic.is_some()) && topic == self.topic(stream)
                 };
                 if announced.as_ref().err().is_none_or(is_never) {
                     if announced.is_err() {
@@ -210,15 +210,19 @@ impl Subscriptions {
     }
 }
 
-/// Whether a stream that says so will never take a wake: it is closed, or another kind of stream.
-fn takes_no_wakes(failure: &StreamFailure) -> bool {
-    use StreamRefusal::{Closed, ContentType, Deleted};
+/// Whether what says so takes no wake until another stream has its name: the one that `is_there` is
+/// closed, or of another kind; or none is there.
+fn takes_no_wakes(failure: &StreamFailure, is_there: bool) -> bool {
+    use StreamRefusal::{Closed, ContentType, Deleted, Unknown};
     match failure {
+        // Of one that is there, it says that its time is over: it is about to go.
+        StreamFailure::Stream(Unknown) | StreamFailure::Partitioned(_) => !is_there,
         StreamFailure::Stream(refusal) => {
-            matches!(refusal, Closed { .. } | Deleted | ContentType { .. })
+            is_there && matches!(refusal, Closed { .. } | Deleted | ContentType { .. })
         }
-        StreamFailure::Broker(error) => error.error_code() == Some(ErrorCode::KeyMissing),
-        StreamFailure::Partitioned(_) => true,
+        StreamFailure::Broker(error) => {
+            is_there && error.error_code() == Some(ErrorCode::KeyMissing)
+        }
         _ => false,
     }
 }

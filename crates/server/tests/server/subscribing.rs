@@ -243,13 +243,20 @@ fn a_wake_stream_that_takes_no_wakes_is_not_tried_again_before_another_has_its_n
     let broker = start(&folder);
     let http = &mut Browser::of(&broker);
     let closed = format!("{JSON}Stream-Closed: true\r\n");
-    assert_eq!(http_streams::ask(http, "PUT", "wake", &closed, "").status, 201);
-    subscribe(http, "closed", &pulled("jobs"));
-    let mut missing = pulled("jobs");
-    missing["wake_stream"] = json!("nowhere");
-    subscribe(http, "missing", &missing);
+    assert_eq!(http_streams::ask(http, "PUT", "closed", &closed, "").status, 201);
+    broker.greeted().create_topic("partitioned", 2);
+    let resting = ["closed", "missing", "partitioned"];
+    for id in resting {
+        let mut body = pulled("jobs");
+        body["wake_stream"] = json!(id);
+        assert_eq!(subscribe(http, id, &body).0, 201);
+    }
+    let webhook = Webhook::answering(&[(500, "")]);
+    let mut body = called(&webhook);
+    body["pattern"] = json!("jobs");
+    assert_eq!(subscribe(http, "webhook", &body).0, 201);
     put(http, "jobs", &json!([1]));
-    // What failed is kept: one that may be there any moment is tried again and again.
+    // What failed is kept: a webhook that may answer any moment is tried again and again.
     let mut peer = reading::reader(&broker);
     reading::begin(&mut peer, reading::read("__ds/subscriptions"));
     let mut failed = 0;
@@ -258,17 +265,22 @@ fn a_wake_stream_that_takes_no_wakes_is_not_tried_again_before_another_has_its_n
             let change: Value = serde_json::from_str(&text).unwrap();
             let attempt = change["moved"]["phase"]["attempt"].as_u64().unwrap_or_default();
             match change["id"].as_str().unwrap() {
-                "closed" => assert_eq!(attempt, 0, "{text}"),
-                _ => failed = attempt.max(failed),
+                "webhook" => failed = attempt.max(failed),
+                _ => assert_eq!(attempt, 0, "{text}"),
             }
         }
     }
-    assert_eq!(ask(http, "DELETE", "wake", "", &Value::Null).0, 204);
-    put(http, "wake", &json!([]));
-    let begun = Instant::now();
-    while ask(http, "GET", "wake", "", &Value::Null).1[0]["subscription_id"] != "closed" {
-        assert!(begun.elapsed() < SOON);
-        std::thread::yield_now();
+    for (id, gone) in [("closed", true), ("missing", false), ("partitioned", true)] {
+        if gone {
+            let delete = control::DeleteTopic { name: id.into() };
+            assert!(matches!(peer.ask(&Request::DeleteTopic(delete)), Reply::Done(_)));
+        }
+        put(http, id, &json!([]));
+        let begun = Instant::now();
+        while ask(http, "GET", id, "", &Value::Null).1[0]["subscription_id"] != id {
+            assert!(begun.elapsed() < SOON, "{id}");
+            std::thread::yield_now();
+        }
     }
     broker.stop();
 }

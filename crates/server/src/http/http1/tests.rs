@@ -15,7 +15,9 @@ use super::*;
 use crate::{
     http::{
         body::{Body, EventSource, PageSource, Pieces},
-        limits::{BODY_TIMEOUT, HALF_CLOSED, HEAD_TIMEOUT, IDLE_TIMEOUT, WRITE_TIMEOUT},
+        limits::{
+            BODIES_BYTES_MAX, BODY_TIMEOUT, HALF_CLOSED, HEAD_TIMEOUT, IDLE_TIMEOUT, WRITE_TIMEOUT,
+        },
     },
     metrics::CoreMetrics,
 };
@@ -320,6 +322,41 @@ fn a_client_that_only_says_no_more_hears_its_answer() {
     });
 }
 
+#[test]
+fn a_client_that_sends_no_more_hears_all_of_an_answer_however_slowly() {
+    in_a_world(100, async |mut world| {
+        world.ask(&["/"]).await;
+        world.client.shutdown().await.unwrap();
+        settled().await;
+        world.answer("/", Body::Full(vec![b'x'; 1000].into())).await;
+        let mut heard = String::new();
+        while !world.hall.is_empty() {
+            sleep(2 * HALF_CLOSED).await;
+            let mut bytes = [0; 100];
+            let count = world.client.read(&mut bytes).await.unwrap();
+            heard.push_str(str::from_utf8(&bytes[..count]).unwrap());
+        }
+        heard.push_str(&world.hear_the_end().await);
+        assert!(heard.ends_with(&"x".repeat(1000)), "{heard}");
+    });
+}
+
+#[test]
+fn events_that_go_on_are_not_gone_on_with_for_a_client_that_sends_no_more() {
+    in_a_world(1 << 20, async |mut world| {
+        world.ask(&["/"]).await;
+        let (sender, _, body) = events();
+        world.answer("/", body).await;
+        world.client.shutdown().await.unwrap();
+        for _ in 0..4 {
+            let _ = sender.send(Bytes::from_static(b"event"));
+            sleep(HALF_CLOSED / 3).await;
+        }
+        assert!(sender.is_closed());
+        assert!(world.hall.is_empty());
+    });
+}
+
 /// Gives what is sent to it, and counts how often it was asked.
 struct Sent {
     pieces: mpsc::UnboundedReceiver<Bytes>,
@@ -563,7 +600,7 @@ fn a_body_counts_until_its_request_is_answered() {
             )
         };
         let mut others = world.hall.account();
-        others.set(crate::http::limits::BODIES_BYTES_MAX - 10).unwrap();
+        others.set(BODIES_BYTES_MAX - 10).unwrap();
         world.say(&(request("four") + &request("five"))).await;
         world.say(&request("six")).await;
         assert_eq!(world.paths().len(), 2, "there is no room for the third");
@@ -572,7 +609,46 @@ fn a_body_counts_until_its_request_is_answered() {
         let heard = world.hear_the_end().await;
         assert_eq!((heard.matches(" 200 ").count(), heard.matches(" 503 ").count()), (2, 1));
         drop(others);
-        world.hall.account().set(crate::http::limits::BODIES_BYTES_MAX).unwrap();
+        world.hall.account().set(BODIES_BYTES_MAX).unwrap();
+    });
+}
+
+/// Whether so much is held of bodies, and no more.
+fn holds(world: &World, bytes: usize) -> bool {
+    let room = BODIES_BYTES_MAX - bytes;
+    world.hall.account().set(room).is_ok() && world.hall.account().set(room + 1).is_err()
+}
+
+#[test]
+fn what_came_behind_a_request_that_waits_counts_as_bodies_do() {
+    in_a_world(1 << 20, async |mut world| {
+        world.ask(&["/wait"]).await;
+        world.say(&of_one_stream(&["PUT"])).await;
+        assert!(holds(&world, 0));
+        let behind = of_one_stream(&["GET"]).repeat(100);
+        world.say(&behind).await;
+        assert!(holds(&world, behind.len()));
+        let mut others = world.hall.account();
+        others.set(BODIES_BYTES_MAX - behind.len()).unwrap();
+        world.say("G").await;
+        drop(others);
+        assert!(holds(&world, 0));
+        world.answer("/wait", text("first")).await;
+        let heard = world.hear_the_end().await;
+        assert!(heard.contains("\r\n\r\nfirstHTTP/1.1 503 "), "{heard}");
+    });
+}
+
+#[test]
+fn what_came_behind_a_request_counts_no_more_once_it_is_begun() {
+    in_a_world(1 << 20, async |mut world| {
+        world.ask(&["/wait"]).await;
+        world.say(&of_one_stream(&["PUT", "GET", "GET"])).await;
+        assert!(holds(&world, of_one_stream(&["GET", "GET"]).len()));
+        world.answer("/wait", text("first")).await;
+        world.answer("/v1/stream/a", text("made")).await;
+        assert_eq!(world.paths(), ["/v1/stream/a", "/v1/stream/a"]);
+        assert!(holds(&world, 0));
     });
 }
 
@@ -581,13 +657,13 @@ fn a_body_is_refused_when_all_of_them_hold_too_much() {
     in_a_world(1 << 20, async |mut world| {
         world.say("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nxx").await;
         let mut others = world.hall.account();
-        others.set(crate::http::limits::BODIES_BYTES_MAX - 2).unwrap();
+        others.set(BODIES_BYTES_MAX - 2).unwrap();
         settled().await;
         world.say("x").await;
         assert!(world.hear_the_end().await.starts_with("HTTP/1.1 503 "));
         drop(others);
         // The one that was refused holds nothing any more.
-        world.hall.account().set(crate::http::limits::BODIES_BYTES_MAX).unwrap();
+        world.hall.account().set(BODIES_BYTES_MAX).unwrap();
     });
 }
 
