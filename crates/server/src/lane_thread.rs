@@ -234,41 +234,53 @@ impl LaneThread {
         }
     }
 
-    /// Appends frames; waits for a slot if there is none. `None` when there will be no more slots
-    /// because the broker stops.
+    /// Appends frames as far as there are slots, says so, and waits for more: a batch may need more of
+    /// them than are ever kept. `None` when there will be no more because the broker stops.
     fn append(
         &self,
-        frames: &[Frame],
+        mut frames: &[Frame],
         held_up: &mut VecDeque<LaneMessage>,
     ) -> Result<Option<Committed>, Fault> {
         loop {
-            match self.with(|writer| writer.append(frames)) {
-                Err(Fault::NoSpareSlot { .. }) => {
-                    self.with(Writer::want_more_spares);
-                    loop {
-                        match self.messages.recv() {
-                            Ok(LaneMessage::Spare(slot)) => {
-                                self.with(|writer| writer.add_spare(slot));
-                                break;
-                            }
-                            Ok(LaneMessage::Release(segments)) if !segments.is_empty() => {
-                                self.with(|writer| writer.release(segments));
-                                break;
-                            }
-                            Ok(LaneMessage::Room(room)) => {
-                                self.with(|writer| writer.set_room(room));
-                                // Without room it has taken what was pinned.
-                                if self.with(|writer| writer.lane.spare_count()) > 0 {
-                                    break;
-                                }
-                            }
-                            Ok(LaneMessage::Unpinned) => break,
-                            Ok(LaneMessage::End) | Err(_) => return Ok(None),
-                            Ok(message) => held_up.push_back(message),
-                        }
+            let (now, later) = frames.split_at(self.with(|writer| writer.lane.fits(frames)));
+            if !now.is_empty() || later.is_empty() {
+                let committed = self.with(|writer| writer.append(now))?;
+                if later.is_empty() {
+                    return Ok(Some(committed));
+                }
+                let committed = Committed { is_all: false, ..committed };
+                let _ = self.core.send(inbox::Message::Committed(committed));
+                frames = later;
+            }
+            self.with(Writer::want_more_spares);
+            if !self.waits_for_slot(held_up) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Waits for what may be a slot; false when there will be none.
+    fn waits_for_slot(&self, held_up: &mut VecDeque<LaneMessage>) -> bool {
+        loop {
+            match self.messages.recv() {
+                Ok(LaneMessage::Spare(slot)) => {
+                    self.with(|writer| writer.add_spare(slot));
+                    return true;
+                }
+                Ok(LaneMessage::Release(segments)) if !segments.is_empty() => {
+                    self.with(|writer| writer.release(segments));
+                    return true;
+                }
+                Ok(LaneMessage::Room(room)) => {
+                    self.with(|writer| writer.set_room(room));
+                    // Without room it has taken what was pinned.
+                    if self.with(|writer| writer.lane.spare_count()) > 0 {
+                        return true;
                     }
                 }
-                appended => return appended.map(Some),
+                Ok(LaneMessage::Unpinned) => return true,
+                Ok(LaneMessage::End) | Err(_) => return false,
+                Ok(message) => held_up.push_back(message),
             }
         }
     }
@@ -284,7 +296,7 @@ impl<D: Disk> Writer<D> {
         self.metrics.journal_syncs.add(1);
         self.ask_for_slots();
         self.tell_whether_full();
-        Ok(Committed { end, took })
+        Ok(Committed { end, took, is_all: true })
     }
 
     fn unpin(&mut self) {
@@ -359,24 +371,31 @@ impl<D: Disk> Writer<D> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+    use std::path::Path;
 
-    use sennit_journal::{FrameBuilder, LaneConfig, ReplayFrom, SlotMaker, disk::MemoryDisk};
+    use sennit_journal::{
+        FrameBuilder, LaneConfig, ReplayFrom, SlotMaker,
+        disk::{Access, MemoryDisk},
+    };
 
     use super::*;
 
-    /// A writer over memory with a maker of slots, and what the core is told.
-    fn writer() -> (Writer<MemoryDisk>, FrameBuilder, SlotMaker<MemoryDisk>, inbox::Receiver) {
+    /// A writer, its maker of slots, and what the core is told.
+    type World<D> = (Writer<D>, FrameBuilder, SlotMaker<D>, inbox::Receiver);
+
+    fn writer() -> World<MemoryDisk> {
+        writer_on(&MemoryDisk::default(), Path::new("data"))
+    }
+
+    fn writer_on<D: Disk>(disk: &D, data: &Path) -> World<D> {
         let config = LaneConfig {
-            directory: PathBuf::from("data/lane-0"),
+            directory: data.join("lane-0"),
             lane: 0,
             segment_bytes: 16 << 10,
             incarnation: 7,
         };
         let recovered =
-            sennit_journal::recover(&MemoryDisk::default(), config, ReplayFrom::Newest, |_| {
-                Ok::<_, Fault>(())
-            });
+            sennit_journal::recover(disk, config, ReplayFrom::Newest, |_| Ok::<_, Fault>(()));
         let recovered = recovered.unwrap();
         let (core, inbox) = tokio::sync::mpsc::unbounded_channel();
         let writer = Writer {
@@ -427,6 +446,42 @@ mod tests {
         writer.set_room(false);
         assert!(is_broken.load(SeqCst));
         assert_eq!(writer.lane.spare_count(), 2);
+    }
+
+    #[test]
+    fn a_batch_of_more_segments_than_there_are_ever_slots_is_written_as_far_as_they_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = RealDisk::new(Access::Buffered);
+        let (mut writer, mut builder, mut maker, mut inbox) = writer_on(&disk, folder.path());
+        let (slots, wishes) = mpsc::channel();
+        writer.slots = slots;
+        writer.ask_for_slots();
+        let mut frames = Vec::new();
+        for _ in 0..=SPARE_SLOTS_MAX {
+            builder.push(1, &[b"a record"]).unwrap();
+            frames.push(builder.seal().unwrap());
+            builder.turn_segment();
+        }
+        let core = writer.core.clone();
+        let (sender, messages) = mpsc::channel();
+        let lane = LaneThread { writer: Arc::new(Mutex::new(writer)), messages, core };
+        let mut left = &frames[..];
+        for _ in 0..frames.len() {
+            // What is wished for is made; then the lane is to wait no longer.
+            for _ in wishes.try_iter() {
+                sender.send(LaneMessage::Spare(maker.make().unwrap())).unwrap();
+            }
+            sender.send(LaneMessage::End).unwrap();
+            if let Some(whole) = lane.append(left, &mut VecDeque::new()).unwrap() {
+                assert_eq!((whole.end, whole.is_all), (frames[SPARE_SLOTS_MAX].end, true));
+                return;
+            }
+            while let Ok(inbox::Message::Committed(part)) = inbox.try_recv() {
+                assert_eq!((part.end, part.is_all), (left[0].end, false));
+                left = &left[1..];
+            }
+        }
+        panic!("{} segments are still to be written", left.len());
     }
 
     #[test]
