@@ -15,10 +15,11 @@ use crate::{
     home::Home,
     lane_config::LaneConfig,
     paced::{PIECE_BYTES, Paced},
-    pack::{Pack, pack_name, pack_number, pack_path, packs},
+    pack::{look_at, pack_name, pack_number, pack_path},
     position::Position,
     reader::segment_in,
     slot::{slot_name, slot_number},
+    walk::{Damage, as_damage},
 };
 
 /// The name of a slot or of a pack, within its lane's directory.
@@ -74,6 +75,49 @@ pub struct CutFile {
     pub(crate) is_end_known: bool,
 }
 
+/// The files of a cut.
+#[derive(Debug, Default)]
+pub struct CutFiles {
+    /// Those that are there.
+    pub files: Vec<CutFile>,
+    /// Those that are not, or cannot be opened. Where nobody keeps them for whoever asks, they may be
+    /// needed no more.
+    pub missing: Vec<Missing>,
+}
+
+/// A file of a cut that is not there, or cannot be opened.
+#[derive(Debug)]
+pub struct Missing {
+    /// What it holds.
+    pub home: Home,
+    /// Where it lay.
+    pub path: PathBuf,
+    /// Why it cannot be had.
+    pub fault: Fault,
+}
+
+impl Missing {
+    /// Whether there is no such file. What is there may come the next time.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        matches!(self.fault, Fault::MissingSegment { .. } | Fault::MissingPack { .. })
+    }
+
+    /// The same as damage.
+    #[must_use]
+    pub fn as_damage(&self, cut: &Cut) -> Damage {
+        as_damage(&self.fault, &self.path, begin_of(self.home, &cut.config))
+    }
+}
+
+/// Where a file's first byte lies.
+pub(crate) fn begin_of(home: Home, config: &LaneConfig) -> Position {
+    match home {
+        Home::Segment(segment) => Position(segment * config.segment_bytes),
+        Home::Pack(pack) => Position::of_pack(pack, 0),
+    }
+}
+
 impl CutFile {
     /// Has `take` have what the cut holds of the file, a quarter of a MiB at a time, past the system's
     /// cache where that can be.
@@ -121,18 +165,27 @@ impl Cut {
     /// be since are whole.
     ///
     /// # Errors
-    /// [`Fault::Io`]; [`Fault::NewerFormat`] or [`Fault::Foreign`] of a pack.
+    /// [`Fault::Io`] of the directory, or of a slot's header.
     pub fn files<D: Disk>(
         &self,
         disk: &D,
         packs_in_use: &BTreeSet<u32>,
-    ) -> Result<Vec<CutFile>, Fault> {
-        let mut files = Vec::new();
+    ) -> Result<CutFiles, Fault> {
+        let mut found = CutFiles::default();
         for (&segment, path) in &self.segments {
-            let length = match disk.open_to_read(path) {
-                // Nobody keeps it for us, and it was removed.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                opened => opened.and_then(|file| file.length()).map_err(Fault::io("open", path))?,
+            let home = Home::Segment(segment);
+            let length = match disk.open_to_read(path).and_then(|file| file.length()) {
+                Ok(length) => length,
+                Err(error) => {
+                    let fault = match error.kind() {
+                        io::ErrorKind::NotFound => {
+                            Fault::MissingSegment { path: self.config.directory.clone(), segment }
+                        }
+                        _ => Fault::io("open", path)(error),
+                    };
+                    found.missing.push(Missing { home, path: path.clone(), fault });
+                    continue;
+                }
             };
             let end = self.end_of(disk, segment)?;
             // Of a slot that was cut off there is no more than there is.
@@ -141,12 +194,12 @@ impl Cut {
             if let Some(name) = name.and_then(FileName::parse)
                 && bytes > 0
             {
-                let (path, home) = (path.clone(), Home::Segment(segment));
-                files.push(CutFile { name, path, home, bytes, is_end_known: end.is_some() });
+                let (path, is_end_known) = (path.clone(), end.is_some());
+                found.files.push(CutFile { name, path, home, bytes, is_end_known });
             }
         }
-        files.extend(self.packs(disk, packs_in_use)?);
-        Ok(files)
+        self.packs(disk, packs_in_use, &mut found)?;
+        Ok(found)
     }
 
     /// What does not change any more: segments that another one follows, and packs, as
@@ -158,11 +211,11 @@ impl Cut {
         &self,
         disk: &D,
         packs_in_use: &BTreeSet<u32>,
-    ) -> Result<Vec<CutFile>, Fault> {
-        let mut files = self.files(disk, packs_in_use)?;
+    ) -> Result<CutFiles, Fault> {
+        let mut found = self.files(disk, packs_in_use)?;
         let current = self.current.map(|(segment, _)| Home::Segment(segment));
-        files.retain(|file| Some(file.home) != current);
-        Ok(files)
+        found.files.retain(|file| Some(file.home) != current);
+        Ok(found)
     }
 
     pub(crate) fn config(&self) -> &LaneConfig {
@@ -173,17 +226,30 @@ impl Cut {
         &self,
         disk: &D,
         in_use: &BTreeSet<u32>,
-    ) -> Result<impl Iterator<Item = CutFile>, Fault> {
-        // Any other is being made, or being removed: nothing refers to it.
-        let is_needed = |pack: &Pack| pack.is_whole || in_use.contains(&pack.number);
-        let needed = packs(disk, &self.config)?.into_iter().filter(is_needed);
-        Ok(needed.map(|pack| CutFile {
-            name: FileName::Pack(pack.number),
-            path: pack_path(&self.config, pack.number),
-            home: Home::Pack(pack.number),
-            bytes: pack.bytes,
-            is_end_known: true,
-        }))
+        found: &mut CutFiles,
+    ) -> Result<(), Fault> {
+        let directory = &self.config.directory;
+        let names = disk.list(directory).map_err(Fault::io("list", directory))?;
+        let listed = names.iter().filter_map(|name| pack_number(name));
+        let numbers: BTreeSet<u32> = listed.chain(in_use.iter().copied()).collect();
+        for number in numbers {
+            let (home, path) = (Home::Pack(number), pack_path(&self.config, number));
+            let is_in_use = in_use.contains(&number);
+            let fault = match look_at(disk, &self.config, number) {
+                Ok(Some(pack)) if pack.is_whole || is_in_use => {
+                    let (name, bytes) = (FileName::Pack(number), pack.bytes);
+                    found.files.push(CutFile { name, path, home, bytes, is_end_known: true });
+                    continue;
+                }
+                // It is being made, or being removed: nothing refers to it.
+                Ok(Some(_)) => continue,
+                Ok(None) if !is_in_use => continue,
+                Ok(None) => Fault::MissingPack { path: path.clone(), pack: number },
+                Err(fault) => fault,
+            };
+            found.missing.push(Missing { home, path, fault });
+        }
+        Ok(())
     }
 
     /// How many bytes of a segment belong to the log, if that can be known: the next one says it.

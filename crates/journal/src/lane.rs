@@ -50,14 +50,21 @@ impl<D: Disk> Lane<D> {
         if self.fenced {
             return Err(Fault::Fenced);
         }
-        let begins = frames.iter().filter(|frame| frame.first_of_segment);
-        if let Some(frame) = begins.clone().nth(self.spare.len()) {
+        if let Some(frame) = frames.get(self.fits(frames)) {
             let segment = frame.position.segment(self.config.segment_bytes);
             return Err(Fault::NoSpareSlot { segment });
         }
         let written = self.write(frames);
         self.fenced = written.is_err();
         written
+    }
+
+    /// How many of `frames`, which follow each other, can be written: those before the first segment
+    /// for which there is no slot.
+    #[must_use]
+    pub fn fits(&self, frames: &[Frame]) -> usize {
+        let mut begins = (0..).zip(frames).filter(|(_, frame)| frame.first_of_segment);
+        begins.nth(self.spare.len()).map_or(frames.len(), |(index, _)| index)
     }
 
     fn write(&mut self, frames: &[Frame]) -> Result<Position, Fault> {

@@ -32,7 +32,7 @@ mod slot;
 mod verify;
 mod walk;
 
-pub use cut::{Cut, CutFile, FileName};
+pub use cut::{Cut, CutFile, CutFiles, FileName, Missing};
 pub use directory::{DataDirectory, DirectorySettings, UnmadeDirectory};
 pub use disk::{Disk, DiskFile};
 pub use fault::Fault;

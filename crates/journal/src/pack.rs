@@ -40,16 +40,25 @@ pub fn packs<D: Disk>(disk: &D, config: &LaneConfig) -> Result<Vec<Pack>, Fault>
     let directory = &config.directory;
     let mut packs = Vec::new();
     for name in disk.list(directory).map_err(Fault::io("list", directory))? {
-        let Some(number) = pack_number(&name) else { continue };
-        let path = directory.join(name);
-        let file = match disk.open_to_read(&path) {
-            // Where a lane is served, packs are removed.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            opened => opened.map_err(Fault::io("open", &path))?,
-        };
-        packs.push(look(&file, &path, config, number)?);
+        if let Some(number) = pack_number(&name) {
+            packs.extend(look_at(disk, config, number)?);
+        }
     }
     Ok(packs)
+}
+
+/// The pack of this number; `None` if there is none: where a lane is served, packs are removed.
+pub(crate) fn look_at<D: Disk>(
+    disk: &D,
+    config: &LaneConfig,
+    number: u32,
+) -> Result<Option<Pack>, Fault> {
+    let path = pack_path(config, number);
+    match disk.open_to_read(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Fault::io("open", &path)(error)),
+        Ok(file) => look(&file, &path, config, number).map(Some),
+    }
 }
 
 fn look(

@@ -4,7 +4,7 @@
 use std::{cell::Cell, io};
 
 use crate::{
-    cut::{Cut, CutFile},
+    cut::{Cut, CutFile, begin_of},
     disk::{Disk, DiskFile},
     fault::Fault,
     home::Home,
@@ -12,8 +12,7 @@ use crate::{
     position::Position,
     reader::segment_in,
     scan::{Ends, Found, Scan},
-    verify::as_damage,
-    walk::{Damage, pack_scan},
+    walk::{Damage, as_damage, pack_scan},
 };
 
 /// What came of a look at a file.
@@ -40,13 +39,7 @@ pub fn scrub<D: Disk>(
     let damage = match scan(disk, cut, file, &stopped, pace) {
         _ if stopped.get() => return Scrubbed::Stopped,
         Ok(damage) => damage,
-        Err(fault) => {
-            let begin = match file.home {
-                Home::Segment(segment) => Position(segment * cut.config().segment_bytes),
-                Home::Pack(pack) => Position::of_pack(pack, 0),
-            };
-            vec![as_damage(&fault, &file.path, begin)]
-        }
+        Err(fault) => vec![as_damage(&fault, &file.path, begin_of(file.home, cut.config()))],
     };
     // A pack is removed from its end, or whole.
     let length = disk.open_to_read(&file.path).and_then(|file| file.length());

@@ -40,9 +40,26 @@ impl<D: Disk> SlotMaker<D> {
     /// [`Fault::StorageFull`] if there is no room, else [`Fault::Io`]. What was left of the file is
     /// used at the next try.
     pub fn make(&mut self) -> Result<Slot, Fault> {
+        self.make_beside(0)
+    }
+
+    /// Whether there is room for a slot, and for so many bytes beside it.
+    ///
+    /// # Errors
+    /// [`Fault::Io`].
+    pub fn has_room_beside(&self, left_bytes: u64) -> Result<bool, Fault> {
         let available = self.disk.available_bytes(&self.directory);
+        let available = available.map_err(Fault::io("measure", &self.directory))?;
+        Ok(available >= self.segment_bytes.saturating_add(left_bytes))
+    }
+
+    /// Makes a slot where room for so many bytes is left beside it.
+    ///
+    /// # Errors
+    /// Those of [`SlotMaker::make`].
+    pub fn make_beside(&mut self, left_bytes: u64) -> Result<Slot, Fault> {
         // A slot that is begun and not finished would take the room it needs from others.
-        if available.map_err(Fault::io("measure", &self.directory))? < self.segment_bytes {
+        if !self.has_room_beside(left_bytes)? {
             return Err(Fault::StorageFull { path: self.directory.clone() });
         }
         let path = self.directory.join(slot_name(self.next));

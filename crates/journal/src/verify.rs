@@ -17,7 +17,7 @@ use crate::{
     recovery::check_header,
     scan::{Ends, Found, Scan, each_frame},
     slot::slot_number,
-    walk::{Damage, pack_scan},
+    walk::{Damage, as_damage, pack_scan},
 };
 
 /// What a lane holds, and what is wrong with it.
@@ -195,15 +195,4 @@ fn slot_header<D: Disk>(disk: &D, config: &LaneConfig, path: &Path) -> Result<Sl
     };
     check_header(&header, config, path)?;
     Ok(Slotted::Segment { header, is_cut })
-}
-
-/// A fault that keeps a file from being looked at.
-pub(crate) fn as_damage(fault: &Fault, path: &Path, begin: Position) -> Damage {
-    let (position, what) = match fault {
-        Fault::Rot { position, what, .. } => (*position, *what),
-        Fault::NewerFormat { .. } => (begin, "the file has a newer format"),
-        Fault::Foreign { .. } => (begin, "the file does not belong here"),
-        _ => (begin, "the file cannot be read"),
-    };
-    Damage { path: path.to_owned(), position, bytes: 0, what }
 }

@@ -47,6 +47,18 @@ impl Damage {
     }
 }
 
+/// A fault that keeps a file from being looked at.
+pub(crate) fn as_damage(fault: &Fault, path: &Path, begin: Position) -> Damage {
+    let (position, what) = match fault {
+        Fault::Rot { position, what, .. } => (*position, *what),
+        Fault::NewerFormat { .. } => (begin, "the file has a newer format"),
+        Fault::Foreign { .. } => (begin, "the file does not belong here"),
+        Fault::MissingSegment { .. } | Fault::MissingPack { .. } => (begin, "the file is gone"),
+        _ => (begin, "the file cannot be read"),
+    };
+    Damage { path: path.to_owned(), position, bytes: 0, what }
+}
+
 /// What a walk comes by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Walked {

@@ -186,7 +186,15 @@ fn run(pins: &Pins, answer: oneshot::Sender<Result<Archive, NoBackup>>) {
 fn sources(pins: &Pins, disk: &RealDisk) -> Result<Sources, NoBackup> {
     let mut files = Vec::new();
     for (lane, (cut, packs)) in (0..).zip(pins.cut()?) {
-        for file in cut.files(disk, &packs)? {
+        let found = cut.files(disk, &packs)?;
+        for missing in found.missing {
+            if !missing.is_gone() {
+                return Err(missing.fault.into());
+            }
+            let (path, fault) = (missing.path.display(), &missing.fault);
+            tracing::error!(shard = lane, %path, %fault, "damaged: a backup goes on without it");
+        }
+        for file in found.files {
             files.push(Source { name: entry_name(lane, file.name), file });
         }
     }

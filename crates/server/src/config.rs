@@ -30,7 +30,8 @@ pub struct Config {
     /// Segments of each shard's journal beyond which the oldest is emptied: what is live in it moves
     /// to packs. More of them make a start take longer, fewer make the disk write more.
     pub journal_segments: usize,
-    /// Bytes published and not yet committed, per shard, beyond which publishers are not read.
+    /// Bytes published and not yet committed, per shard, beyond which publishers are not read; no more than
+    /// a segment's.
     pub ingest_bytes: u64,
     /// How long deliveries wait for a connection that was cut off.
     pub session_grace: Duration,

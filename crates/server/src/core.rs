@@ -206,13 +206,13 @@ impl Core {
         }
     }
 
-    /// The lane's thread has committed a batch.
+    /// The lane's thread has committed a batch, or a part of one.
     pub(crate) fn committed(&mut self, committed: Committed) {
-        self.batches_under_way -= 1;
+        self.batches_under_way -= usize::from(committed.is_all);
         self.release(committed);
     }
 
-    fn release(&mut self, Committed { end, took }: Committed) {
+    fn release(&mut self, Committed { end, took, .. }: Committed) {
         self.last_commit = took;
         self.shard.committed(end, now());
         self.route();

@@ -28,6 +28,8 @@ pub(crate) struct Committed {
     pub(crate) end: Position,
     /// How long it took.
     pub(crate) took: Duration,
+    /// Whether that is all that the lane was given at once; else the rest waits for a slot.
+    pub(crate) is_all: bool,
 }
 
 /// What reaches a core.

@@ -25,15 +25,22 @@ const SPARE_SLOTS: usize = 2;
 const SPARE_SLOTS_MAX: usize = 8;
 /// So many spare slots more than are wanted are left alone; beyond that their room is given back.
 const SURPLUS_SLOTS: usize = 2;
-/// Spare slots that are kept for acks, deletes and what frees other slots: with fewer, and no room
-/// to make one, publishes are refused.
-const RESERVED_SLOTS: usize = 2;
+/// For so many slots of each lane the disk has room when publishes are refused, where nobody else takes
+/// it: while acks fill one segment and free little, the last checkpoint lies in another, and a
+/// third has to begin before that comes free. Publishes that were not refused any more fill one or two
+/// others.
+pub(crate) const LEFT_SLOTS: u64 = 5;
+/// Where there is no room to make a slot, publishes are refused while fewer are spare: packs may have
+/// taken the room that was left, and the next segment takes one.
+const RESERVED_SLOTS: usize = LEFT_SLOTS as usize + 1;
 
 /// What the lane wants done with slots.
 #[derive(Debug)]
 pub(crate) enum SlotWish {
     /// A slot.
     Make,
+    /// One of those that were wished for, of the room that is kept for it: none is left.
+    Hurry,
     /// This slot is not needed any more: its room is to be given back.
     Remove(Slot),
 }
@@ -64,6 +71,8 @@ struct Writer<D: Disk> {
     slots_asked: usize,
     spare_wanted: usize,
     has_room: bool,
+    /// Whether it was said that the next slot is urgent.
+    is_urgent: bool,
     /// Whether the core was told that there is no room for publishes.
     is_full: bool,
     /// Keeps what was released since a cut as it is.
@@ -189,6 +198,7 @@ pub(crate) fn start(
         slots_asked: 0,
         spare_wanted: SPARE_SLOTS,
         has_room: true,
+        is_urgent: false,
         is_full: false,
         pin: None,
         core: core.clone(),
@@ -234,41 +244,53 @@ impl LaneThread {
         }
     }
 
-    /// Appends frames; waits for a slot if there is none. `None` when there will be no more slots
-    /// because the broker stops.
+    /// Appends frames as far as there are slots, says so, and waits for more: a batch may need more of
+    /// them than are ever kept. `None` when there will be no more because the broker stops.
     fn append(
         &self,
-        frames: &[Frame],
+        mut frames: &[Frame],
         held_up: &mut VecDeque<LaneMessage>,
     ) -> Result<Option<Committed>, Fault> {
         loop {
-            match self.with(|writer| writer.append(frames)) {
-                Err(Fault::NoSpareSlot { .. }) => {
-                    self.with(Writer::want_more_spares);
-                    loop {
-                        match self.messages.recv() {
-                            Ok(LaneMessage::Spare(slot)) => {
-                                self.with(|writer| writer.add_spare(slot));
-                                break;
-                            }
-                            Ok(LaneMessage::Release(segments)) if !segments.is_empty() => {
-                                self.with(|writer| writer.release(segments));
-                                break;
-                            }
-                            Ok(LaneMessage::Room(room)) => {
-                                self.with(|writer| writer.set_room(room));
-                                // Without room it has taken what was pinned.
-                                if self.with(|writer| writer.lane.spare_count()) > 0 {
-                                    break;
-                                }
-                            }
-                            Ok(LaneMessage::Unpinned) => break,
-                            Ok(LaneMessage::End) | Err(_) => return Ok(None),
-                            Ok(message) => held_up.push_back(message),
-                        }
+            let (now, later) = frames.split_at(self.with(|writer| writer.lane.fits(frames)));
+            if !now.is_empty() || later.is_empty() {
+                let committed = self.with(|writer| writer.append(now))?;
+                if later.is_empty() {
+                    return Ok(Some(committed));
+                }
+                let committed = Committed { is_all: false, ..committed };
+                let _ = self.core.send(inbox::Message::Committed(committed));
+                frames = later;
+            }
+            self.with(Writer::want_more_spares);
+            if !self.waits_for_slot(held_up) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Waits for what may be a slot; false when there will be none.
+    fn waits_for_slot(&self, held_up: &mut VecDeque<LaneMessage>) -> bool {
+        loop {
+            match self.messages.recv() {
+                Ok(LaneMessage::Spare(slot)) => {
+                    self.with(|writer| writer.add_spare(slot));
+                    return true;
+                }
+                Ok(LaneMessage::Release(segments)) if !segments.is_empty() => {
+                    self.with(|writer| writer.release(segments));
+                    return true;
+                }
+                Ok(LaneMessage::Room(room)) => {
+                    self.with(|writer| writer.set_room(room));
+                    // Without room it has taken what was pinned.
+                    if self.with(|writer| writer.lane.spare_count()) > 0 {
+                        return true;
                     }
                 }
-                appended => return appended.map(Some),
+                Ok(LaneMessage::Unpinned) => return true,
+                Ok(LaneMessage::End) | Err(_) => return false,
+                Ok(message) => held_up.push_back(message),
             }
         }
     }
@@ -284,7 +306,7 @@ impl<D: Disk> Writer<D> {
         self.metrics.journal_syncs.add(1);
         self.ask_for_slots();
         self.tell_whether_full();
-        Ok(Committed { end, took })
+        Ok(Committed { end, took, is_all: true })
     }
 
     fn unpin(&mut self) {
@@ -299,10 +321,10 @@ impl<D: Disk> Writer<D> {
             return;
         }
         segments.into_iter().for_each(|segment| self.lane.release(segment));
-        if self.lane.spare_count() > self.spare_wanted + SURPLUS_SLOTS {
+        if self.lane.spare_count() > self.wanted() + SURPLUS_SLOTS {
             // What was wanted in a hurry once is not wanted for ever.
             self.spare_wanted = (self.spare_wanted - 1).max(SPARE_SLOTS);
-            for slot in self.lane.take_surplus(self.spare_wanted) {
+            for slot in self.lane.take_surplus(self.wanted()) {
                 let _ = self.slots.send(SlotWish::Remove(slot));
             }
         }
@@ -325,7 +347,14 @@ impl<D: Disk> Writer<D> {
             pin.is_broken.store(true, SeqCst);
             self.unpin();
         }
+        self.ask_for_slots();
         self.tell_whether_full();
+    }
+
+    /// How many spare slots there are to be. Without room the reserve is: publishes are refused until it
+    /// is there, and somebody has to be asked for it.
+    fn wanted(&self) -> usize {
+        if self.has_room { self.spare_wanted } else { self.spare_wanted.max(RESERVED_SLOTS) }
     }
 
     /// Says whether publishes have to be refused, whenever that changes.
@@ -344,39 +373,50 @@ impl<D: Disk> Writer<D> {
     fn add_spare(&mut self, slot: Slot) {
         self.lane.add_spare(slot);
         self.slots_asked -= 1;
+        self.is_urgent = false;
         self.tell_whether_full();
     }
 
     fn ask_for_slots(&mut self) {
-        while self.lane.spare_count() + self.slots_asked < self.spare_wanted {
+        while self.lane.spare_count() + self.slots_asked < self.wanted() {
             if self.slots.send(SlotWish::Make).is_err() {
                 return;
             }
             self.slots_asked += 1;
+        }
+        if !self.has_room && self.lane.spare_count() == 0 && !self.is_urgent {
+            self.is_urgent = self.slots.send(SlotWish::Hurry).is_ok();
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+    use std::path::Path;
 
-    use sennit_journal::{FrameBuilder, LaneConfig, ReplayFrom, SlotMaker, disk::MemoryDisk};
+    use sennit_journal::{
+        FrameBuilder, LaneConfig, ReplayFrom, SlotMaker,
+        disk::{Access, MemoryDisk},
+    };
 
     use super::*;
 
-    /// A writer over memory with a maker of slots, and what the core is told.
-    fn writer() -> (Writer<MemoryDisk>, FrameBuilder, SlotMaker<MemoryDisk>, inbox::Receiver) {
+    /// A writer, its maker of slots, and what the core is told.
+    type World<D> = (Writer<D>, FrameBuilder, SlotMaker<D>, inbox::Receiver);
+
+    fn writer() -> World<MemoryDisk> {
+        writer_on(&MemoryDisk::default(), Path::new("data"))
+    }
+
+    fn writer_on<D: Disk>(disk: &D, data: &Path) -> World<D> {
         let config = LaneConfig {
-            directory: PathBuf::from("data/lane-0"),
+            directory: data.join("lane-0"),
             lane: 0,
             segment_bytes: 16 << 10,
             incarnation: 7,
         };
         let recovered =
-            sennit_journal::recover(&MemoryDisk::default(), config, ReplayFrom::Newest, |_| {
-                Ok::<_, Fault>(())
-            });
+            sennit_journal::recover(disk, config, ReplayFrom::Newest, |_| Ok::<_, Fault>(()));
         let recovered = recovered.unwrap();
         let (core, inbox) = tokio::sync::mpsc::unbounded_channel();
         let writer = Writer {
@@ -385,6 +425,7 @@ mod tests {
             slots_asked: 0,
             spare_wanted: SPARE_SLOTS,
             has_room: true,
+            is_urgent: false,
             is_full: false,
             pin: None,
             core,
@@ -430,9 +471,45 @@ mod tests {
     }
 
     #[test]
+    fn a_batch_of_more_segments_than_there_are_ever_slots_is_written_as_far_as_they_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = RealDisk::new(Access::Buffered);
+        let (mut writer, mut builder, mut maker, mut inbox) = writer_on(&disk, folder.path());
+        let (slots, wishes) = mpsc::channel();
+        writer.slots = slots;
+        writer.ask_for_slots();
+        let mut frames = Vec::new();
+        for _ in 0..=SPARE_SLOTS_MAX {
+            builder.push(1, &[b"a record"]).unwrap();
+            frames.push(builder.seal().unwrap());
+            builder.turn_segment();
+        }
+        let core = writer.core.clone();
+        let (sender, messages) = mpsc::channel();
+        let lane = LaneThread { writer: Arc::new(Mutex::new(writer)), messages, core };
+        let mut left = &frames[..];
+        for _ in 0..frames.len() {
+            // What is wished for is made; then the lane is to wait no longer.
+            for _ in wishes.try_iter() {
+                sender.send(LaneMessage::Spare(maker.make().unwrap())).unwrap();
+            }
+            sender.send(LaneMessage::End).unwrap();
+            if let Some(whole) = lane.append(left, &mut VecDeque::new()).unwrap() {
+                assert_eq!((whole.end, whole.is_all), (frames[SPARE_SLOTS_MAX].end, true));
+                return;
+            }
+            while let Ok(inbox::Message::Committed(part)) = inbox.try_recv() {
+                assert_eq!((part.end, part.is_all), (left[0].end, false));
+                left = &left[1..];
+            }
+        }
+        panic!("{} segments are still to be written", left.len());
+    }
+
+    #[test]
     fn publishes_are_refused_while_the_reserve_cannot_be_filled_and_no_longer() {
         let (mut writer, mut builder, mut maker, mut inbox) = writer();
-        let (slots, _wishes) = mpsc::channel();
+        let (slots, wishes) = mpsc::channel();
         writer.slots = slots;
         let mut told = || match inbox.try_recv() {
             Ok(inbox::Message::StorageFull(full)) => Some(full),
@@ -443,19 +520,32 @@ mod tests {
         for _ in 0..SPARE_SLOTS {
             writer.add_spare(maker.make().unwrap());
         }
-        // The disk is full, and the reserve is there.
+        // The disk is full, and the reserve is not there: it is wished for.
         writer.set_room(false);
-        assert_eq!(told(), None);
-        builder.push(1, &[b"a record"]).unwrap();
-        writer.append(&[builder.seal().unwrap()]).unwrap();
-        assert_eq!(told(), Some(true), "the segment has taken a slot of the reserve");
-        builder.turn_segment();
-        builder.push(1, &[b"a record"]).unwrap();
-        writer.append(&[builder.seal().unwrap()]).unwrap();
+        assert_eq!(told(), Some(true));
+        let is_made = |wish: &SlotWish| matches!(wish, SlotWish::Make);
+        let wished: Vec<_> = wishes.try_iter().collect();
+        assert!(wished.len() == RESERVED_SLOTS && wished.iter().all(is_made), "{wished:?}");
+        for _ in 0..SPARE_SLOTS {
+            builder.push(1, &[b"a record"]).unwrap();
+            writer.append(&[builder.seal().unwrap()]).unwrap();
+            builder.turn_segment();
+        }
+        // None is left: that is said once, until there is one.
+        writer.ask_for_slots();
+        let hurries = |wish: &SlotWish| matches!(wish, SlotWish::Hurry);
+        assert_eq!(wishes.try_iter().filter(|wish| hurries(wish)).count(), 1);
         writer.add_spare(maker.make().unwrap());
-        assert_eq!(told(), None);
-        // What consumers have freed is as good as room on the disk.
+        writer.ask_for_slots();
+        assert!(!wishes.try_iter().any(|wish| hurries(&wish)));
+        // What consumers have freed is as good as room on the disk, once the reserve is there.
         writer.release(vec![0]);
+        for spare in 2..RESERVED_SLOTS {
+            assert_eq!((told(), writer.lane.spare_count()), (None, spare));
+            writer.add_spare(maker.make().unwrap());
+        }
         assert_eq!(told(), Some(false));
+        writer.set_room(true);
+        assert_eq!((told(), writer.wanted()), (None, SPARE_SLOTS));
     }
 }

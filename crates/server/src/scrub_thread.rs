@@ -10,7 +10,7 @@ use std::{
 };
 
 use sennit_journal::{
-    Cut, CutFile, Position, Scrubbed,
+    Cut, CutFile, Damage, Home, Position, Scrubbed,
     disk::{Access, RealDisk},
     scrub,
 };
@@ -71,13 +71,16 @@ impl ScrubThread {
     fn pass(&mut self) -> Result<(), Ended> {
         let begun = Instant::now();
         let disk = RealDisk::new(Access::Buffered);
-        let mut to_read = self.at_rest(&disk);
+        let (mut to_read, missing) = self.at_rest(&disk);
         // Somewhere else each time: a broker that is often started again gets everywhere too.
         let begin = getrandom::u64().unwrap_or_default() % to_read.len().max(1) as u64;
         to_read.rotate_left(begin as usize);
         let bytes: u64 = to_read.iter().map(|next| next.file.bytes).sum();
         let mut found: Vec<BTreeSet<Position>> = vec![BTreeSet::new(); self.metrics.len()];
         let mut pace = Pace::new(bytes, self.every);
+        for (shard, damage) in missing {
+            self.note(shard, damage, &mut found[shard]);
+        }
         for next in &to_read {
             self.read(&disk, next, &mut pace, &mut found[next.shard])?;
         }
@@ -89,15 +92,24 @@ impl ScrubThread {
         self.rest(self.every.max(PASS_MIN).saturating_sub(begun.elapsed()))
     }
 
-    fn at_rest(&self, disk: &RealDisk) -> Vec<ToRead> {
-        let mut to_read = Vec::new();
+    /// What is to be read, and what of it cannot be, by shard.
+    fn at_rest(&self, disk: &RealDisk) -> (Vec<ToRead>, Vec<(usize, Damage)>) {
+        let (mut to_read, mut missing) = (Vec::new(), Vec::new());
         for (shard, door) in self.doors.all().into_iter().flatten().enumerate() {
             let Some(packs) = door.packs_in_use() else { continue };
             let Some(cut) = door.lane.look() else { continue };
             match cut.at_rest(disk, &packs) {
-                Ok(files) => {
+                Ok(found) => {
+                    // What was let go of since the cut is gone rightly.
+                    let packs = door.packs_in_use().unwrap_or_default();
+                    let is_needed = |home| match home {
+                        Home::Segment(_) => door.lane.holds(home),
+                        Home::Pack(pack) => packs.contains(&pack),
+                    };
+                    let lost = found.missing.iter().filter(|missing| is_needed(missing.home));
+                    missing.extend(lost.map(|missing| (shard, missing.as_damage(&cut))));
                     let cut = Arc::new(cut);
-                    to_read.extend(files.into_iter().map(|file| {
+                    to_read.extend(found.files.into_iter().map(|file| {
                         let cut = cut.clone();
                         ToRead { shard, cut, file }
                     }));
@@ -105,7 +117,7 @@ impl ScrubThread {
                 Err(fault) => tracing::error!(shard, %fault, "the scrub finds nothing to read"),
             }
         }
-        to_read
+        (to_read, missing)
     }
 
     fn read(
@@ -133,15 +145,18 @@ impl ScrubThread {
         if !self.is_needed(*shard, file) {
             return Ok(());
         }
-        for damage in damage {
-            let (path, position, bytes) = (damage.path.display(), damage.position, damage.bytes);
-            let what = damage.what;
-            tracing::error!(shard, %path, %position, bytes, what, "the scrub found damage");
-            found.insert(position);
-            self.damaged[*shard].insert(position);
-        }
+        damage.into_iter().for_each(|damage| self.note(*shard, damage, found));
         metrics.scrub_damage.set(self.damaged[*shard].len() as u64);
         Ok(())
+    }
+
+    fn note(&mut self, shard: usize, damage: Damage, found: &mut BTreeSet<Position>) {
+        let Damage { path, position, bytes, what } = damage;
+        let path = path.display();
+        tracing::error!(shard, %path, %position, bytes, what, "the scrub found damage");
+        found.insert(position);
+        self.damaged[shard].insert(position);
+        self.metrics[shard].scrub_damage.set(self.damaged[shard].len() as u64);
     }
 
     /// Whether the file holds what it held when the pass began.

@@ -110,9 +110,12 @@ impl Broker<'_> {
         let (inboxes, receivers): (Vec<_>, Vec<_>) =
             (0..shards).map(|_| async_mpsc::unbounded_channel()).unzip();
         let metrics: Vec<Arc<CoreMetrics>> = (0..shards).map(|_| Arc::default()).collect();
+        // What was taken before the disk was known to be full has to find room in the segment that was
+        // begun then.
+        let ingest_bytes = config.ingest_bytes.min(settings.segment_bytes);
         let cores = Arc::new(Cores {
             inboxes,
-            gauges: (0..shards).map(|_| IngestGauge::new(config.ingest_bytes)).collect(),
+            gauges: (0..shards).map(|_| IngestGauge::new(ingest_bytes)).collect(),
             metrics: metrics.clone(),
             session_grace: config.session_grace,
             move_turn: Arc::new(MoveTurn::new(config.give_back)),

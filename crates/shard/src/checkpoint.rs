@@ -66,6 +66,11 @@ impl Checkpoints {
         self.is_asked_for && self.pending.is_none()
     }
 
+    /// How long the last one was, in bytes; 0 if this life has written none.
+    pub(crate) fn last_bytes(&self) -> u64 {
+        self.last_bytes
+    }
+
     /// About how long a piece is, in bytes.
     pub(crate) fn piece_bytes(&self) -> usize {
         PIECE_BYTES.min(self.segment_bytes as usize / 4)

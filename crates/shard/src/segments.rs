@@ -2,7 +2,7 @@
 //! hold messages somebody may still want. Those that the replay before would read are kept too, as
 //! long as there is room: if rot takes the newest checkpoint, there is the one before.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::RangeInclusive};
 
 use sennit_journal::Position;
 
@@ -110,10 +110,12 @@ impl Segments {
         held.map(|(&segment, _)| segment).next()
     }
 
-    /// How many segments in use hold nothing live, the one being written apart.
-    pub(crate) fn dead_count(&self) -> usize {
+    /// How many segments in use hold nothing live, the one being written and those `besides` apart.
+    pub(crate) fn dead_count(&self, besides: Option<RangeInclusive<u64>>) -> usize {
         let sealed = self.live_bytes.len().saturating_sub(1);
-        self.live_bytes.values().take(sealed).filter(|&&live| live == 0).count()
+        let is_besides = |segment| besides.as_ref().is_some_and(|held| held.contains(segment));
+        let sealed = self.live_bytes.iter().take(sealed);
+        sealed.filter(|&(segment, &live)| live == 0 && !is_besides(segment)).count()
     }
 
     /// How many segments are in use.
@@ -147,7 +149,7 @@ mod tests {
         assert_eq!(taken(&mut segments), [0u64; 0]);
         segments.forget_fallback();
         assert_eq!(taken(&mut segments), [0]);
-        assert_eq!(segments.dead_count(), 0);
+        assert_eq!(segments.dead_count(None), 0);
         segments.freed(Position(1010), 60);
         assert_eq!(taken(&mut segments), [1]);
         assert_eq!(segments.count(), 1);

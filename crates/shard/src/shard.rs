@@ -26,7 +26,7 @@ use crate::{
 /// last records can then be told from a write that was torn.
 const MARK_AFTER: Duration = Duration::from_millis(50);
 
-/// So many segments without live messages make it worth to reclaim them when the disk is full.
+/// So many segments without live messages make it worth to reclaim them at once when the disk is full.
 const RECLAIM_SEGMENTS: usize = 3;
 
 /// In a turn a checkpoint gets this part of the bytes that everything else gets, and a piece at
@@ -385,14 +385,11 @@ impl Shard {
         }
         if let Some(begin) = self.checkpoints.committed(end) {
             self.writer.replay_from(begin);
-            if self.storage_full {
+            if self.storage_full && self.writer.dead_count() >= RECLAIM_SEGMENTS {
                 // The next segment's header makes the dead ones free.
                 self.turn_segment();
             }
-        } else if self.storage_full
-            && !self.checkpoints.is_pending()
-            && self.writer.segments.dead_count() >= RECLAIM_SEGMENTS
-        {
+        } else if self.storage_full && !self.checkpoints.is_pending() && self.is_to_reclaim() {
             // Nobody publishes now, and everyone waits for the room: all of it at once.
             while !self.write_piece() {}
         }
@@ -409,6 +406,16 @@ impl Shard {
         self.record_moves();
         self.record_compaction(now);
         self.finish_turn(now);
+    }
+
+    /// Whether a checkpoint is to be written because the disk is full. Where little is dead, acks may be all
+    /// that comes: what they take of the journal has to come free as they go on, with no more than the
+    /// segment of the last checkpoint, the one being written and the next in use.
+    fn is_to_reclaim(&self) -> bool {
+        let is_full_of_acks = self.writer.segments.dead_count(None) > 0
+            && self.writer.is_past_checkpoint()
+            && self.writer.since_checkpoint() >= self.checkpoints.last_bytes();
+        is_full_of_acks || self.writer.dead_count() >= RECLAIM_SEGMENTS
     }
 
     /// The lane has failed: nothing more is written. Whoever waits is told that the outcome is

@@ -77,6 +77,18 @@ impl Writer {
         self.end().0 - self.checkpoint_end.0
     }
 
+    /// Whether the segment is another one by now.
+    pub(crate) fn is_past_checkpoint(&self) -> bool {
+        self.segments.of(self.end()) > self.segments.of(self.checkpoint_end)
+    }
+
+    /// How many segments hold nothing live, those of the last checkpoint apart: it needs them.
+    pub(crate) fn dead_count(&self) -> usize {
+        let last = Position(self.checkpoint_end.0.saturating_sub(1));
+        let segments = self.segments.of(self.replay_from)..=self.segments.of(last);
+        self.segments.dead_count(Some(segments))
+    }
+
     /// A checkpoint ends here.
     pub(crate) fn checkpoint_ended(&mut self) {
         self.checkpoint_end = self.end();

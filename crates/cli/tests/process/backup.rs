@@ -478,3 +478,33 @@ fn what_was_damaged_before_it_was_backed_up_is_said_and_restored_only_if_that_is
     let restored: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(restored["damaged"], 1);
 }
+
+#[test]
+fn a_pack_that_is_gone_is_named_when_a_backup_without_it_is_restored() {
+    let folder = tempfile::tempdir().unwrap();
+    short_segments(&folder.path().join("data"), 1, 1 << 20);
+    let lane = folder.path().join("data/lane-0");
+    let broker = Broker::start_with(&folder.path().join("data"), &["--journal-segments", "1"]);
+    broker.ok(&["publish", "kept", "--create"], &lines(0..20_000));
+    let packs = || {
+        let names = std::fs::read_dir(&lane).unwrap().map(|entry| entry.unwrap().path());
+        let mut packs: Vec<_> =
+            names.filter(|path| path.extension() == Some("pack".as_ref())).collect();
+        packs.sort();
+        packs
+    };
+    // Of two the first is referred to.
+    let begun = Instant::now();
+    while packs().len() < 2 {
+        assert!(begun.elapsed() < SOON, "nothing is moved");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::fs::remove_file(&packs()[0]).unwrap();
+    let file = folder.path().join("backup");
+    broker.ok(&["backup", "--to", file.to_str().unwrap()], b"");
+    let output = restore(&file, &folder.path().join("restored"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("damaged in 1 places when it was backed up"), "{said}");
+    assert!(said.contains("a pack with messages that are wanted is missing"), "{said}");
+}

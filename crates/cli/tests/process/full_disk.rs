@@ -1,6 +1,6 @@
 //! Backups and full disks: the broker's own fills while it is copied, or that on which the archive grows. The
 //! broker goes on, whoever asked is told, nothing that is cut passes for whole, and what was pinned comes
-//! free. The small disk is a file system in memory, in a mount namespace of the broker's own; where the system
+//! free; acks go on as long as somebody acks. The small disk is a file system in memory, in a mount namespace of the broker's own; where the system
 //! allows none it is said that this was not tested.
 
 use std::{
@@ -14,6 +14,7 @@ use std::{
 use sennit_client::{Client, Error, ErrorCode, Message};
 use serde_json::Value;
 use tempfile::TempDir;
+use tokio::time::timeout;
 
 use crate::{
     backup::{lines, restore, stalled},
@@ -102,12 +103,13 @@ impl Small {
     }
 }
 
-/// The next backup, which waits until the one before is over. It comes back as it was.
+/// The next backup, which waits until the one before is over and the broker sees that there is room. It comes back as it was.
 fn is_backed_up(broker: &Broker, folder: &TempDir, kept: &[u8]) {
     let (begun, file) = (Instant::now(), folder.path().join("whole"));
     let output = loop {
         let output = broker.run(&["backup", "--to", file.to_str().unwrap()], b"");
-        if output.status.code() != Some(4) || begun.elapsed() > SOON {
+        let is_to_wait = output.status.code() == Some(4) || said(&output).contains("disk is full");
+        if !is_to_wait || begun.elapsed() > SOON {
             break output;
         }
     };
@@ -161,6 +163,67 @@ fn publish_until_full(broker: &Broker, topic: &str) -> u32 {
         }
         panic!("the disk is never full");
     })
+}
+
+/// Publishes without waiting until the broker says that its disk is full, in messages of so many bytes;
+/// returns how many were confirmed.
+async fn publish_in_a_hurry(client: &Client, topic: &str, bytes: usize) -> u64 {
+    let publisher = client.publisher(&topic.parse().unwrap()).create_if_missing(true);
+    let publisher = publisher.window_bytes(64 << 20).window_messages(100_000);
+    let publisher = publisher.give_up_after(Duration::from_millis(1)).open().await.unwrap();
+    let mut pending = Vec::new();
+    for _ in 0..DISK_BYTES / bytes as u64 {
+        match publisher.publish(Message::new(vec![b'y'; bytes])).await {
+            Ok(published) => pending.push(published),
+            Err(_) => break,
+        }
+    }
+    let mut confirmed = 0;
+    for published in pending {
+        match timeout(SOON, published).await.expect("it is answered") {
+            Ok(_) => confirmed += 1,
+            Err(Error::Refused { code: ErrorCode::StorageFull, .. }) => return confirmed,
+            Err(other) => panic!("{other}"),
+        }
+    }
+    panic!("the disk is never full");
+}
+
+/// Takes up to so many messages, acks each by itself, and waits until it is told that it is acked; returns
+/// how many came.
+async fn ack_singly(client: &Client, topic: &str, most: u64) -> u64 {
+    let (topic, group) = (topic.parse().unwrap(), "workers".parse().unwrap());
+    let consumer = client.consumer(&topic, &group).create_group_if_missing(true);
+    let mut consumer = consumer.credit_messages(100).subscribe().await.unwrap();
+    for number in 0..most {
+        let came = timeout(SOON, consumer.next()).await.expect("acks make the next come");
+        let delivery = came.unwrap().unwrap();
+        assert_eq!(delivery.offset().0, number);
+        timeout(SOON, delivery.ack_confirmed()).await.expect("acks go on").unwrap();
+    }
+    most
+}
+
+#[test]
+fn acks_go_on_one_by_one_while_the_disk_is_full_and_publishes_once_it_is_not() {
+    // Most of what acks take frees nothing; and few take much more than the room that is left.
+    for (bytes, acks) in [(100, 2000), (5_000, 2000), (300_000, u64::MAX)] {
+        let Some(small) = Small::begin() else { return };
+        let broker = &small.broker;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let client = Client::connect(&broker.listen).await.unwrap();
+            let confirmed = publish_in_a_hurry(&client, "filling", bytes).await;
+            assert_eq!(
+                ack_singly(&client, "filling", acks.min(confirmed)).await,
+                acks.min(confirmed)
+            );
+        });
+        broker.ok(&["topic", "delete", "filling"], b"");
+        small.comes_free(DISK_BYTES / 2);
+        broker.ok(&["publish", "kept", "--create"], &lines(KEPT));
+        assert!(broker.ok(&["consume", "kept"], b"") == lines(KEPT), "other lines came");
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::world::{
 fn copied(cut: &Cut, disk: &FaultyDisk) -> MemoryDisk {
     let copy = MemoryDisk::default();
     sennit_journal::Disk::create_directory(&copy, &directory()).unwrap();
-    for file in cut.files(disk, &BTreeSet::new()).unwrap() {
+    for file in cut.files(disk, &BTreeSet::new()).unwrap().files {
         let mut bytes = Vec::new();
         file.read(disk, &mut |piece| {
             bytes.extend_from_slice(piece);
@@ -115,12 +115,12 @@ fn a_cut_leaves_out_what_is_spare_and_what_lies_behind_the_log() {
     world.write(1, &body(9, 100)).unwrap();
     assert!(slot_paths(&disk).len() > 2);
     let cut = world.lane.cut();
-    let files = cut.files(&disk, &BTreeSet::new()).unwrap();
+    let files = cut.files(&disk, &BTreeSet::new()).unwrap().files;
     let homes: Vec<_> = files.iter().map(|file| (file.home, file.bytes)).collect();
     let (Home::Segment(segment), bytes) = homes[0] else { panic!("{homes:?}") };
     assert_eq!(homes.len(), 1);
     assert_eq!(Position(segment * SEGMENT_BYTES).plus(bytes), world.builder.end());
-    assert!(cut.at_rest(&disk, &BTreeSet::new()).unwrap().is_empty());
+    assert!(cut.at_rest(&disk, &BTreeSet::new()).unwrap().files.is_empty());
 }
 
 #[test]
@@ -137,14 +137,41 @@ fn a_pack_that_is_not_whole_is_left_out_unless_it_is_in_use() {
     disk.rot(&pack_path(6), 20, 3);
     let cut = world.lane.cut();
     let packs = |in_use: &[u32]| {
-        let files = cut.files(&disk, &in_use.iter().copied().collect()).unwrap();
-        let homes = files.into_iter().map(|file| (file.home, file.bytes));
+        let found = cut.files(&disk, &in_use.iter().copied().collect()).unwrap();
+        let homes = found.files.into_iter().map(|file| (file.home, file.bytes));
         homes.filter(|(home, _)| matches!(home, Home::Pack(_))).collect::<Vec<_>>()
     };
     let three = (Home::Pack(3), 12288);
     assert_eq!(packs(&[]), [three]);
     let (four, five, six) = ((Home::Pack(4), 8192), (Home::Pack(5), 0), (Home::Pack(6), three.1));
     assert_eq!(packs(&[3, 4, 5, 6, 7]), [three, four, five, six]);
+}
+
+#[test]
+fn a_pack_in_use_or_a_slot_that_is_gone_is_named_and_what_nobody_needs_is_not() {
+    let disk = FaultyDisk::new(1, FaultPlan::default());
+    let mut world = World::open(&disk).unwrap();
+    for number in 1..7 {
+        world.write(1, &body(number, 7000)).unwrap();
+    }
+    for number in 3..6 {
+        write_pack(&disk, number, &[body(u64::from(number), 100)]).unwrap();
+    }
+    let cut = world.lane.cut();
+    let slot = slot_paths(&disk)[0].clone();
+    for path in [pack_path(3), pack_path(4), slot.clone()] {
+        sennit_journal::Disk::remove(&disk, &path).unwrap();
+    }
+    for found in [cut.files(&disk, &[4, 5].into()), cut.at_rest(&disk, &[4, 5].into())] {
+        let found = found.unwrap();
+        let missing = found.missing.iter().map(|missing| (missing.home, missing.is_gone()));
+        let expected = [(Home::Segment(0), true), (Home::Pack(4), true)];
+        assert_eq!(missing.collect::<Vec<_>>(), expected);
+        let damage: Vec<_> = found.missing.iter().map(|missing| missing.as_damage(&cut)).collect();
+        assert_eq!((&damage[0].path, damage[0].position), (&slot, Position(0)));
+        assert_eq!((&damage[1].path, damage[1].position), (&pack_path(4), Position::of_pack(4, 0)));
+        assert!(found.files.iter().any(|file| file.home == Home::Pack(5)));
+    }
 }
 
 #[test]
@@ -157,7 +184,7 @@ fn of_a_slot_that_was_cut_off_what_is_there_is_copied() {
     let path = &slot_paths(&disk)[0];
     sennit_journal::Disk::open_to_write(&disk, path).unwrap().set_length(8192).unwrap();
     let cut = world.lane.cut();
-    assert_eq!(cut.files(&disk, &BTreeSet::new()).unwrap()[0].bytes, 8192);
+    assert_eq!(cut.files(&disk, &BTreeSet::new()).unwrap().files[0].bytes, 8192);
     let copy = copied(&cut, &disk);
     assert_eq!(verify(&copy, &config()).unwrap().damage.len(), 1);
 }

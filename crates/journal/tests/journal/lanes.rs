@@ -28,6 +28,23 @@ fn an_append_without_a_spare_slot_writes_nothing_and_can_be_repeated() {
 }
 
 #[test]
+fn of_frames_of_several_segments_those_fit_for_which_there_are_slots() {
+    let mut world = World::open(&MemoryDisk::default()).unwrap();
+    for _ in 0..3 {
+        world.push(1, b"one");
+        world.seal();
+        world.builder.turn_segment();
+    }
+    let frames = world.take_sealed();
+    assert_eq!((frames.len(), world.lane.fits(&frames)), (3, 0));
+    let slot = world.slots.make().unwrap();
+    world.lane.add_spare(slot);
+    assert_eq!(world.lane.fits(&frames), 1);
+    assert_eq!(world.lane.append(&frames[..1]).unwrap(), frames[0].end);
+    assert_eq!((world.lane.fits(&frames[1..]), world.lane.fits(&[])), (0, 0));
+}
+
+#[test]
 fn a_failed_sync_fences_the_lane_although_the_next_would_succeed() {
     let disk = FaultyDisk::new(1, FaultPlan::default());
     let mut world = World::open(&disk).unwrap();

@@ -21,7 +21,7 @@ fn lane() -> (FaultyDisk, World<FaultyDisk>) {
 
 fn homes(disk: &FaultyDisk, world: &World<FaultyDisk>) -> Vec<(Home, Scrubbed)> {
     let cut = world.lane.cut();
-    let files = cut.at_rest(disk, &[4].into()).unwrap();
+    let files = cut.at_rest(disk, &[4].into()).unwrap().files;
     files.iter().map(|file| (file.home, scrub(disk, &cut, file, &mut |_| true))).collect()
 }
 
@@ -56,7 +56,7 @@ fn damage_is_found_where_it_is_and_nowhere_else() {
 fn the_last_frame_of_a_segment_is_read_because_the_next_says_where_it_ends() {
     let (disk, world) = lane();
     let cut = world.lane.cut();
-    let file = &cut.at_rest(&disk, &[4].into()).unwrap()[0];
+    let file = &cut.at_rest(&disk, &[4].into()).unwrap().files[0];
     // The mark or record that ends the segment.
     disk.rot(&file.path, file.bytes as usize - 4096 + 9, 0);
     let Scrubbed::Read(damage) = scrub(&disk, &cut, file, &mut |_| true) else { panic!() };
@@ -67,7 +67,7 @@ fn the_last_frame_of_a_segment_is_read_because_the_next_says_where_it_ends() {
 fn who_says_stop_is_not_read_to() {
     let (disk, world) = lane();
     let cut = world.lane.cut();
-    for file in cut.at_rest(&disk, &[4].into()).unwrap() {
+    for file in cut.at_rest(&disk, &[4].into()).unwrap().files {
         let mut told = 0;
         let scrubbed = scrub(&disk, &cut, &file, &mut |bytes| {
             assert!(bytes <= 256 << 10);
@@ -82,7 +82,7 @@ fn who_says_stop_is_not_read_to() {
 fn a_pack_that_was_removed_meanwhile_is_gone_and_not_damaged() {
     let (disk, world) = lane();
     let cut = world.lane.cut();
-    let files = cut.at_rest(&disk, &[4].into()).unwrap();
+    let files = cut.at_rest(&disk, &[4].into()).unwrap().files;
     let pack = files.iter().find(|file| file.home == Home::Pack(4)).unwrap();
     disk.remove(&pack.path).unwrap();
     assert_eq!(scrub(&disk, &cut, pack, &mut |_| true), Scrubbed::Gone);

@@ -123,6 +123,6 @@ fn a_pack_that_cannot_be_read_counts_as_damaged_and_the_others_are_as_they_are()
     assert_eq!(whole.collect::<Vec<_>>(), [false, false, true]);
     let world = World::open(&disk).unwrap();
     let cut = world.lane.cut();
-    let listed = cut.files(&disk, &[3, 4].into()).unwrap().into_iter().map(|file| file.home);
+    let listed = cut.files(&disk, &[3, 4].into()).unwrap().files.into_iter().map(|file| file.home);
     assert_eq!(listed.collect::<Vec<_>>(), [3, 4, 5].map(Home::Pack));
 }

@@ -53,8 +53,12 @@ fn flip(path: &Path, at: u64) {
     file.write_all_at(&[byte[0] ^ 1], at).unwrap();
 }
 
-/// Publishes some segments' worth and flips a bit of a file that is at rest.
 fn flipped_bit_is_found(journal_segments: usize, end: &str, at: u64) {
+    damage_is_found(journal_segments, end, |path| flip(path, at));
+}
+
+/// Publishes some segments' worth and damages a file that is at rest.
+fn damage_is_found(journal_segments: usize, end: &str, damage: impl Fn(&Path)) {
     let folder = TempDir::new().unwrap();
     let broker = Broker::start(settings(folder.path(), journal_segments));
     let mut peer = broker.greeted();
@@ -71,8 +75,8 @@ fn flipped_bit_is_found(journal_segments: usize, end: &str, at: u64) {
     wait_until("nothing is read", || value(&broker, "sennit_scrubbed_bytes_total") > 2 << 20);
     assert_eq!(value(&broker, "sennit_scrub_damage"), 0);
     assert_eq!(get(&broker, "/readyz").1.trim(), r#"{"ready":true,"reasons":[]}"#);
-    flip(&files(folder.path(), end)[0], at);
-    wait_until("the bit is not found", || value(&broker, "sennit_scrub_damage") == 1);
+    damage(&files(folder.path(), end)[0]);
+    wait_until("the damage is not found", || value(&broker, "sennit_scrub_damage") == 1);
     let (status, body) = get(&broker, "/readyz");
     assert_eq!(status, 200);
     assert!(body.contains(r#""quarantined":{"scrubbed_places":1}"#), "{body}");
@@ -97,6 +101,11 @@ fn a_bit_that_flips_in_a_pack_is_found() {
 #[test]
 fn a_bit_that_flips_in_the_header_of_a_pack_is_found() {
     flipped_bit_is_found(1, ".pack", 20);
+}
+
+#[test]
+fn a_pack_that_is_gone_is_found() {
+    damage_is_found(1, ".pack", |path| std::fs::remove_file(path).unwrap());
 }
 
 #[test]

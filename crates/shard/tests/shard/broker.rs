@@ -119,7 +119,8 @@ impl Broker {
     pub(crate) fn take_frames(&mut self) -> Vec<Frame> {
         let mut frames = Vec::new();
         self.parts.shard.take_frames(&mut frames);
-        while self.parts.lane.spare_count() < frames.len() {
+        let begun = frames.iter().filter(|frame| frame.first_of_segment).count();
+        while self.parts.lane.spare_count() < begun {
             let slot = self.parts.slots.make().unwrap();
             self.parts.lane.add_spare(slot);
         }
@@ -260,6 +261,12 @@ impl Broker {
     pub(crate) fn pack_files(&self) -> usize {
         let names = self.disk.list(Path::new("data/lane-0")).unwrap();
         names.iter().filter(|name| name.ends_with(".pack")).count()
+    }
+
+    /// The slots that were ever made.
+    pub(crate) fn slot_files(&self) -> usize {
+        let names = self.disk.list(Path::new("data/lane-0")).unwrap();
+        names.iter().filter(|name| name.starts_with("slot-")).count()
     }
 
     /// The packs in which something live lies.

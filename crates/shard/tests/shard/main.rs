@@ -5,6 +5,7 @@
 mod broker;
 mod compaction;
 mod durability;
+mod full;
 mod moving;
 mod restart;
 mod rot;

@@ -1,0 +1,65 @@
+//! A disk that is full: what acks take of the journal comes free again, in few slots.
+
+use sennit_model::{PartitionId, TopicId};
+
+use crate::broker::{Broker, COUNT, NOW, ORDERS};
+
+/// Slots beyond those of what is kept: the last checkpoint's, the one being written, and the next.
+const MORE: usize = 3;
+
+/// One whose checkpoints are as long as so many partitions make them, on a disk that is full now.
+fn full(partitions: u32) -> Broker {
+    let mut broker = Broker::with_backlog(200);
+    for topic in 2..2 + partitions {
+        broker.create(PartitionId { topic: TopicId(topic), ..ORDERS });
+    }
+    broker.subscribe();
+    broker.parts.shard.set_storage_full(true);
+    broker
+}
+
+/// Acks one message at a time, each in a commit of its own, and none so that its batch comes free.
+fn ack_singly(broker: &mut Broker, offsets: impl Iterator<Item = u64>) {
+    for offset in offsets.filter(|offset| offset % COUNT != 0) {
+        broker.ack(|held| held == offset);
+    }
+}
+
+#[test]
+fn acks_that_free_nothing_go_on_for_ever_in_three_slots() {
+    let mut broker = full(100);
+    ack_singly(&mut broker, 0..10);
+    for spare in broker.parts.lane.take_surplus(0) {
+        broker.parts.slots.remove(&spare).unwrap();
+    }
+    let slots = broker.slot_files();
+    ack_singly(&mut broker, 10..100 * COUNT);
+    assert!(broker.slot_files() <= slots + MORE, "{} slots", broker.slot_files());
+    // A start takes a segment too, however often there is one.
+    for _ in 0..10 {
+        broker = broker.crashed();
+        broker.parts.shard.set_storage_full(true);
+        broker.subscribe();
+    }
+    ack_singly(&mut broker, 100 * COUNT..150 * COUNT);
+    assert!(broker.slot_files() <= slots + MORE, "{} slots", broker.slot_files());
+    broker.ack(|_| true);
+    broker.crashed().gets(0..0);
+}
+
+#[test]
+fn a_checkpoint_of_many_segments_is_not_written_again_for_its_own_sake() {
+    let mut broker = full(4000);
+    broker.parts.shard.set_storage_full(false);
+    broker.ack(|_| true);
+    broker.parts.shard.set_storage_full(true);
+    let before = broker.parts.shard.counters().checkpoints;
+    broker.parts.shard.turn_segment();
+    // A commit has it written, it takes one, and so does the segment that says so.
+    for _ in 0..20 {
+        broker.commit_quietly(NOW);
+        broker.take_effects();
+    }
+    assert!(!broker.parts.shard.has_frames(), "the journal grows by itself");
+    assert_eq!(broker.parts.shard.counters().checkpoints, before + 1);
+}
