@@ -44,7 +44,7 @@ pub struct Args {
 enum Verb {
     /// Create a topic, or find it if it has the same settings
     Create {
-        /// Its name: parts of a-z A-Z 0-9 _ - between dots
+        /// Its name: 1 to 200 of a-z A-Z 0-9 _ - . / ~ and %XX, with no part between dots empty
         name: TopicName,
         #[command(flatten)]
         settings: Settings,

@@ -27,7 +27,7 @@ Exit codes:
 
 /// A message broker: queues and streams on one durable log
 #[derive(Debug, Parser)]
-#[command(name = "sennit", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+#[command(name = "sennit", version, after_help = EXAMPLES)]
 #[command(propagate_version = true, max_term_width = 100)]
 pub struct Sennit {
     #[command(subcommand)]
@@ -112,7 +112,7 @@ What `sennit` prints as help, verb by verb. This page is written by a test of `c
             .unwrap();
         let names: Vec<_> = command
             .get_subcommands()
-            .filter(|sub| !sub.is_hide_set())
+            .filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
             .map(|sub| sub.get_name().to_owned())
             .collect();
         for name in names {
@@ -138,6 +138,19 @@ What `sennit` prints as help, verb by verb. This page is written by a test of `c
         }
         let written = fs::read_to_string(&path).unwrap_or_default();
         assert!(written == page, "docs/reference/cli.md is behind; SENNIT_WRITE_PAGES=1 writes it");
+    }
+
+    #[test]
+    fn help_is_a_word_as_well_as_an_option() {
+        for (line, part) in [
+            (&["sennit", "help"][..], "Usage: sennit <COMMAND>"),
+            (&["sennit", "help", "topic", "create"], "Usage: sennit topic create"),
+            (&["sennit", "topic", "help", "create"], "Usage: sennit topic create"),
+        ] {
+            let help = Sennit::try_parse_from(line).unwrap_err();
+            assert_eq!(help.exit_code(), 0, "{line:?}");
+            assert!(help.to_string().contains(part), "{help}");
+        }
     }
 
     #[test]
