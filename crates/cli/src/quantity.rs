@@ -88,7 +88,7 @@ pub fn show_size(bytes: u64) -> String {
     let binary = SIZES.iter().rev().take(4);
     let unit =
         binary.into_iter().find(|(_, length)| bytes >= *length && bytes.is_multiple_of(*length));
-    unit.map_or_else(|| bytes.to_string(), |(unit, length)| format!("{}{unit}", bytes / length))
+    unit.map_or_else(|| format!("{bytes}B"), |(unit, length)| format!("{}{unit}", bytes / length))
 }
 
 #[cfg(test)]
@@ -130,5 +130,6 @@ mod tests {
         }
         assert_eq!(show_duration(Duration::from_secs(5400)), "1h30m");
         assert_eq!(show_size(10 << 20), "10MiB");
+        assert_eq!(show_size(1000), "1000B");
     }
 }

@@ -140,6 +140,10 @@ impl FromStr for Rule {
             "until-settled" => Ok(Self::UntilSettled),
             "forever" => Ok(Self::Forever),
             "latest-per-key" => Ok(Self::LatestPerKey),
+            // It could be either, and what is freed is gone.
+            number if number.parse::<u64>().is_ok() => {
+                Err(format!("{number} of what? Write {number}B or {number}messages"))
+            }
             _ => match text.strip_suffix("messages").map(|count| count.trim().parse()) {
                 Some(Ok(count)) => Ok(Self::Count(count)),
                 Some(Err(_)) => Err(wrong(String::new())),
@@ -465,10 +469,16 @@ mod tests {
     }
 
     #[test]
+    fn a_number_without_a_unit_is_neither_bytes_nor_messages() {
+        let error = "10".parse::<Rule>().unwrap_err();
+        assert_eq!(error, "10 of what? Write 10B or 10messages");
+    }
+
+    #[test]
     fn what_a_listing_shows_can_be_typed_again() {
-        let shown =
-            show_retention(&retention(None, &["until-settled", "7d", "1GiB"]).unwrap().unwrap());
-        assert_eq!(shown, "until-settled,7d,1GiB");
+        for rules in [&["until-settled", "7d", "1GiB"][..], &["1001B", "7messages"]] {
+            assert_eq!(show_retention(&retention(None, rules).unwrap().unwrap()), rules.join(","));
+        }
     }
 
     #[test]
