@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use sennit_server::{Access, Config, PublicUrl, ServeError, StreamStorage, StreamStorageRule};
+use sennit_server::{Access, Config, PublicUrl, StreamStorage, StreamStorageRule};
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
 
@@ -38,7 +38,7 @@ pub struct Args {
     /// HTTP connections that are served at once; more of them wait
     #[arg(long, value_name = "N", default_value_t = Config::default().http_connections)]
     http_connections: usize,
-    /// How many threads share the partitions [default: one per core, or what the data says]
+    /// How many threads share the partitions, 1 to 1024 [default: one per core, or what the data says]
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
     /// How long a segment of a new data directory's journals is, 20MiB at least
@@ -145,10 +145,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         }
     })
     .map_err(|error| {
-        let exit = match error {
-            ServeError::NotLoopback { .. } | ServeError::StorageRules { .. } => Exit::Usage,
-            _ => Exit::Failed,
-        };
+        let exit = if error.is_usage() { Exit::Usage } else { Exit::Failed };
         Failure::new(exit, error.to_string())
     })
 }

@@ -23,7 +23,7 @@ pub struct Config {
     /// How many shards a new data directory gets; by default one for each core of the machine. An
     /// existing directory keeps its own number.
     pub shards: Option<u32>,
-    /// How long a segment of a new data directory is, in bytes: a multiple of 4096, 16 MiB at least.
+    /// How long a segment of a new data directory is, in bytes: a multiple of 4096, 20 MiB at least.
     pub segment_bytes: u64,
     /// Bytes of the newest frames that each shard keeps in memory.
     pub cache_bytes: usize,
@@ -101,6 +101,14 @@ impl Config {
         for address in [self.listen, self.http] {
             if !address.ip().is_loopback() && !self.insecure_no_auth {
                 return Err(ServeError::NotLoopback { address });
+            }
+        }
+        for (setting, count) in [
+            ("--http-connections", self.http_connections),
+            ("--journal-segments", self.journal_segments),
+        ] {
+            if count == 0 {
+                return Err(ServeError::Zero { setting });
             }
         }
         let rules = &self.streams_storage_rules;

@@ -24,6 +24,12 @@ pub enum ServeError {
         /// The least that is possible.
         least: u64,
     },
+    /// Nothing would go on.
+    #[error("{setting} is 0; at least 1 is possible")]
+    Zero {
+        /// How it is called on the command line.
+        setting: &'static str,
+    },
     /// Two rules say how the same streams are kept.
     #[error("two rules say how streams are kept whose names begin with {prefix}")]
     StorageRules {
@@ -82,6 +88,25 @@ pub enum ServeError {
 }
 
 impl ServeError {
+    /// Whether what was asked for cannot be, wherever and whenever it is asked; if not, something around
+    /// the broker is in its way.
+    #[must_use]
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::NotLoopback { .. }
+            | Self::SegmentBytes { .. }
+            | Self::Zero { .. }
+            | Self::StorageRules { .. }
+            | Self::Directory(Fault::Impossible { .. }) => true,
+            Self::Listen { .. }
+            | Self::Directory(_)
+            | Self::Recover { .. }
+            | Self::Repair { .. }
+            | Self::Fenced { .. }
+            | Self::System { .. } => false,
+        }
+    }
+
     /// For `map_err`: the cause of a failed `action`.
     pub(crate) fn system(action: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::System { action, error }

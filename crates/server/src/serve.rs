@@ -42,6 +42,9 @@ use crate::{
 /// How long the cores' threads may take to end once they were told to.
 const END: Duration = Duration::from_secs(2);
 
+/// Shards of a new data directory for whose number nobody asked, at most.
+const SHARDS_UNASKED_MAX: u32 = 256;
+
 /// Where the broker listens, once it does.
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses {
@@ -203,12 +206,12 @@ impl Broker<'_> {
 }
 
 fn open_directory(config: &Config) -> Result<DataDirectory, ServeError> {
-    let parallel = thread::available_parallelism().map_or(1, |count| count.get() as u32);
+    let cores = || thread::available_parallelism().map_or(1, |count| count.get() as u32);
     let incarnation = getrandom::u64().map_err(|error| {
         ServeError::system("draw a random number")(std::io::Error::other(error.to_string()))
     })?;
     let wanted = DirectorySettings {
-        shards: config.shards.unwrap_or(parallel).clamp(1, 256),
+        shards: config.shards.unwrap_or_else(|| cores().min(SHARDS_UNASKED_MAX)),
         segment_bytes: config.segment_bytes,
         incarnation,
     };

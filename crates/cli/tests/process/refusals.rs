@@ -44,6 +44,20 @@ fn what_is_there_and_different_ends_with_4() {
 }
 
 #[test]
+fn a_broker_that_cannot_be_as_it_was_asked_for_ends_with_2() {
+    let folder = tempfile::tempdir().unwrap();
+    for (setting, value, words) in [
+        ("--shards", "0", ["0 shards", "1 to 1024"]),
+        ("--segment-size", "1MiB", ["1048576", "20971520"]),
+        ("--http-connections", "0", ["--http-connections", "at least 1"]),
+    ] {
+        let mut broker = sennit(&["serve", "--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]);
+        broker.args([setting, value]).arg("--data").arg(folder.path().join("data"));
+        refused(&run(broker, b""), 2, &words);
+    }
+}
+
+#[test]
 fn a_wrong_command_line_ends_with_2_before_any_broker_is_asked() {
     for command in [
         &["topic", "create", "no spaces"][..],

@@ -66,6 +66,27 @@ fn a_directory_keeps_its_number_of_shards() {
 }
 
 #[test]
+fn a_number_of_shards_that_cannot_be_is_refused_and_what_can_be_is_said() {
+    for shards in [0, 1025] {
+        let folder = TempDir::new().unwrap();
+        let error = refusal(Config { shards: Some(shards), ..config(folder.path()) }).to_string();
+        assert!(error.contains(&format!("{shards} shards; 1 to 1024 are possible")), "{error}");
+    }
+}
+
+#[test]
+fn a_broker_that_could_serve_nobody_is_refused() {
+    let folder = TempDir::new().unwrap();
+    for (config, setting) in [
+        (Config { http_connections: 0, ..config(folder.path()) }, "--http-connections"),
+        (Config { journal_segments: 0, ..config(folder.path()) }, "--journal-segments"),
+    ] {
+        let error = refusal(config).to_string();
+        assert_eq!(error, format!("{setting} is 0; at least 1 is possible"));
+    }
+}
+
+#[test]
 fn a_newer_format_is_refused_with_both_numbers() {
     let folder = TempDir::new().unwrap();
     Broker::start(config(folder.path())).stop();
