@@ -144,3 +144,19 @@ fn a_fork_holds_its_source_beyond_a_start() {
     assert_eq!(ask(http, "GET", "source", "", "").status, 404);
     broker.stop();
 }
+
+#[test]
+fn a_fork_from_before_its_source_was_forked_has_what_lies_there_and_what_is_its_own() {
+    let folder = TempDir::new().unwrap();
+    let broker = with_source(&folder);
+    let http = &mut Browser::of(&broker);
+    for text in ["b", "c", "d"] {
+        assert_eq!(ask(http, "POST", "source", TEXT, text).status, 204);
+    }
+    assert_eq!(ask(http, "PUT", "fork", OF_SOURCE, "").status, 201);
+    let of_fork = "Stream-Forked-From: /v1/stream/fork\r\nStream-Fork-Offset: 2_0\r\n";
+    assert_eq!(ask(http, "PUT", "second", of_fork, "").status, 201);
+    assert_eq!(ask(http, "POST", "second", TEXT, "own").status, 204);
+    assert_eq!(ask(http, "GET", "second", "", "").body, "textbown");
+    broker.stop();
+}
