@@ -341,7 +341,8 @@ where
         Waits {
             writes: self.rest.len() > 0,
             head: reads && under_way == UnderWay::Head,
-            body: reads && under_way == UnderWay::Body,
+            // Who waits to be told to send it is not late.
+            body: reads && under_way == UnderWay::Body && !self.requests.expects_continue(),
             idle: under_way == UnderWay::Nothing && self.is_at_rest(),
             half_closed: self.has_ended && (self.rest.len() == 0 || self.has_no_end()),
             lingers: false,
@@ -589,9 +590,9 @@ where
         if self.begun.is_empty()
             && self.next.is_none()
             && self.streaming.is_none()
-            && let Some(expects) = self.requests.expects_continue()
+            && self.requests.expects_continue()
         {
-            *expects = false;
+            self.requests.is_told_to_continue();
             self.clock.read_at = self.clock.now;
             out.own().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }

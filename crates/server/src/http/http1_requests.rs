@@ -93,10 +93,16 @@ impl RequestDecoder {
         }
     }
 
-    /// Whether the client waits to be told to send the body; it is told once.
-    pub(super) fn expects_continue(&mut self) -> Option<&mut bool> {
-        let body = self.body.as_mut()?;
-        body.head.expects_continue.then_some(&mut body.head.expects_continue)
+    /// Whether the client waits to be told to send the body.
+    pub(super) fn expects_continue(&self) -> bool {
+        self.body.as_ref().is_some_and(|body| body.head.expects_continue)
+    }
+
+    /// The client is told, which is done once.
+    pub(super) fn is_told_to_continue(&mut self) {
+        if let Some(body) = &mut self.body {
+            body.head.expects_continue = false;
+        }
     }
 
     /// Bytes that have come of a body that is not whole.

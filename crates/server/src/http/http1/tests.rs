@@ -525,6 +525,8 @@ fn a_client_that_waits_for_it_is_told_to_send_the_body_behind_earlier_answers() 
         let head =
             "POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
         world.say(head).await;
+        // However long they take: the body comes only then.
+        sleep(2 * BODY_TIMEOUT).await;
         assert_eq!(world.hear().await, "");
         world.answer("/a", text("")).await;
         assert!(world.hear().await.ends_with("\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"));
