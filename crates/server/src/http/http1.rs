@@ -72,7 +72,7 @@ struct Begun<F> {
     manner: Manner,
     /// What its answer holds, or is thought to, in bytes.
     weight: usize,
-    /// What its body holds, if it has one.
+    /// What it holds itself, if that counts.
     _body: Option<BodyAccount>,
 }
 
@@ -413,10 +413,10 @@ where
         Poll::Ready(Ok(count))
     }
 
-    /// Counts what has come of a body and is not whole, and so many bytes that wait to be looked at.
+    /// Counts what has come of a request and is not whole, and so many bytes that wait to be looked at.
     fn hold(&mut self, waiting: usize) {
         let waiting = if self.inlet == Inlet::Open { waiting } else { 0 };
-        if let Err(refused) = self.body.set(self.requests.body_bytes() + waiting) {
+        if let Err(refused) = self.body.set(self.requests.weight() + waiting) {
             self.refuse(refused);
         }
     }
@@ -451,9 +451,10 @@ where
         }
         let (turn, manner) = (Turn::of(&request), Manner::of(&request, !keep_alive));
         let mut body = None;
-        if !request.body().is_empty() {
+        let weight = request.weight();
+        if weight > 0 {
             let mut account = std::mem::replace(&mut self.body, self.hall.account());
-            if let Err(refused) = account.set(request.body().len()) {
+            if let Err(refused) = account.set(weight) {
                 return self.refuse(refused);
             }
             body = Some(account);

@@ -5,8 +5,12 @@ use bytes::{Bytes, BytesMut, buf::Limit};
 use http::StatusCode;
 
 use super::{
-    head_end::HeadEnd, http1_body::BodyDecoder, http1_head::Head, limits::HEAD_BYTES_MAX,
-    refused::Refused, request::Request,
+    head_end::HeadEnd,
+    http1_body::BodyDecoder,
+    http1_head::Head,
+    limits::HEAD_BYTES_MAX,
+    refused::Refused,
+    request::{Request, weight_of_head},
 };
 
 /// A request that has come whole.
@@ -105,9 +109,11 @@ impl RequestDecoder {
         }
     }
 
-    /// Bytes that have come of a body that is not whole.
-    pub(super) fn body_bytes(&self) -> usize {
-        self.body.as_ref().map_or(0, |body| body.decoder.bytes())
+    /// What has come of a request that is not whole, as it is counted.
+    pub(super) fn weight(&self) -> usize {
+        let body = self.body.as_ref();
+        let of_body = body.map_or(0, |body| body.head.request.weight() + body.decoder.bytes());
+        weight_of_head(self.partial.len()) + of_body
     }
 
     /// Room for what comes next, where the body's length is known.
