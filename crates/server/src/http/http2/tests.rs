@@ -236,6 +236,36 @@ fn a_client_that_takes_nothing_is_closed() {
     });
 }
 
+/// A frame of HTTP/2 for the first request.
+fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+    [&[0, 0, payload.len() as u8, kind, flags, 0, 0, 0, 1], payload].concat()
+}
+
+#[test]
+fn a_body_of_which_nothing_comes_but_empty_frames_has_come_to_a_standstill() {
+    in_a_world(async |mut world| {
+        // POST http://x/, of which a body follows, in the static table's words (RFC 7541, appendix A).
+        let head = frame(1, 4, &[0x83, 0x86, 0x84, 0x41, 1, b'x']);
+        world.client.write_all(&[greeting(), head].concat()).await.unwrap();
+        let (mut client, mut written) = tokio::io::split(world.client);
+        let reading = spawn_local(async move {
+            let mut said = Vec::new();
+            // A head for the first request: it is answered.
+            while !said.windows(9).any(|at| at[3] == 1 && at[5..] == [0, 0, 0, 1]) {
+                assert!(client.read_buf(&mut said).await.unwrap() > 0);
+            }
+        });
+        for wait in 0..4 {
+            assert!(!reading.is_finished(), "it was given up too early, in {wait}");
+            written.write_all(&frame(0, 0, b"")).await.unwrap();
+            sleep(BODY_TIMEOUT / 4).await;
+        }
+        settled().await;
+        assert!(reading.is_finished());
+        assert!(world.begun.borrow().is_empty());
+    });
+}
+
 /// What a client begins with that has no settings.
 fn greeting() -> Vec<u8> {
     [&PREFACE[..], &[0, 0, 0, 4, 0, 0, 0, 0, 0]].concat()
