@@ -160,3 +160,15 @@ fn a_fork_from_before_its_source_was_forked_has_what_lies_there_and_what_is_its_
     assert_eq!(ask(http, "GET", "second", "", "").body, "textbown");
     broker.stop();
 }
+
+#[test]
+fn a_fork_whose_creator_says_only_parameters_of_a_type_is_read_as_its_source() {
+    let (broker, _folder) = Broker::fresh();
+    let http = &mut Browser::of(&broker);
+    let json = "Content-Type: application/json\r\n";
+    assert_eq!(ask(http, "PUT", "source", json, "[1,2]").status, 201);
+    let fork = format!("{OF_SOURCE}Content-Type: ;charset=utf-8\r\n");
+    assert_eq!(ask(http, "PUT", "fork", &fork, "").status, 201);
+    assert_eq!(ask(http, "GET", "fork", "", "").body, "[1,2]");
+    broker.stop();
+}
