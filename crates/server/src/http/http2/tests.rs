@@ -243,6 +243,7 @@ fn a_long_head_is_refused_when_requests_hold_too_much_and_a_usual_one_is_not() {
         let mut others = hall.account();
         others.set(BODIES_BYTES_MAX).unwrap();
         let coming = client.ask(&format!("/{}", "x".repeat(HEAD_FREE_BYTES))).await;
+        assert!(coming.is_finished() && client.count() == 0);
         assert_eq!(coming.await.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
         let _coming = client.ask("/healthz").await;
         assert_eq!(client.count(), 1);
