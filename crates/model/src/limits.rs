@@ -123,6 +123,10 @@ pub const READER_BEHIND_BYTES_MAX: u64 = 16 << 20;
 /// Beyond that its subscriptions pause, until half of it is gone.
 pub const DELIVERIES_WAITING_BYTES_MAX: usize = 64 << 20;
 
+/// The same of all connections of a core together, each counted as if what it waits for were its own. Beyond
+/// that a connection pauses as soon as more waits for it than one write takes.
+pub const DELIVERIES_WAITING_CORE_BYTES_MAX: usize = 1 << 30;
+
 /// Most subscriptions of one connection.
 pub const SUBSCRIPTIONS_PER_CONNECTION_MAX: usize = 1024;
 

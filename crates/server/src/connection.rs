@@ -59,7 +59,8 @@ pub(crate) async fn serve(arrival: Arrival, core: CoreHandle) {
         }
     };
     let _ = stream.set_nodelay(true);
-    let outbox = Rc::new(Outbox::new(sennit_model::limits::GREETING_BYTES_MAX));
+    let waiting = core.deliveries_waiting.clone();
+    let outbox = Rc::new(Outbox::new(sennit_model::limits::GREETING_BYTES_MAX, waiting));
     let id = core.with(|core| {
         let metrics = core.metrics();
         match moved {

@@ -11,7 +11,9 @@ use std::{
 use sennit_engine::{Confirmed, Credit, Delivery};
 use sennit_model::{
     PartitionId, PartitionIndex, ProducerId,
-    limits::{DELIVERIES_WAITING_BYTES_MAX, READER_BEHIND_BYTES_MAX},
+    limits::{
+        DELIVERIES_WAITING_BYTES_MAX, DELIVERIES_WAITING_CORE_BYTES_MAX, READER_BEHIND_BYTES_MAX,
+    },
 };
 use sennit_protocol::{
     ConfirmHead, ConfirmRun, Durability, ErrorCode, Features, Gap, Reply, Run, SettleRun, Settled,
@@ -146,6 +148,8 @@ impl Waiting {
 #[derive(Debug)]
 pub(crate) struct Outbox {
     waiting: RefCell<Waiting>,
+    /// Bytes of deliveries that wait on all connections of the core.
+    core_delivery_bytes: Rc<Cell<usize>>,
     filled: Notify,
     emptied: Notify,
     /// The largest frame body the client takes.
@@ -166,9 +170,10 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    pub(crate) fn new(frame_bytes_max: usize) -> Self {
+    pub(crate) fn new(frame_bytes_max: usize, core_delivery_bytes: Rc<Cell<usize>>) -> Self {
         Self {
             waiting: RefCell::default(),
+            core_delivery_bytes,
             filled: Notify::new(),
             emptied: Notify::new(),
             frame_bytes_max: Cell::new(frame_bytes_max),
@@ -193,12 +198,16 @@ impl Outbox {
         if self.holds_back.get() { Credit { messages: 0, ..wanted } } else { wanted }
     }
 
-    /// Whether too much waits by now, or little again.
-    fn weigh(&self, delivery_bytes: usize) {
-        let most = match self.holds_back.get() {
-            true => DELIVERIES_WAITING_BYTES_MAX / 2,
+    /// So many bytes of deliveries wait now, and so many did before: whether that is too much, or little again.
+    fn weigh(&self, before: usize, delivery_bytes: usize) {
+        let of_core = self.core_delivery_bytes.get() - before + delivery_bytes;
+        self.core_delivery_bytes.set(of_core);
+        // Where others have filled the core's room a good write is left to each: who reads goes on.
+        let most = match of_core > DELIVERIES_WAITING_CORE_BYTES_MAX {
+            true => WRITE_BYTES,
             false => DELIVERIES_WAITING_BYTES_MAX,
         };
+        let most = if self.holds_back.get() { most / 2 } else { most };
         let holds_back = delivery_bytes > most;
         if self.holds_back.replace(holds_back) != holds_back {
             self.weighed.notify_one();
@@ -337,9 +346,10 @@ impl Outbox {
     pub(crate) fn deliver(&self, delivery: Delivery) {
         let may_wait = self.is_pausing.get() && is_for_reader(&delivery);
         let mut waiting = self.waiting.borrow_mut();
+        let before = waiting.delivery_bytes;
         waiting.delivery_bytes += delivery.messages.len();
         waiting.items.push_back(Item::Delivery(delivery));
-        self.weigh(waiting.delivery_bytes);
+        self.weigh(before, waiting.delivery_bytes);
         if !may_wait {
             self.filled.notify_one();
         }
@@ -434,7 +444,7 @@ impl Outbox {
         let frame_bytes_max = self.frame_bytes_max.get();
         let runs_max =
             (frame_bytes_max.saturating_sub(ConfirmHead::BYTES) / ConfirmRun::BYTES).max(1);
-        let reply_bytes_before = waiting.reply_bytes;
+        let (reply_bytes_before, before) = (waiting.reply_bytes, waiting.delivery_bytes);
         let Waiting { confirms, reply_bytes, .. } = &mut *waiting;
         for Confirms { partition, producer, durability, runs } in confirms.drain(..) {
             *reply_bytes -= runs.len() * ConfirmRun::BYTES;
@@ -468,10 +478,16 @@ impl Outbox {
             };
             waiting.remove(gone);
         }
-        self.weigh(waiting.delivery_bytes);
+        self.weigh(before, waiting.delivery_bytes);
         if waiting.reply_bytes < reply_bytes_before {
             self.emptied.notify_waiters();
         }
+    }
+}
+
+impl Drop for Outbox {
+    fn drop(&mut self) {
+        self.weigh(self.waiting.borrow().delivery_bytes, 0);
     }
 }
 
@@ -487,7 +503,7 @@ mod tests {
     use super::*;
 
     fn outbox() -> Outbox {
-        let outbox = Outbox::new(1 << 20);
+        let outbox = Outbox::new(1 << 20, Rc::default());
         outbox.set_features(Features { gaps: true, ..Features::default() });
         outbox
     }
@@ -567,6 +583,36 @@ mod tests {
         assert!(!is_given(&outbox));
         outbox.fill(&mut Outgoing::default());
         assert!(is_given(&outbox));
+    }
+
+    #[test]
+    fn many_who_do_not_read_are_given_no_more_together_than_their_core_has_room_for() {
+        let held = Rc::new(Cell::new(0));
+        let outbox = || Outbox::new(1 << 20, held.clone());
+        let (wanted, piece) = (Credit { messages: 9, bytes: 9 }, delivery(0, WRITE_BYTES / 2));
+        let is_given = |outbox: &Outbox| outbox.window_now(wanted) == wanted;
+        let give_all = |outbox: &Outbox| {
+            while is_given(outbox) {
+                outbox.deliver(piece.clone());
+            }
+        };
+        let many = DELIVERIES_WAITING_CORE_BYTES_MAX / DELIVERIES_WAITING_BYTES_MAX;
+        let mut deaf: Vec<Outbox> = (0..3 * many).map(|_| outbox()).collect();
+        deaf.iter().for_each(give_all);
+        let at_least = deaf.iter().map(|outbox| outbox.waiting.borrow().delivery_bytes).min();
+        assert!(at_least > Some(WRITE_BYTES), "everybody is given something");
+        let more_for_each = deaf.len() * 2 * WRITE_BYTES;
+        assert!(held.get() <= DELIVERIES_WAITING_CORE_BYTES_MAX + more_for_each, "{}", held.get());
+        let reads = deaf.pop().unwrap();
+        while !reads.is_empty() {
+            reads.fill(&mut Outgoing::default());
+        }
+        assert!(is_given(&reads), "who reads goes on");
+        drop(deaf);
+        assert_eq!(held.get(), 0, "they are gone");
+        let begin = held.get();
+        give_all(&reads);
+        assert!(held.get() - begin > DELIVERIES_WAITING_BYTES_MAX, "there is room again");
     }
 
     #[tokio::test(flavor = "current_thread", start_paused = true)]

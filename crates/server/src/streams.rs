@@ -283,38 +283,74 @@ impl Drop for Awaited<'_> {
     }
 }
 
-/// Reads what lies at an offset of a stream, and of what it was forked from.
+/// Reads what lies at an offset of a stream, and of what it was forked from, however often that was forked
+/// itself.
 pub(crate) async fn read_through(
     core: &CoreHandle,
     place: StreamPlace,
     read: StreamRead,
 ) -> Result<StreamChunk, StreamFailure> {
-    let (source, before, status) = match ask(core, place, StreamCommand::Read(read)).await? {
-        StreamAnswer::Chunk(chunk) => return Ok(chunk),
-        StreamAnswer::Inherited { source, home, before, status } => {
-            ((source, home), before, status)
+    // In a loop: a chain of forks may be longer than a stack is deep.
+    let mut forks = Vec::new();
+    let (mut place, mut read) = (place, read);
+    let mut chunk = loop {
+        match ask(core, place, StreamCommand::Read(read)).await? {
+            StreamAnswer::Chunk(chunk) => break chunk,
+            StreamAnswer::Inherited { source, home, before, status } => {
+                forks.push(Fork { place, read, before, status });
+                place = (source, home);
+                read = StreamRead { before: Some(before), waits: false, for_fork: true, ..read };
+            }
+            _ => return Err(wrong_answer()),
         }
-        _ => return Err(wrong_answer()),
     };
-    let inherited = StreamRead { before: Some(before), waits: false, for_fork: true, ..read };
-    let mut chunk = Box::pin(read_through(core, source, inherited)).await?;
-    (chunk.topic, chunk.settings) = (place.0.topic, status.settings);
-    (chunk.is_up_to_date, chunk.is_closed, chunk.rest) = (false, false, None);
-    let bytes: u64 = chunk.messages.iter().map(|part| part.len() as u64).sum();
-    let is_full = bytes >= read.bytes_max || read.one_append && bytes > 0;
-    if chunk.next < before || is_full && chunk.next < status.next {
-        return Ok(chunk);
+    while let Some(fork) = forks.pop() {
+        chunk = Box::pin(fork.goes_on(core, chunk)).await?;
     }
-    let own = StreamRead {
-        at: ReadFrom::Offset(chunk.next),
-        bytes_max: read.bytes_max.saturating_sub(bytes).max(1),
-        waits: read.waits && chunk.messages.is_empty(),
-        ..read
-    };
-    let mut rest = Box::pin(read_through(core, place, own)).await?;
-    chunk.messages.append(&mut rest.messages);
-    let StreamChunk { next, is_up_to_date, is_closed, settings, rest, .. } = rest;
-    Ok(StreamChunk { next, is_up_to_date, is_closed, settings, rest, ..chunk })
+    Ok(chunk)
+}
+
+/// A fork of which a part was read that it has from its source.
+struct Fork {
+    place: StreamPlace,
+    /// What was asked of it.
+    read: StreamRead,
+    /// Up to where its source was asked.
+    before: Offset,
+    status: StreamStatus,
+}
+
+impl Fork {
+    /// What was read of it: `chunk` of its source, and behind that what is its own, if it was asked for and
+    /// there is room.
+    async fn goes_on(
+        self,
+        core: &CoreHandle,
+        mut chunk: StreamChunk,
+    ) -> Result<StreamChunk, StreamFailure> {
+        let Self { place, read, before, status } = self;
+        (chunk.topic, chunk.settings) = (place.0.topic, status.settings);
+        (chunk.is_up_to_date, chunk.is_closed, chunk.rest) = (false, false, None);
+        let bytes: u64 = chunk.messages.iter().map(|part| part.len() as u64).sum();
+        let is_full = bytes >= read.bytes_max || read.one_append && bytes > 0;
+        let is_all = read.before.is_some_and(|end| chunk.next >= end);
+        if chunk.next < before || is_all || is_full && chunk.next < status.next {
+            return Ok(chunk);
+        }
+        let own = StreamRead {
+            at: ReadFrom::Offset(chunk.next),
+            bytes_max: read.bytes_max.saturating_sub(bytes).max(1),
+            waits: read.waits && chunk.messages.is_empty(),
+            ..read
+        };
+        let StreamAnswer::Chunk(mut rest) = ask(core, place, StreamCommand::Read(own)).await?
+        else {
+            return Err(wrong_answer());
+        };
+        chunk.messages.append(&mut rest.messages);
+        let StreamChunk { next, is_up_to_date, is_closed, settings, rest, .. } = rest;
+        Ok(StreamChunk { next, is_up_to_date, is_closed, settings, rest, ..chunk })
+    }
 }
 
 pub(crate) fn stopping() -> StreamFailure {

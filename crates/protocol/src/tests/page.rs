@@ -64,6 +64,10 @@ fn the_page_states_the_limits_in_force() {
         ("credit in messages", limits::CREDIT_MESSAGES_MAX as usize),
         ("credit in bytes", limits::CREDIT_BYTES_MAX as usize),
         ("bytes of deliveries that wait for a socket", limits::DELIVERIES_WAITING_BYTES_MAX),
+        (
+            "bytes of deliveries that wait for all sockets of a core",
+            limits::DELIVERIES_WAITING_CORE_BYTES_MAX,
+        ),
     ] {
         assert_line(&format!("| {name} | {limit} |"));
     }

@@ -1,6 +1,12 @@
 //! The way to a core from everything that runs on its thread, and the loop that has it carry.
 
-use std::{cell::RefCell, rc::Rc, sync::Arc, thread, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 use sennit_shard::Shard;
 use tokio::sync::Notify;
@@ -23,6 +29,8 @@ pub(crate) struct CoreHandle {
     pub(crate) write_scratch: Rc<RefCell<Outgoing>>,
     /// How often they write to readers.
     pub(crate) pace: Rc<Pace>,
+    /// Bytes of deliveries that wait for the sockets of all of them.
+    pub(crate) deliveries_waiting: Rc<Cell<usize>>,
     pub(crate) cores: Arc<Cores>,
     pub(crate) index: usize,
 }
@@ -35,6 +43,7 @@ impl CoreHandle {
             bell: Rc::default(),
             write_scratch: Rc::default(),
             pace: Rc::default(),
+            deliveries_waiting: Rc::default(),
             cores,
             index,
         }

@@ -72,7 +72,7 @@ struct Begun<F> {
     manner: Manner,
     /// What its answer holds, or is thought to, in bytes.
     weight: usize,
-    /// What its body holds, if it has one.
+    /// What it holds itself, if that counts.
     _body: Option<BodyAccount>,
 }
 
@@ -341,7 +341,8 @@ where
         Waits {
             writes: self.rest.len() > 0,
             head: reads && under_way == UnderWay::Head,
-            body: reads && under_way == UnderWay::Body,
+            // Who waits to be told to send it is not late.
+            body: reads && under_way == UnderWay::Body && !self.requests.expects_continue(),
             idle: under_way == UnderWay::Nothing && self.is_at_rest(),
             half_closed: self.has_ended && (self.rest.len() == 0 || self.has_no_end()),
             lingers: false,
@@ -412,10 +413,10 @@ where
         Poll::Ready(Ok(count))
     }
 
-    /// Counts what has come of a body and is not whole, and so many bytes that wait to be looked at.
+    /// Counts what has come of a request and is not whole, and so many bytes that wait to be looked at.
     fn hold(&mut self, waiting: usize) {
         let waiting = if self.inlet == Inlet::Open { waiting } else { 0 };
-        if let Err(refused) = self.body.set(self.requests.body_bytes() + waiting) {
+        if let Err(refused) = self.body.set(self.requests.weight() + waiting) {
             self.refuse(refused);
         }
     }
@@ -450,9 +451,10 @@ where
         }
         let (turn, manner) = (Turn::of(&request), Manner::of(&request, !keep_alive));
         let mut body = None;
-        if !request.body().is_empty() {
+        let weight = request.weight();
+        if weight > 0 {
             let mut account = std::mem::replace(&mut self.body, self.hall.account());
-            if let Err(refused) = account.set(request.body().len()) {
+            if let Err(refused) = account.set(weight) {
                 return self.refuse(refused);
             }
             body = Some(account);
@@ -589,9 +591,9 @@ where
         if self.begun.is_empty()
             && self.next.is_none()
             && self.streaming.is_none()
-            && let Some(expects) = self.requests.expects_continue()
+            && self.requests.expects_continue()
         {
-            *expects = false;
+            self.requests.is_told_to_continue();
             self.clock.read_at = self.clock.now;
             out.own().extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
         }

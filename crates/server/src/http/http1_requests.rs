@@ -5,8 +5,12 @@ use bytes::{Bytes, BytesMut, buf::Limit};
 use http::StatusCode;
 
 use super::{
-    head_end::HeadEnd, http1_body::BodyDecoder, http1_head::Head, limits::HEAD_BYTES_MAX,
-    refused::Refused, request::Request,
+    head_end::HeadEnd,
+    http1_body::BodyDecoder,
+    http1_head::Head,
+    limits::HEAD_BYTES_MAX,
+    refused::Refused,
+    request::{Request, weight_of_head},
 };
 
 /// A request that has come whole.
@@ -93,15 +97,23 @@ impl RequestDecoder {
         }
     }
 
-    /// Whether the client waits to be told to send the body; it is told once.
-    pub(super) fn expects_continue(&mut self) -> Option<&mut bool> {
-        let body = self.body.as_mut()?;
-        body.head.expects_continue.then_some(&mut body.head.expects_continue)
+    /// Whether the client waits to be told to send the body.
+    pub(super) fn expects_continue(&self) -> bool {
+        self.body.as_ref().is_some_and(|body| body.head.expects_continue)
     }
 
-    /// Bytes that have come of a body that is not whole.
-    pub(super) fn body_bytes(&self) -> usize {
-        self.body.as_ref().map_or(0, |body| body.decoder.bytes())
+    /// The client is told, which is done once.
+    pub(super) fn is_told_to_continue(&mut self) {
+        if let Some(body) = &mut self.body {
+            body.head.expects_continue = false;
+        }
+    }
+
+    /// What has come of a request that is not whole, as it is counted.
+    pub(super) fn weight(&self) -> usize {
+        let body = self.body.as_ref();
+        let of_body = body.map_or(0, |body| body.head.request.weight() + body.decoder.bytes());
+        weight_of_head(self.partial.len()) + of_body
     }
 
     /// Room for what comes next, where the body's length is known.

@@ -33,7 +33,7 @@ use super::{
         BODY_BYTES_MAX, BODY_TIMEOUT, HEAD_BYTES_MAX, IDLE_TIMEOUT, STREAMS_MAX, WRITE_TIMEOUT,
     },
     refused::Refused,
-    request::Request as Asked,
+    request::{Request as Asked, weight_of_head},
     response::Response,
     streams,
 };
@@ -172,7 +172,7 @@ impl<A: AsyncFn(&Asked) -> Response> Desk<A> {
     }
 }
 
-/// The request with all of its body, and what that holds until it is answered.
+/// The request with all of its body, and what both hold until it is answered.
 async fn whole(
     request: Request<Incoming>,
     hall: &Rc<Hall>,
@@ -196,6 +196,9 @@ async fn whole(
     let mut body = Bytes::new();
     let mut gathered = BytesMut::new();
     let mut account = hall.account();
+    let lines = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len());
+    let of_head = weight_of_head(parts.uri.path().len() + lines.sum::<usize>());
+    account.set(of_head)?;
     loop {
         let next = std::future::poll_fn(|context| Pin::new(&mut incoming).poll_frame(context));
         let late = "nothing more of the body came for BODY_TIMEOUT, 10 s";
@@ -211,7 +214,7 @@ async fn whole(
         if gathered.len() + body.len() + data.len() > BODY_BYTES_MAX {
             return Err(too_long());
         }
-        account.set(gathered.len() + body.len() + data.len())?;
+        account.set(of_head + gathered.len() + body.len() + data.len())?;
         if body.is_empty() && gathered.is_empty() {
             body = data;
         } else {

@@ -24,9 +24,12 @@ pub(crate) const TARGET_BYTES_MAX: usize = 8 << 10;
 /// Longest body of a request, in bytes: 16 MiB of messages, and what an encoding adds.
 pub(crate) const BODY_BYTES_MAX: usize = 17 << 20;
 
-/// Bytes of bodies that have come and whose requests are not answered, and of what came behind requests that
-/// others wait for, of all connections of a core.
+/// Bytes of bodies and long heads that have come and whose requests are not answered, and of what came behind
+/// requests that others wait for, of all connections of a core.
 pub(crate) const BODIES_BYTES_MAX: usize = 256 << 20;
+
+/// What of a head does not count there: no more than any request costs.
+pub(crate) const HEAD_FREE_BYTES: usize = 1 << 10;
 
 /// Longest extensions of one chunk, and of all chunks of a body, in bytes. Nobody needs any.
 pub(crate) const CHUNK_EXTENSION_BYTES_MAX: usize = 256;

@@ -7,6 +7,8 @@ use std::{fmt, ops::Range};
 use bytes::Bytes;
 use http::{HeaderName, Method, Uri};
 
+use super::limits::HEAD_FREE_BYTES;
+
 /// A request that has come whole.
 pub struct Request {
     method: Method,
@@ -168,6 +170,16 @@ impl Request {
     pub fn body(&self) -> &Bytes {
         &self.body
     }
+
+    /// What it holds until it is answered, as it is counted.
+    pub(super) fn weight(&self) -> usize {
+        weight_of_head(self.headers.head.len()) + self.body.len()
+    }
+}
+
+/// What of a head of so many bytes is counted.
+pub(super) const fn weight_of_head(bytes: usize) -> usize {
+    bytes.saturating_sub(HEAD_FREE_BYTES)
 }
 
 /// Path and query of an address, and how long the path is. One without a path means the root.

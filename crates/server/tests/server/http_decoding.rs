@@ -98,3 +98,14 @@ fn a_length_that_lies_takes_no_memory_for_what_has_not_come() {
     assert_eq!(body.len(), 17_000_000);
     assert!(body.starts_with(b"firstxxx"));
 }
+
+#[test]
+fn the_extensions_of_all_chunks_of_a_body_are_bounded_too() {
+    for (chunks, is_refused) in [(20, false), (21, true)] {
+        let chunk = format!("1;{}\r\na\r\n", "e".repeat(200));
+        let head = "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+        let request = format!("{head}{}0\r\n\r\n", chunk.repeat(chunks));
+        let (requests, refused) = decode(std::iter::once(request.as_bytes()));
+        assert_eq!((requests.is_empty(), refused.is_some()), (is_refused, is_refused));
+    }
+}

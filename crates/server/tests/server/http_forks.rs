@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use crate::{
     browser::Browser,
-    http_streams::{TEXT, ask},
+    http_streams::{TEXT, ask, header},
     world::{Broker, config},
 };
 
@@ -142,5 +142,71 @@ fn a_fork_holds_its_source_beyond_a_start() {
     assert_eq!(ask(http, "GET", "fork", "", "").body, "text");
     assert_eq!(ask(http, "DELETE", "fork", "", "").status, 204);
     assert_eq!(ask(http, "GET", "source", "", "").status, 404);
+    broker.stop();
+}
+
+#[test]
+fn a_fork_from_before_its_source_was_forked_has_what_lies_there_and_what_is_its_own() {
+    let folder = TempDir::new().unwrap();
+    let broker = with_source(&folder);
+    let http = &mut Browser::of(&broker);
+    for text in ["b", "c", "d"] {
+        assert_eq!(ask(http, "POST", "source", TEXT, text).status, 204);
+    }
+    assert_eq!(ask(http, "PUT", "fork", OF_SOURCE, "").status, 201);
+    let of_fork = "Stream-Forked-From: /v1/stream/fork\r\nStream-Fork-Offset: 2_0\r\n";
+    assert_eq!(ask(http, "PUT", "second", of_fork, "").status, 201);
+    assert_eq!(ask(http, "POST", "second", TEXT, "own").status, 204);
+    assert_eq!(ask(http, "GET", "second", "", "").body, "textbown");
+    broker.stop();
+}
+
+#[test]
+fn a_fork_whose_creator_says_only_parameters_of_a_type_is_read_as_its_source() {
+    let (broker, _folder) = Broker::fresh();
+    let http = &mut Browser::of(&broker);
+    let json = "Content-Type: application/json\r\n";
+    assert_eq!(ask(http, "PUT", "source", json, "[1,2]").status, 201);
+    let fork = format!("{OF_SOURCE}Content-Type: ;charset=utf-8\r\n");
+    assert_eq!(ask(http, "PUT", "fork", &fork, "").status, 201);
+    assert_eq!(ask(http, "GET", "fork", "", "").body, "[1,2]");
+    broker.stop();
+}
+
+#[test]
+fn a_fork_from_within_what_is_not_kept_any_more_is_refused() {
+    let (broker, _folder) = Broker::fresh();
+    let http = &mut Browser::of(&broker);
+    assert_eq!(ask(http, "PUT", "source", TEXT, "text").status, 201);
+    assert_eq!(ask(http, "POST", "source", TEXT, "more").status, 204);
+    let positions = vec![control::ReadPosition { partition: 0, offset: 1 }];
+    let trim = control::TrimTopic { topic: "source".into(), positions };
+    let Reply::Done(_) = broker.greeted().ask(&Request::TrimTopic(trim)) else { panic!("it is") };
+    let within = |offset: &str| {
+        format!("{OF_SOURCE}Stream-Fork-Offset: {offset}\r\nStream-Fork-Sub-Offset: 2\r\n")
+    };
+    let refused = ask(http, "PUT", "fork", &within("0_0"), "");
+    assert_eq!(refused.status, 410, "{}", refused.body);
+    assert!(refused.body.contains("offset_not_kept"));
+    assert_eq!(ask(http, "GET", "fork", "", "").status, 404, "nothing is left of it");
+    assert_eq!(ask(http, "PUT", "fork", &within("1_0"), "").status, 201);
+    is_free(&broker, "fork");
+    broker.stop();
+}
+
+#[test]
+fn a_fork_that_says_when_it_ends_has_no_time_to_live_of_its_source() {
+    let (broker, _folder) = Broker::fresh();
+    let http = &mut Browser::of(&broker);
+    let source = format!("{TEXT}Stream-TTL: 600\r\n");
+    assert_eq!(ask(http, "PUT", "source", &source, "text").status, 201);
+    let ends = format!("{OF_SOURCE}Stream-Expires-At: 2999-01-31T12:00:00Z\r\n");
+    assert_eq!(ask(http, "PUT", "ends", &ends, "").status, 201);
+    assert_eq!(ask(http, "PUT", "fork", OF_SOURCE, "").status, 201);
+    let spans = ["ends", "fork"].map(|name| {
+        let head = ask(http, "HEAD", name, "", "");
+        (header(&head, "stream-ttl").is_some(), header(&head, "stream-expires-at").is_some())
+    });
+    assert_eq!(spans, [(false, true), (true, false)]);
     broker.stop();
 }

@@ -479,3 +479,17 @@ fn browsers_are_told_what_they_may() {
     assert!(header(&wrong, "allow").unwrap().contains("GET"));
     broker.stop();
 }
+
+#[test]
+fn only_new_content_of_a_producer_is_answered_200() {
+    let (broker, _folder) = Broker::fresh();
+    let http = &mut Browser::of(&broker);
+    assert_eq!(ask(http, "PUT", "a", TEXT, "").status, 201);
+    let append = |sequence: u64, more: &str| {
+        format!("{TEXT}Producer-Id: p\r\nProducer-Epoch: 0\r\nProducer-Seq: {sequence}\r\n{more}")
+    };
+    assert_eq!(ask(http, "POST", "a", &append(0, ""), "x").status, 200);
+    assert_eq!(ask(http, "POST", "a", &append(0, ""), "x").status, 204);
+    assert_eq!(ask(http, "POST", "a", &append(1, "Stream-Closed: true\r\n"), "").status, 204);
+    broker.stop();
+}

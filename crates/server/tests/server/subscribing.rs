@@ -448,3 +448,34 @@ fn what_is_kept_does_not_grow_for_ever() {
     assert_eq!(ask(http, "GET", "__ds/subscriptions/big", "", &Value::Null).0, 404);
     broker.stop();
 }
+
+#[test]
+fn what_is_written_once_more_is_all_of_it() {
+    let folder = TempDir::new().unwrap();
+    let broker = start(&folder);
+    let http = &mut Browser::of(&broker);
+    for id in ["a", "b", "c"] {
+        assert_eq!(subscribe(http, id, &pulled("events/*")).0, 201);
+    }
+    // Twice as long as what may gather.
+    for letter in ["x", "y"] {
+        let streams: Vec<_> = (0..4500).map(|n| format!("{n}-{}", letter.repeat(190))).collect();
+        let body = json!({ "streams": streams });
+        assert_eq!(ask(http, "POST", "__ds/subscriptions/b/streams", "", &body).0, 204);
+    }
+    let mut peer = broker.greeted();
+    let describe = control::DescribeTopic { name: "__ds/subscriptions".into() };
+    loop {
+        match peer.ask(&Request::DescribeTopic(describe.clone())) {
+            Reply::TopicDescription(told) if told.partitions[0].start > 0 => break,
+            Reply::TopicDescription(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    broker.stop();
+    let broker = start(&folder);
+    let http = &mut Browser::of(&broker);
+    let links = ["a", "b", "c"].map(|id| view(http, id)["streams"].as_array().unwrap().len());
+    assert_eq!(links, [0, 9000, 0]);
+    broker.stop();
+}

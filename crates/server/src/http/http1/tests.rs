@@ -16,7 +16,8 @@ use crate::{
     http::{
         body::{Body, EventSource, PageSource, Pieces},
         limits::{
-            BODIES_BYTES_MAX, BODY_TIMEOUT, HALF_CLOSED, HEAD_TIMEOUT, IDLE_TIMEOUT, WRITE_TIMEOUT,
+            BODIES_BYTES_MAX, BODY_TIMEOUT, HALF_CLOSED, HEAD_FREE_BYTES, HEAD_TIMEOUT,
+            IDLE_TIMEOUT, WRITE_TIMEOUT,
         },
     },
     metrics::CoreMetrics,
@@ -525,6 +526,8 @@ fn a_client_that_waits_for_it_is_told_to_send_the_body_behind_earlier_answers() 
         let head =
             "POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
         world.say(head).await;
+        // However long they take: the body comes only then.
+        sleep(2 * BODY_TIMEOUT).await;
         assert_eq!(world.hear().await, "");
         world.answer("/a", text("")).await;
         assert!(world.hear().await.ends_with("\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"));
@@ -664,6 +667,39 @@ fn a_body_is_refused_when_all_of_them_hold_too_much() {
         drop(others);
         // The one that was refused holds nothing any more.
         world.hall.account().set(BODIES_BYTES_MAX).unwrap();
+    });
+}
+
+#[test]
+fn long_heads_count_as_bodies_do_whether_they_are_whole_or_not() {
+    let long = |end: &str| {
+        let value = "x".repeat(HEAD_FREE_BYTES);
+        format!("GET /a HTTP/1.1\r\nHost: x\r\nX: {value}{end}")
+    };
+    for end in ["", "\r\n\r\n"] {
+        in_a_world(1 << 20, async |mut world| {
+            let mut others = world.hall.account();
+            others.set(BODIES_BYTES_MAX).unwrap();
+            world.say(&long(end)).await;
+            let heard = world.hear_the_end().await;
+            assert!(heard.starts_with("HTTP/1.1 503 "), "{heard}");
+            assert!(heard.contains("BODIES_BYTES_MAX"));
+            drop(others);
+            assert!(holds(&world, 0));
+        });
+    }
+    in_a_world(1 << 20, async |mut world| {
+        let mut others = world.hall.account();
+        others.set(BODIES_BYTES_MAX).unwrap();
+        world.ask(&["/healthz"]).await;
+        assert_eq!(world.paths(), ["/healthz"], "a head of the usual length holds nothing");
+        drop(others);
+        let long = long("\r\n\r\n");
+        world.say(&long).await;
+        assert!(holds(&world, long.len() - HEAD_FREE_BYTES));
+        world.answer("/healthz", text("")).await;
+        world.answer("/a", text("")).await;
+        assert!(holds(&world, 0), "it is answered");
     });
 }
 

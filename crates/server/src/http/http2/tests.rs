@@ -13,7 +13,7 @@ use tokio::{
 
 use super::*;
 use crate::{
-    http::limits::{ANSWER_BYTES_EXPECTED, ANSWERS_BYTES_MAX},
+    http::limits::{ANSWER_BYTES_EXPECTED, ANSWERS_BYTES_MAX, BODIES_BYTES_MAX, HEAD_FREE_BYTES},
     metrics::CoreMetrics,
 };
 
@@ -233,6 +233,107 @@ fn a_client_that_takes_nothing_is_closed() {
         assert!(!hall.is_empty());
         sleep(4 * LOOK_EVERY).await;
         assert!(hall.is_empty());
+    });
+}
+
+#[test]
+fn a_long_head_is_refused_when_requests_hold_too_much_and_a_usual_one_is_not() {
+    in_a_world(async |world| {
+        let (client, hall) = world.greeted().await;
+        let mut others = hall.account();
+        others.set(BODIES_BYTES_MAX).unwrap();
+        let coming = client.ask(&format!("/{}", "x".repeat(HEAD_FREE_BYTES))).await;
+        assert!(coming.is_finished() && client.count() == 0);
+        assert_eq!(coming.await.unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
+        let _coming = client.ask("/healthz").await;
+        assert_eq!(client.count(), 1);
+    });
+}
+
+#[test]
+fn a_connection_at_rest_ends_after_a_while_and_a_busy_one_does_not() {
+    in_a_world(async |world| {
+        let (client, hall) = world.greeted().await;
+        let coming = client.ask("/wait").await;
+        sleep(2 * IDLE_TIMEOUT).await;
+        client.answer(Body::Empty).await;
+        assert!(coming.is_finished());
+        sleep(IDLE_TIMEOUT - 2 * LOOK_EVERY).await;
+        assert!(!hall.is_empty());
+        sleep(4 * LOOK_EVERY).await;
+        assert!(hall.is_empty());
+    });
+}
+
+/// So many pieces of a body of which nobody says how long it is.
+struct Pieces(usize);
+
+const PIECE: &[u8] = &[b'x'; 64 << 10];
+
+impl HttpBody for Pieces {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _context: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, Infallible>>> {
+        let left = self.0.checked_sub(1);
+        self.0 = left.unwrap_or_default();
+        Poll::Ready(left.map(|_| Ok(hyper::body::Frame::data(Bytes::from_static(PIECE)))))
+    }
+}
+
+#[test]
+fn a_body_is_refused_that_is_too_long_though_nobody_has_said_so() {
+    for (more, is_refused) in [(0, false), (1, true)] {
+        in_a_world(async |world| {
+            let (mut sender, connection) = hyper::client::conn::http2::Builder::new(Here)
+                .handshake(TokioIo::new(world.client))
+                .await
+                .unwrap();
+            spawn_local(connection);
+            let pieces = Pieces(BODY_BYTES_MAX / PIECE.len() + more);
+            let request = Request::post("http://x/v1/stream/a").body(pieces).unwrap();
+            let coming = spawn_local(async move { sender.send_request(request).await.unwrap() });
+            while world.begun.borrow().is_empty() && !coming.is_finished() {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(coming.is_finished(), is_refused);
+            if is_refused {
+                assert_eq!(coming.await.unwrap().status(), StatusCode::PAYLOAD_TOO_LARGE);
+            }
+        });
+    }
+}
+
+/// A frame of HTTP/2 for the first request.
+fn frame(kind: u8, flags: u8, payload: &[u8]) -> Vec<u8> {
+    [&[0, 0, payload.len() as u8, kind, flags, 0, 0, 0, 1], payload].concat()
+}
+
+#[test]
+fn a_body_of_which_nothing_comes_but_empty_frames_has_come_to_a_standstill() {
+    in_a_world(async |mut world| {
+        // POST http://x/, of which a body follows, in the static table's words (RFC 7541, appendix A).
+        let head = frame(1, 4, &[0x83, 0x86, 0x84, 0x41, 1, b'x']);
+        world.client.write_all(&[greeting(), head].concat()).await.unwrap();
+        let (mut client, mut written) = tokio::io::split(world.client);
+        let reading = spawn_local(async move {
+            let mut said = Vec::new();
+            // A head for the first request: it is answered.
+            while !said.windows(9).any(|at| at[3] == 1 && at[5..] == [0, 0, 0, 1]) {
+                assert!(client.read_buf(&mut said).await.unwrap() > 0);
+            }
+        });
+        for wait in 0..4 {
+            assert!(!reading.is_finished(), "it was given up too early, in {wait}");
+            written.write_all(&frame(0, 0, b"")).await.unwrap();
+            sleep(BODY_TIMEOUT / 4).await;
+        }
+        settled().await;
+        assert!(reading.is_finished());
+        assert!(world.begun.borrow().is_empty());
     });
 }
 

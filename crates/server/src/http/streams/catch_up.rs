@@ -105,3 +105,33 @@ impl Pages {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use sennit_engine::StreamSettings;
+    use sennit_model::TopicId;
+
+    use super::*;
+
+    fn chunk(topic: u32, next: u64) -> StreamChunk {
+        StreamChunk {
+            topic: TopicId(topic),
+            first: Offset(0),
+            next: Offset(next),
+            is_up_to_date: false,
+            is_closed: false,
+            rest: None,
+            messages: Vec::new(),
+            settings: Arc::new(StreamSettings::of_topic()),
+        }
+    }
+
+    #[test]
+    fn an_answer_goes_on_in_its_own_stream_or_not_at_all() {
+        assert!(follows(&chunk(7, 3), &chunk(7, 2)));
+        assert!(!follows(&chunk(8, 3), &chunk(7, 2)), "another has its name");
+        assert!(!follows(&chunk(7, 2), &chunk(7, 2)), "nothing comes");
+    }
+}

@@ -2,7 +2,7 @@
 //! of. It knows no bodies.
 
 use http::{StatusCode, header};
-use sennit_engine::StreamSettings;
+use sennit_engine::{StreamSettings, media_type};
 use sennit_model::{NameError, ReadFrom, Timestamp, TopicName, limits::CONTENT_TYPE_BYTES_MAX};
 
 use super::{
@@ -57,9 +57,10 @@ pub(super) fn of_headers(headers: &Headers, storage: StreamStorage) -> Result<As
     Ok(Asked { settings, storage, closes: is_true(headers, &names::CLOSED), fork })
 }
 
-/// The type that a request names, as it writes it; `None` if it names none.
+/// The type that a request names, as it writes it; `None` if it names none. Parameters alone are none: what
+/// is kept so would be neither its source's type nor another.
 pub(super) fn content_type(headers: &Headers) -> Result<Option<&str>, Problem> {
-    let given = one(headers, &header::CONTENT_TYPE)?.filter(|text| !text.is_empty());
+    let given = one(headers, &header::CONTENT_TYPE)?.filter(|text| !media_type(text).is_empty());
     if given.is_some_and(|text| text.len() > CONTENT_TYPE_BYTES_MAX) {
         let limit = format!("CONTENT_TYPE_BYTES_MAX is {CONTENT_TYPE_BYTES_MAX}");
         return Err(Problem::new(StatusCode::BAD_REQUEST, "limit_reached", limit));
@@ -206,6 +207,13 @@ mod tests {
         let said = asked(&[SOURCE, ZERO, ("content-type", "text/plain")]).unwrap();
         assert_eq!(&*said.settings.content_type, "text/plain");
         assert_eq!(said.fork.unwrap().at, Some(Offset(0)));
+    }
+
+    #[test]
+    fn parameters_alone_are_no_type() {
+        let parameters = ("content-type", "; charset=utf-8");
+        assert_eq!(&*asked(&[parameters]).unwrap().settings.content_type, CONTENT_TYPE_DEFAULT);
+        assert_eq!(&*asked(&[parameters, SOURCE]).unwrap().settings.content_type, "");
     }
 
     #[test]

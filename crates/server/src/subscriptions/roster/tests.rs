@@ -147,6 +147,16 @@ fn one_link_too_many_is_not_made() {
 }
 
 #[test]
+fn one_subscription_too_many_is_refused() {
+    let mut roster = Roster::default();
+    for n in 0..SUBSCRIPTIONS_MAX {
+        assert!(roster.check_members().is_ok());
+        roster.add(&format!("s{n}"), subscription(Some("events/*"), &[]));
+    }
+    assert_eq!(roster.check_members().unwrap_err().to_string(), "SUBSCRIPTIONS_MAX is 10000");
+}
+
+#[test]
 fn a_replay_of_what_it_says_leaves_it_as_it_was() {
     let mut roster = Roster::default();
     roster.add("all", subscription(Some("events/**"), &["named"]));
