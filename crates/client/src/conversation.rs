@@ -82,6 +82,7 @@ impl Conversation {
         self.connected = true;
         self.readings.connected(features, round_trip);
         self.frame_bytes_max = frame_bytes_max;
+        self.outbox.set_frame_bytes_max(frame_bytes_max);
         for (&number, asked) in &self.asked {
             if let Asked::Question { request, .. } = asked
                 && !self.readings.keep_back(request)
