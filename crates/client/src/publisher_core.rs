@@ -8,7 +8,7 @@ use sennit_model::{
     Batch, BatchError, Incarnation, Message, PartitionId, PartitionIndex, ProducerId,
     ProducerStamp, TopicId, TopicName,
 };
-use sennit_protocol::{Confirm as ConfirmFrame, ErrorCode, PublishHead, control};
+use sennit_protocol::{Confirm as ConfirmFrame, ErrorCode, PublishAt, PublishHead, control};
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
@@ -175,12 +175,17 @@ impl PublisherCore {
         Ok(state.taken(1, length, Pending::new(outcome, index)))
     }
 
+    /// Errs unless a frame holds the batch.
+    pub(crate) fn check_batch(&self, batch: &Batch) -> Result<(), Error> {
+        Ok(self.state().check_length(batch.bytes().len())?)
+    }
+
     /// Takes a whole batch, for one partition.
     pub(crate) fn take_batch(&self, batch: &Batch) -> Result<Taken<PendingBatch>, NotTaken> {
         let (count, length) = (batch.count(), batch.bytes().len());
         let mut state = self.state();
-        if state.failed.is_none() && length > state.batch_bytes_max {
-            return Err(NotTaken::Failed(BatchError::TooLong { length }.into()));
+        if state.failed.is_none() {
+            state.check_length(length).map_err(|error| NotTaken::Failed(error.into()))?;
         }
         state.admit(count as usize, length, &self.settings)?;
         let key = batch.messages().next().map(|first| first.key()).unwrap_or_default();
@@ -218,8 +223,9 @@ impl PublisherCore {
             });
         }
         let limits = opened.limits.unwrap_or_else(|| control::Limits::new(frame_bytes_max));
+        // The longer head of the two that a batch may have.
         state.batch_bytes_max =
-            (limits.batch_bytes_max as usize).min(frame_bytes_max - PublishHead::BYTES);
+            (limits.batch_bytes_max as usize).min(frame_bytes_max - PublishAt::HEAD_BYTES);
         state.open = true;
         Ok(state.list_if_off())
     }
@@ -400,6 +406,10 @@ impl PublisherCore {
 }
 
 impl State {
+    fn check_length(&self, length: usize) -> Result<(), BatchError> {
+        if length > self.batch_bytes_max { Err(BatchError::TooLong { length }) } else { Ok(()) }
+    }
+
     fn check_partitions(&self, partitions: u32, settings: &PublisherSettings) -> Result<(), Error> {
         let partition = settings.partition.unwrap_or_default().0;
         if partition >= partitions {

@@ -12,7 +12,7 @@ use sennit_client::{
     Client, Confirm, Durability, Error, ErrorCode, Offset, PartitionIndex, Pending, Publisher,
     Reconnect,
 };
-use sennit_protocol::{Publish, Reply, Request, control};
+use sennit_protocol::{Publish, PublishedAt, Reply, Request, control};
 
 fn confirmed(offset: u64) -> Confirm {
     Confirm {
@@ -427,6 +427,35 @@ async fn a_message_beyond_the_limit_is_refused_before_it_is_sent() {
     drop(publisher.publish(message("a")).await.unwrap());
     let (_, publish) = peer.publish().await;
     assert_eq!(publish.head.producer.first_sequence, 0);
+}
+
+#[tokio::test]
+async fn a_batch_that_no_frame_holds_is_refused_before_it_is_sent() {
+    const FRAME_BYTES_MAX: usize = 16_384;
+    let broker = Broker::listen().await;
+    let connect = Client::builder(broker.address()).max_frame_bytes(FRAME_BYTES_MAX).connect();
+    let (client, mut peer) = tokio::join!(connect, broker.greeted());
+    let (client, name) = (client.unwrap(), topic());
+    let publisher = tokio::join!(client.publisher(&name).open(), peer.open_topic(1)).0.unwrap();
+    let frame_of = |bytes: usize| {
+        let empty = batch(&[""]).bytes().len();
+        batch(&[&"x".repeat(bytes - empty)])
+    };
+    // The offset that is expected stands before the head of a publish.
+    let (at, head) = (Offset(0), 32 + 8);
+    let too_long = frame_of(FRAME_BYTES_MAX - head + 1);
+    let refused = soon(publisher.publish_at(PartitionIndex(0), at, &too_long)).await;
+    assert!(matches!(refused, Err(Error::TooLarge(_))), "{refused:?}");
+    let longest = frame_of(FRAME_BYTES_MAX - head);
+    let answer = async {
+        let (number, request) = peer.next().await;
+        let Request::PublishAt(publish_at) = request else { panic!("{request:?}") };
+        assert_eq!(publish_at.publish.batch, longest.bytes());
+        let answer = PublishedAt { first: at, count: 1 };
+        peer.send(number, Reply::PublishedAt(answer)).await;
+    };
+    let publishing = publisher.publish_at(PartitionIndex(0), at, &longest);
+    tokio::join!(publishing, answer).0.unwrap();
 }
 
 #[tokio::test]
