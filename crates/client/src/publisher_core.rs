@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sennit_model::{
     Batch, BatchError, Incarnation, Message, PartitionId, PartitionIndex, ProducerId,
-    ProducerStamp, TopicId, TopicName,
+    ProducerStamp, TopicId, TopicName, limits::PARTITIONS_MAX,
 };
 use sennit_protocol::{Confirm as ConfirmFrame, ErrorCode, PublishAt, PublishHead, control};
 use tokio::{sync::Notify, time::Instant};
@@ -411,6 +411,10 @@ impl State {
     }
 
     fn check_partitions(&self, partitions: u32, settings: &PublisherSettings) -> Result<(), Error> {
+        if partitions > PARTITIONS_MAX {
+            let said = format!("a topic of {partitions} partitions, {PARTITIONS_MAX} are the most");
+            return Err(Error::Unexpected(said));
+        }
         let partition = settings.partition.unwrap_or_default().0;
         if partition >= partitions {
             return Err(Error::UnknownPartition { partition, partitions });

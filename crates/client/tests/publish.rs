@@ -459,6 +459,17 @@ async fn a_batch_that_no_frame_holds_is_refused_before_it_is_sent() {
 }
 
 #[tokio::test]
+async fn a_topic_of_more_partitions_than_there_may_be_is_not_believed() {
+    let broker = Broker::listen().await;
+    let (client, mut peer) = broker.client().await;
+    let name = topic();
+    let opened = tokio::join!(client.publisher(&name).open(), peer.open_topic(1025)).0;
+    assert!(matches!(opened, Err(Error::Unexpected(_))), "{:?}", opened.map(drop));
+    let opened = tokio::join!(client.publisher(&name).open(), peer.open_topic(1024)).0;
+    assert_eq!(opened.unwrap().partitions(), 1024);
+}
+
+#[tokio::test]
 async fn a_client_that_does_not_reconnect_says_that_the_outcome_is_unknown_or_why() {
     let broker = Broker::listen().await;
     let connect = Client::builder(broker.address()).reconnect(Reconnect::off());
