@@ -172,7 +172,7 @@ impl PublisherCore {
         let (outcome, index) = state.partitions[at]
             .push(message, length, batch_bytes_max, Instant::now)
             .map_err(|error| NotTaken::Failed(error.into()))?;
-        Ok(state.taken(1, length, Pending::new(outcome, index)))
+        Ok(state.taken(at, (1, length), Pending::new(outcome, index)))
     }
 
     /// Errs unless a frame holds the batch.
@@ -191,7 +191,7 @@ impl PublisherCore {
         let key = batch.messages().next().map(|first| first.key()).unwrap_or_default();
         let at = state.partition_for(key, &self.settings);
         let outcome = state.partitions[at].push_batch(batch.clone(), Instant::now());
-        Ok(state.taken(count as usize, length, PendingBatch::new(outcome, count)))
+        Ok(state.taken(at, (count as usize, length), PendingBatch::new(outcome, count)))
     }
 
     /// The topic is open on the connection there is now.
@@ -461,12 +461,18 @@ impl State {
         self.sticky
     }
 
-    fn taken<T>(&mut self, messages: usize, bytes: usize, pending: T) -> Taken<T> {
+    /// Counts what partition `at` was given.
+    fn taken<T>(&mut self, at: usize, (messages, bytes): (usize, usize), pending: T) -> Taken<T> {
         self.unconfirmed_messages += messages;
         self.unconfirmed_bytes += bytes;
         self.messages_since_yield += messages;
         self.bytes_since_yield += bytes;
-        let tell = self.standing == Standing::Idle;
+        let tell = match self.standing {
+            Standing::Idle => true,
+            Standing::Listed => false,
+            // It may be other partitions that have to wait.
+            Standing::Blocked => self.open && self.partitions[at].has_departure(),
+        };
         if tell {
             self.standing = Standing::Listed;
         }

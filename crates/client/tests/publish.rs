@@ -9,8 +9,8 @@ use std::{
 
 use broker::{Broker, Peer, batch, message, payloads, publisher, soon, topic};
 use sennit_client::{
-    Client, Confirm, Durability, Error, ErrorCode, Offset, PartitionIndex, Pending, Publisher,
-    Reconnect,
+    Client, Confirm, Durability, Error, ErrorCode, Message, Offset, PartitionIndex, Pending,
+    Publisher, Reconnect,
 };
 use sennit_protocol::{Publish, PublishedAt, Reply, Request, control};
 
@@ -422,7 +422,7 @@ async fn publishers_without_a_producer_id_do_not_take_each_others_confirms() {
 async fn a_message_beyond_the_limit_is_refused_before_it_is_sent() {
     let broker = Broker::listen().await;
     let (publisher, _client, mut peer) = publisher(&broker, 1).await;
-    let long = sennit_client::Message::new(vec![0; 9 << 20]);
+    let long = Message::new(vec![0; 9 << 20]);
     assert!(matches!(publisher.publish(long).await, Err(Error::TooLarge(_))));
     drop(publisher.publish(message("a")).await.unwrap());
     let (_, publish) = peer.publish().await;
@@ -536,4 +536,33 @@ async fn what_the_socket_has_no_room_for_goes_when_the_broker_reads_on() {
         }
     };
     soon(async { tokio::join!(publish, ask, script) }).await;
+}
+
+#[tokio::test]
+async fn a_partition_that_the_broker_has_no_room_for_does_not_hold_up_the_others() {
+    let broker = Broker::listen().await;
+    let (publisher, _client, mut peer) = publisher(&broker, 2).await;
+    let key_of = |partition| {
+        let key = |n: u32| n.to_string();
+        (0..).map(key).find(|key| PartitionIndex::of_key(key.as_bytes(), 2).0 == partition).unwrap()
+    };
+    let to = |partition| Message { key: key_of(partition).into(), ..message("x") };
+    let resting = publisher.publish(to(0)).await.unwrap();
+    let (number, _) = peer.publish().await;
+    let an_hour = control::Error {
+        retry_after_ms: 3_600_000,
+        ..control::Error::new(ErrorCode::Busy, "as the script says")
+    };
+    peer.send(number, Reply::Error(an_hour)).await;
+    peer.send(7, Reply::Ping).await;
+    // By now the refusal was heard as well.
+    assert_eq!(peer.next().await, (7, Request::Pong));
+    for n in 0..3 {
+        let other = publisher.publish(to(1)).await.unwrap();
+        let (_, publish) = peer.publish().await;
+        assert_eq!(publish.head.partition.index, PartitionIndex(1));
+        peer.confirm(&publish, n).await;
+        soon(other).await.unwrap();
+    }
+    assert!(resting.try_get().is_none());
 }
