@@ -281,3 +281,45 @@ async fn a_pattern_without_topics_ends_when_the_program_closes_the_client() {
     tokio::join!(client.close(), answers);
     assert!(soon(reader.next()).await.is_none());
 }
+
+#[tokio::test]
+async fn a_topic_that_is_deleted_does_not_keep_the_others_from_being_committed() {
+    let broker = Broker::listen().await;
+    let (client, mut peer) = broker.client().await;
+    let cursor = "audit".parse().unwrap();
+    let told = |told: PatternReaderBuilder| told.until_end(true).cursor(&cursor);
+    let (mut reader, subscriptions) = pattern_reader(&client, &mut peer, told, &[5, 6], 2).await;
+    for &subscription in &subscriptions {
+        let mut head = broker::deliver_head(subscription, 0, 1);
+        head.attempt = 0;
+        let messages = batch(&["x"]).bytes().clone();
+        peer.send(0, Reply::Deliver(Deliver { head, messages })).await;
+        soon(reader.next()).await.unwrap().unwrap();
+    }
+    // The first is gone, and the second comes to its end.
+    let gone = control::SubscriptionEnded {
+        subscription: subscriptions[0],
+        code: ErrorCode::UnknownTopic.number(),
+        reason: "it was deleted".into(),
+    };
+    peer.send(0, Reply::SubscriptionEnded(gone)).await;
+    let mut head = broker::deliver_head(subscriptions[1], 1, 1);
+    head.attempt = 0;
+    let messages = batch(&["y"]).bytes().clone();
+    peer.send(0, Reply::Deliver(Deliver { head, messages })).await;
+    soon(reader.next()).await.unwrap().unwrap();
+    assert!(soon(reader.next()).await.is_none());
+    let answer = async {
+        let (number, body) = loop {
+            match peer.next().await {
+                (number, Request::SetCursor(body)) => break (number, body),
+                (_, Request::Taken(_) | Request::Unsubscribe(_)) => {}
+                (_, request) => panic!("{request:?}"),
+            }
+        };
+        assert_eq!((body.topic.as_str(), body.positions[0].offset), ("orders.6", 2));
+        peer.send(number, Reply::Done(control::Done::default())).await;
+    };
+    let committed = soon(async { tokio::join!(reader.commit(), answer).0 }).await;
+    committed.unwrap();
+}
