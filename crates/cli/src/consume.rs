@@ -82,9 +82,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let mut acks = Acks::default();
         let taken = take(&args, &client, &mut consumer, credit, &mut acks).await;
         let confirmed = acks.all_confirmed().await;
-        consumer.close().await?;
+        let closed = consumer.close().await.map_err(Failure::from);
         client.close().await;
-        taken.and(confirmed)
+        // What ended the taking says more than what could not be said after it.
+        taken.and(confirmed).and(closed)
     })
 }
 
