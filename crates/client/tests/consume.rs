@@ -457,6 +457,22 @@ async fn closing_a_consumer_says_its_acks_first() {
 }
 
 #[tokio::test]
+async fn a_consumer_that_is_closed_while_the_connection_is_lost_is_closed_for_good() {
+    let broker = Broker::listen().await;
+    let (consumer, subscription, _client, mut peer) = consumer(&broker).await;
+    let script = async {
+        let request = peer.next().await.1;
+        assert_eq!(request, Request::Unsubscribe(control::Unsubscribe { subscription }));
+        drop(peer);
+    };
+    let (closed, ()) = soon(async { tokio::join!(consumer.close(), script) }).await;
+    closed.unwrap();
+    let mut peer = broker.greeted().await;
+    peer.send(7, Reply::Ping).await;
+    assert_eq!(peer.next().await, (7, Request::Pong));
+}
+
+#[tokio::test]
 async fn closing_a_client_says_its_acks_and_goodbye_and_ends_its_consumers() {
     let broker = Broker::listen().await;
     let (mut consumer, subscription, client, mut peer) = consumer(&broker).await;
