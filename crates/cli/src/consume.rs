@@ -82,9 +82,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let mut acks = Acks::default();
         let taken = take(&args, &client, &mut consumer, credit, &mut acks).await;
         let confirmed = acks.all_confirmed().await;
-        consumer.close().await?;
+        let closed = consumer.close().await.map_err(Failure::from);
         client.close().await;
-        taken.and(confirmed)
+        // What ended the taking says more than what could not be said after it.
+        taken.and(confirmed).and(closed)
     })
 }
 
@@ -98,6 +99,8 @@ async fn take(
     let mut out = BufWriter::with_capacity(256 << 10, io::stdout().lock());
     let mut interrupted = pin!(interrupted());
     let mut left = args.count.map_or(u64::MAX, NonZeroU64::get);
+    // Without a count it has all there is from the beginning.
+    let mut is_wide = args.count.is_none();
     while left > 0 {
         let next = tokio::select! {
             next = tokio::time::timeout(QUIET, consumer.receive_run()) => next,
@@ -116,7 +119,17 @@ async fn take(
                 }
             },
             Ok(None) => break,
-            Err(_quiet) if args.follow || !is_empty(args, client).await? => continue,
+            // Nothing makes room, and the window is shared out among the partitions: one may have all
+            // that is ready.
+            Err(_quiet) if args.no_ack && !is_wide => {
+                let (_, partitions) = ready(args, client).await?;
+                let wide = u64::from(credit).saturating_mul(partitions);
+                consumer.set_credit(u32::try_from(wide).unwrap_or(u32::MAX), CREDIT_BYTES);
+                is_wide = true;
+                continue;
+            }
+            Err(_quiet) if args.follow => continue,
+            Err(_quiet) if !args.no_ack && ready(args, client).await?.0 > 0 => continue,
             Err(_quiet) => break,
         };
         let count = u32::try_from(left).unwrap_or(u32::MAX).min(run.count());
@@ -125,12 +138,12 @@ async fn take(
             return unless_reader_left(written);
         }
         left -= u64::from(count);
+        if args.no_ack {
+            continue;
+        }
         if left < u64::from(credit) {
             // Before the ack, which would make room for more than is wanted.
             consumer.set_credit(u32::try_from(left).unwrap_or(u32::MAX), CREDIT_BYTES);
-        }
-        if args.no_ack {
-            continue;
         }
         if count < run.count() {
             run.ack_up_to(count);
@@ -179,11 +192,10 @@ impl Acks {
     }
 }
 
-/// Whether the group has nothing more for this consumer.
-async fn is_empty(args: &Args, client: &Client) -> Result<bool, Failure> {
+/// How many messages the group has ready, and how many partitions there are.
+async fn ready(args: &Args, client: &Client) -> Result<(u64, u64), Failure> {
     let group = client.describe_group(&args.topic, &args.group).await?;
-    // Without acks the credit runs out before the messages do.
-    Ok(group.ready == 0 || args.no_ack)
+    Ok((group.ready, group.settled_before.len() as u64))
 }
 
 fn print(args: &Args, run: &DeliveryRun, count: u32, out: &mut impl Write) -> io::Result<()> {

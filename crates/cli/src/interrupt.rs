@@ -1,23 +1,40 @@
 //! What Ctrl-C does to a verb that goes on until it is stopped: the first lets it finish what it has
 //! begun, and the second ends it at once, whatever it waits for.
 
-use std::process::exit;
+use std::{process::exit, sync::mpsc, thread};
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::{
+    runtime::Builder,
+    signal::unix::{SignalKind, signal},
+    sync::oneshot,
+};
 
 /// What shells report of a program that Ctrl-C has ended.
 const INTERRUPTED: i32 = 130;
 
-/// Waits for the first Ctrl-C, and has the second end the program.
-pub async fn interrupted() {
-    // One that listens hears both, also when the second comes before anybody waits for it. Where
-    // there is nothing to listen with, Ctrl-C ends the program as it does any other.
-    let Ok(mut interrupts) = signal(SignalKind::interrupt()) else {
-        return std::future::pending().await;
+/// Listens from now on: what it returns waits for the first Ctrl-C, and the second ends the program.
+pub fn interrupted() -> impl Future<Output = ()> {
+    let (first, heard) = oneshot::channel();
+    let (ready, is_ready) = mpsc::channel();
+    // One that listens hears both, also when the second comes before anybody waits for it. On a thread of
+    // its own it does so while the verb waits for whoever reads its standard output.
+    let listen = move || {
+        let Ok(runtime) = Builder::new_current_thread().enable_io().build() else { return };
+        runtime.block_on(async {
+            let Ok(mut interrupts) = signal(SignalKind::interrupt()) else { return };
+            let _ = ready.send(());
+            interrupts.recv().await;
+            let _ = first.send(());
+            interrupts.recv().await;
+            exit(INTERRUPTED)
+        });
     };
-    interrupts.recv().await;
-    tokio::spawn(async move {
-        interrupts.recv().await;
-        exit(INTERRUPTED)
-    });
+    // Where there is nothing to listen with, Ctrl-C ends the program as it does any other.
+    let _ = thread::Builder::new().name("interrupts".into()).spawn(listen);
+    let _ = is_ready.recv();
+    async {
+        if heard.await.is_err() {
+            std::future::pending().await
+        }
+    }
 }

@@ -141,9 +141,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
         let mut source = begun.map_err(|error| Failure::from(error).about(args.topic.as_str()))?;
         let mut unprinted = None;
         let read = read(&args, &mut source, &mut unprinted).await;
-        source.end(unprinted).await?;
+        let ended = source.end(unprinted).await.map_err(Failure::from);
         client.close().await;
-        read
+        // What ended the reading says more than what could not be said after it.
+        read.and(ended)
     })
 }
 

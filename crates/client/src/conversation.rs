@@ -82,6 +82,7 @@ impl Conversation {
         self.connected = true;
         self.readings.connected(features, round_trip);
         self.frame_bytes_max = frame_bytes_max;
+        self.outbox.set_frame_bytes_max(frame_bytes_max);
         for (&number, asked) in &self.asked {
             if let Asked::Question { request, .. } = asked
                 && !self.readings.keep_back(request)
@@ -97,9 +98,11 @@ impl Conversation {
         self.settles.send_again(&mut self.outgoing);
     }
 
-    /// The connection is gone.
+    /// The connection is gone, if there was one: what was asked since the last has not been said.
     pub(crate) fn lost(&mut self) {
-        self.connected = false;
+        if !std::mem::take(&mut self.connected) {
+            return;
+        }
         self.leave_at = None;
         self.outgoing.clear();
         self.listed.clear();
@@ -390,5 +393,34 @@ impl Conversation {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_change_that_was_never_sent_fails_with_why_there_is_no_connection() {
+        let mut conversation = Conversation::new(Arc::default());
+        conversation.connected(16_384, <_>::default(), Instant::now());
+        let ask = |conversation: &mut Conversation| {
+            let (answer, answered) = oneshot::channel();
+            let request = Request::DeleteTopic(control::DeleteTopic::default());
+            let command = Command::Ask { request, again: false, answer };
+            conversation.command(command, Instant::now());
+            answered
+        };
+        let sent = ask(&mut conversation);
+        conversation.lost();
+        let never_sent = ask(&mut conversation);
+        let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+        conversation.finish(&Error::unreachable("127.0.0.1:1", refused));
+        assert!(matches!(sent.await.unwrap(), Err(Error::OutcomeUnknown)));
+        assert!(matches!(never_sent.await.unwrap(), Err(Error::Unreachable { .. })));
     }
 }

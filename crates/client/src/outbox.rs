@@ -102,6 +102,11 @@ impl Outbox {
         }
     }
 
+    /// From now on a settle frame's body has at most `frame_bytes_max` bytes.
+    pub(crate) fn set_frame_bytes_max(&self, frame_bytes_max: usize) {
+        self.state().settles.set_frame_bytes_max(frame_bytes_max);
+    }
+
     /// What there is.
     pub(crate) fn filling(&self) -> Filling {
         self.state().filling()

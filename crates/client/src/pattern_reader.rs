@@ -233,7 +233,10 @@ impl PatternReader {
                     self.bell.ring(number);
                     return Some(Ok((number, received)));
                 }
-                Some(Some(Err(error))) if error.is_unknown_topic() => self.leave(number),
+                // Nothing of it can be committed any more.
+                Some(Some(Err(error))) if error.is_unknown_topic() => {
+                    self.readers.remove(&number);
+                }
                 Some(Some(Err(error))) => return self.fails(error),
                 Some(None) => self.leave(number),
                 None => {}
@@ -336,12 +339,13 @@ impl PatternReader {
     /// As [`Reader::commit`], in every topic where anything was given.
     ///
     /// # Errors
-    /// As [`Reader::commit`].
+    /// The first error; the others are committed all the same.
     pub async fn commit(&mut self) -> Result<(), Error> {
+        let mut committed = Ok(());
         for reader in self.readers.values_mut() {
-            reader.commit().await?;
+            committed = committed.and(reader.commit().await);
         }
-        Ok(())
+        committed
     }
 
     /// As [`Reader::close`], in every topic.

@@ -185,8 +185,8 @@ impl Publisher {
     /// [`Error::OutcomeUnknown`] the partition's end says what became of it.
     ///
     /// # Errors
-    /// [`Error::OffsetMismatch`]; [`Error::UnknownPartition`], [`Error::OutcomeUnknown`], and what
-    /// else the broker refuses.
+    /// [`Error::OffsetMismatch`]; [`Error::UnknownPartition`], [`Error::TooLarge`],
+    /// [`Error::OutcomeUnknown`], and what else the broker refuses.
     pub async fn publish_at(
         &self,
         partition: PartitionIndex,
@@ -197,6 +197,7 @@ impl Publisher {
         if partition.0 >= partitions {
             return Err(Error::UnknownPartition { partition: partition.0, partitions });
         }
+        self.core().check_batch(batch)?;
         let partition = PartitionId { topic, index: partition };
         let publish = Publish::new(partition, ProducerStamp::default(), batch);
         let request = Request::PublishAt(PublishAt { expected, publish });

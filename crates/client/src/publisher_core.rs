@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use sennit_model::{
     Batch, BatchError, Incarnation, Message, PartitionId, PartitionIndex, ProducerId,
-    ProducerStamp, TopicId, TopicName,
+    ProducerStamp, TopicId, TopicName, limits::PARTITIONS_MAX,
 };
-use sennit_protocol::{Confirm as ConfirmFrame, ErrorCode, PublishHead, control};
+use sennit_protocol::{Confirm as ConfirmFrame, ErrorCode, PublishAt, PublishHead, control};
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
@@ -172,21 +172,26 @@ impl PublisherCore {
         let (outcome, index) = state.partitions[at]
             .push(message, length, batch_bytes_max, Instant::now)
             .map_err(|error| NotTaken::Failed(error.into()))?;
-        Ok(state.taken(1, length, Pending::new(outcome, index)))
+        Ok(state.taken(at, (1, length), Pending::new(outcome, index)))
+    }
+
+    /// Errs unless a frame holds the batch.
+    pub(crate) fn check_batch(&self, batch: &Batch) -> Result<(), Error> {
+        Ok(self.state().check_length(batch.bytes().len())?)
     }
 
     /// Takes a whole batch, for one partition.
     pub(crate) fn take_batch(&self, batch: &Batch) -> Result<Taken<PendingBatch>, NotTaken> {
         let (count, length) = (batch.count(), batch.bytes().len());
         let mut state = self.state();
-        if state.failed.is_none() && length > state.batch_bytes_max {
-            return Err(NotTaken::Failed(BatchError::TooLong { length }.into()));
+        if state.failed.is_none() {
+            state.check_length(length).map_err(|error| NotTaken::Failed(error.into()))?;
         }
         state.admit(count as usize, length, &self.settings)?;
         let key = batch.messages().next().map(|first| first.key()).unwrap_or_default();
         let at = state.partition_for(key, &self.settings);
         let outcome = state.partitions[at].push_batch(batch.clone(), Instant::now());
-        Ok(state.taken(count as usize, length, PendingBatch::new(outcome, count)))
+        Ok(state.taken(at, (count as usize, length), PendingBatch::new(outcome, count)))
     }
 
     /// The topic is open on the connection there is now.
@@ -218,8 +223,9 @@ impl PublisherCore {
             });
         }
         let limits = opened.limits.unwrap_or_else(|| control::Limits::new(frame_bytes_max));
+        // The longer head of the two that a batch may have.
         state.batch_bytes_max =
-            (limits.batch_bytes_max as usize).min(frame_bytes_max - PublishHead::BYTES);
+            (limits.batch_bytes_max as usize).min(frame_bytes_max - PublishAt::HEAD_BYTES);
         state.open = true;
         Ok(state.list_if_off())
     }
@@ -400,7 +406,15 @@ impl PublisherCore {
 }
 
 impl State {
+    fn check_length(&self, length: usize) -> Result<(), BatchError> {
+        if length > self.batch_bytes_max { Err(BatchError::TooLong { length }) } else { Ok(()) }
+    }
+
     fn check_partitions(&self, partitions: u32, settings: &PublisherSettings) -> Result<(), Error> {
+        if partitions > PARTITIONS_MAX {
+            let said = format!("a topic of {partitions} partitions, {PARTITIONS_MAX} are the most");
+            return Err(Error::Unexpected(said));
+        }
         let partition = settings.partition.unwrap_or_default().0;
         if partition >= partitions {
             return Err(Error::UnknownPartition { partition, partitions });
@@ -447,12 +461,18 @@ impl State {
         self.sticky
     }
 
-    fn taken<T>(&mut self, messages: usize, bytes: usize, pending: T) -> Taken<T> {
+    /// Counts what partition `at` was given.
+    fn taken<T>(&mut self, at: usize, (messages, bytes): (usize, usize), pending: T) -> Taken<T> {
         self.unconfirmed_messages += messages;
         self.unconfirmed_bytes += bytes;
         self.messages_since_yield += messages;
         self.bytes_since_yield += bytes;
-        let tell = self.standing == Standing::Idle;
+        let tell = match self.standing {
+            Standing::Idle => true,
+            Standing::Listed => false,
+            // It may be other partitions that have to wait.
+            Standing::Blocked => self.open && self.partitions[at].has_departure(),
+        };
         if tell {
             self.standing = Standing::Listed;
         }

@@ -21,7 +21,7 @@ struct State {
     items: VecDeque<Item>,
     /// How many items were taken.
     taken: u64,
-    /// The last gap that waits of each partition: which item it is of all there were.
+    /// The gap that waits as the last of each partition: which item it is of all there were.
     gaps: HashMap<PartitionIndex, u64>,
     fault: Option<Error>,
     ended: bool,
@@ -47,6 +47,9 @@ impl State {
                 return false;
             }
             *number = next;
+        } else if let Received::Delivered(run) = &item.1 {
+            // A gap behind it is told behind it.
+            self.gaps.remove(&run.partition());
         }
         let bytes = byte_count(&item);
         self.items.push_back(item);
@@ -173,11 +176,11 @@ impl ReaderQueue {
 
 #[cfg(test)]
 mod tests {
-    use sennit_model::{Offset, OffsetRange};
-    use sennit_protocol::GapReason;
+    use sennit_model::{BatchBuilder, Message, Offset, OffsetRange};
+    use sennit_protocol::{DeliverHead, GapReason};
 
     use super::*;
-    use crate::gap::Gap;
+    use crate::{gap::Gap, read_run::ReadBatch};
 
     fn gap(partition: u32, offsets: std::ops::Range<u64>) -> Gap {
         let offsets = OffsetRange { start: Offset(offsets.start), end: Offset(offsets.end) };
@@ -206,5 +209,24 @@ mod tests {
         queue.push((0, Received::Gap(gap(0, 3006..3008))));
         assert_eq!(taken(&queue), [gap(0, 3000..3001), gap(0, 3005..3008)]);
         assert!(queue.state().gaps.is_empty());
+    }
+
+    #[test]
+    fn a_gap_behind_a_message_is_not_told_before_it() {
+        let queue = ReaderQueue::default();
+        let rolled_back = |offsets| Gap { reason: GapReason::RolledBack, ..gap(0, offsets) };
+        let mut builder = BatchBuilder::new();
+        builder.push(&Message::new("x")).unwrap();
+        let head = DeliverHead { first: Offset(2), count: 1, ..DeliverHead::default() };
+        let (topic, batch) = ("orders".parse().unwrap(), builder.take().unwrap());
+        let run = ReadRun::new(ReadBatch { topic, head, batch });
+        // Each time the broker came back without what it had delivered before it was durable.
+        queue.push((0, Received::Gap(rolled_back(0..2))));
+        queue.push((1, Received::Delivered(run)));
+        queue.push((2, Received::Gap(rolled_back(2..3))));
+        let next = || queue.next_now().unwrap().unwrap().unwrap().1;
+        assert!(matches!(next(), Received::Gap(gap) if gap == rolled_back(0..2)));
+        assert!(matches!(next(), Received::Delivered(_)));
+        assert!(matches!(next(), Received::Gap(gap) if gap == rolled_back(2..3)));
     }
 }

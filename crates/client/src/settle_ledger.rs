@@ -77,3 +77,44 @@ impl SettleLedger {
         std::mem::take(&mut self.sent).into_values().for_each(|batch| batch.failed(error));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use sennit_model::{Generation, GroupId, Offset, PartitionIndex, TopicId};
+    use sennit_protocol::{SettleHead, SettleRun, Verdict};
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::settle_queue::SettleWaiter;
+
+    fn ack(offset: u64, waiter: Option<SettleWaiter>) -> SettleBatch {
+        let (partition, generation) = (PartitionIndex(0), Generation(1));
+        let run = SettleRun { partition, first: Offset(offset), count: 1, attempt: 1, generation };
+        let (topic, group, confirm) = (TopicId(1), GroupId(2), waiter.is_some());
+        let head = SettleHead { topic, group, verdict: Verdict::Ack, confirm };
+        let waiters = waiter.map(|waiter| (run, waiter)).into_iter().collect();
+        SettleBatch { head, runs: vec![run], waiters, again: false }
+    }
+
+    #[test]
+    fn what_was_sent_is_asked_after_and_forgotten_once_it_has_arrived_unless_somebody_waits() {
+        let (mut ledger, mut outgoing) = (SettleLedger::default(), Outgoing::default());
+        let (waiter, mut answer) = oneshot::channel();
+        ledger.send(1, ack(0, Some(waiter)), &mut outgoing);
+        for number in 2..=FRAMES_BETWEEN_PINGS as u64 {
+            assert!(!ledger.wants_ping());
+            ledger.send(number, ack(number, None), &mut outgoing);
+        }
+        assert!(ledger.wants_ping());
+        ledger.pinged();
+        assert!(!ledger.wants_ping());
+        // Sent behind the ping, whose number is the one between.
+        let (ping, behind) = (FRAMES_BETWEEN_PINGS as u64 + 1, FRAMES_BETWEEN_PINGS as u64 + 2);
+        ledger.send(behind, ack(behind, None), &mut outgoing);
+        ledger.arrived(ping);
+        assert!(ledger.sent.keys().eq(&[1, behind]));
+        assert!(answer.try_recv().is_err());
+        ledger.answered(1, &SettledFrame { applied: 1, ..SettledFrame::default() });
+        assert!(answer.try_recv().is_ok() && ledger.sent.keys().eq(&[behind]));
+    }
+}

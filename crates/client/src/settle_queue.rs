@@ -1,8 +1,11 @@
 //! What consumers have said of their deliveries and the connection has not sent yet: equal verdicts
 //! gather, neighbouring offsets become one run. It knows no socket and no consumer.
 
-use sennit_model::{Generation, GroupId, PartitionIndex, TopicId, limits::SETTLE_RUNS_MAX};
-use sennit_protocol::{SettleHead, SettleRun, Settled as SettledFrame, Verdict};
+use sennit_model::{
+    Generation, GroupId, PartitionIndex, TopicId,
+    limits::{REASON_BYTES_MAX, SETTLE_RUNS_MAX},
+};
+use sennit_protocol::{Run, SettleHead, SettleRun, Settled as SettledFrame, Verdict};
 use tokio::sync::oneshot;
 
 use crate::error::Error;
@@ -68,13 +71,27 @@ fn identity(run: &SettleRun) -> (PartitionIndex, u32, Generation) {
 }
 
 /// Settlements that wait to be sent.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SettleQueue {
     batches: Vec<SettleBatch>,
+    /// How many runs a frame may name.
+    runs_max: usize,
     closed: bool,
 }
 
+impl Default for SettleQueue {
+    fn default() -> Self {
+        Self { batches: Vec::new(), runs_max: SETTLE_RUNS_MAX, closed: false }
+    }
+}
+
 impl SettleQueue {
+    /// From now on a frame's body has at most `frame_bytes_max` bytes, whatever its reason.
+    pub(crate) fn set_frame_bytes_max(&mut self, frame_bytes_max: usize) {
+        let room = frame_bytes_max.saturating_sub(SettleHead::BYTES + REASON_BYTES_MAX);
+        self.runs_max = (room / SettleRun::BYTES).clamp(1, SETTLE_RUNS_MAX);
+    }
+
     /// Adds a run. Returns whether the connection task has to be told. After the end of the
     /// connection a waiter is dropped, which it notices, and a run without one says nothing.
     pub(crate) fn push(
@@ -90,8 +107,9 @@ impl SettleQueue {
         }
         let was_empty = self.batches.is_empty();
         let head = SettleHead { topic, group, verdict, confirm: waiter.is_some() };
+        let runs_max = self.runs_max;
         let says_the_same =
-            |batch: &&mut SettleBatch| batch.head == head && batch.runs.len() < SETTLE_RUNS_MAX;
+            |batch: &&mut SettleBatch| batch.head == head && batch.runs.len() < runs_max;
         let batch = match self.batches.iter_mut().rev().take(LOOK_BACK).find(says_the_same) {
             Some(batch) => batch,
             None => {

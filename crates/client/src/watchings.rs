@@ -120,11 +120,14 @@ impl Watchings {
         self.known.iter().filter_map(|(&number, known)| Some((number, known.again_at?)))
     }
 
-    /// The end.
+    /// The end. Whoever listens is told why, unless the program itself has closed the client.
     pub(crate) fn fail(&mut self, error: &Error) {
-        for known in std::mem::take(&mut self.known).into_values() {
-            if let Some(answer) = known.answer {
-                let _ = answer.send(Err(error.clone()));
+        let tell_why = !matches!(error, Error::Closed);
+        for Watching { heard, answer, .. } in std::mem::take(&mut self.known).into_values() {
+            match answer {
+                Some(answer) => drop(answer.send(Err(error.clone()))),
+                None if tell_why => drop(heard.send_replace(Err(error.clone()))),
+                None => {}
             }
         }
     }

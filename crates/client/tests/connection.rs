@@ -37,6 +37,27 @@ async fn something_else_than_a_broker_is_a_typed_error() {
 }
 
 #[tokio::test]
+async fn a_broker_that_grants_less_than_a_greeting_may_hold_is_not_believed() {
+    let broker = Broker::listen().await;
+    for frame_bytes_max in [None, Some(0), Some(16_383), Some(16_384)] {
+        let limits = frame_bytes_max.map(control::Limits::new);
+        let greet = async {
+            let mut stream = broker.accept().await;
+            let (ok, mut out) = (control::HelloOk { limits, ..Default::default() }, Vec::new());
+            Reply::HelloOk(ok).encode(1, &mut out);
+            stream.write_all(&out).await.unwrap();
+            stream
+        };
+        let connect = Client::connect(broker.address());
+        let (client, _stream) = soon(async { tokio::join!(connect, greet) }).await;
+        match frame_bytes_max {
+            Some(16_384) => drop(client.unwrap()),
+            _ => assert!(matches!(client, Err(Error::Unexpected(_))), "{frame_bytes_max:?}"),
+        }
+    }
+}
+
+#[tokio::test]
 async fn garbage_in_the_middle_ends_the_connection_with_a_typed_error() {
     let broker = Broker::listen().await;
     let connect = Client::builder(broker.address()).reconnect(Reconnect::off());

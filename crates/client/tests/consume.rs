@@ -129,6 +129,37 @@ async fn acks_become_few_frames_that_name_runs() {
 }
 
 #[tokio::test]
+async fn acks_that_are_not_neighbours_become_frames_of_the_length_that_was_granted() {
+    const MESSAGES: u64 = 1500;
+    let broker = Broker::listen().await;
+    let connect = Client::builder(broker.address()).max_frame_bytes(16_384).connect();
+    let (client, mut peer) = tokio::join!(connect, broker.greeted());
+    let (client, name, group) = (client.unwrap(), topic(), GroupName::default_group());
+    let subscribe = client.consumer(&name, &group).credit_messages(2000).subscribe();
+    let (consumer, subscribed) = tokio::join!(subscribe, peer.subscribed());
+    let (mut consumer, subscription) = (consumer.unwrap(), subscribed.subscription);
+    for first in (0..MESSAGES).step_by(500) {
+        peer.deliver(subscription, first, &["x"; 500]).await;
+    }
+    let mut acked = Vec::new();
+    for offset in 0..MESSAGES {
+        let delivery = soon(consumer.next()).await.unwrap().unwrap();
+        if offset % 2 == 0 {
+            acked.push(delivery);
+        }
+    }
+    // The connection task has this thread only once this test waits.
+    acked.iter().for_each(sennit_client::Delivery::ack);
+    let mut settled = Vec::new();
+    while settled.len() < acked.len() {
+        let (_, settle) = peer.settle().await;
+        settled.extend(settle.runs.iter().map(|run| (run.first, run.count)));
+    }
+    let expected: Vec<_> = acked.iter().map(|delivery| (delivery.offset(), 1)).collect();
+    assert_eq!(settled, expected);
+}
+
+#[tokio::test]
 async fn each_verdict_is_said_as_it_was_meant() {
     let broker = Broker::listen().await;
     let (mut consumer, subscription, _client, mut peer) = consumer(&broker).await;
@@ -423,6 +454,22 @@ async fn closing_a_consumer_says_its_acks_first() {
     };
     let (closed, ()) = soon(async { tokio::join!(consumer.close(), script) }).await;
     closed.unwrap();
+}
+
+#[tokio::test]
+async fn a_consumer_that_is_closed_while_the_connection_is_lost_is_closed_for_good() {
+    let broker = Broker::listen().await;
+    let (consumer, subscription, _client, mut peer) = consumer(&broker).await;
+    let script = async {
+        let request = peer.next().await.1;
+        assert_eq!(request, Request::Unsubscribe(control::Unsubscribe { subscription }));
+        drop(peer);
+    };
+    let (closed, ()) = soon(async { tokio::join!(consumer.close(), script) }).await;
+    closed.unwrap();
+    let mut peer = broker.greeted().await;
+    peer.send(7, Reply::Ping).await;
+    assert_eq!(peer.next().await, (7, Request::Pong));
 }
 
 #[tokio::test]

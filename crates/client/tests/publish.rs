@@ -9,10 +9,10 @@ use std::{
 
 use broker::{Broker, Peer, batch, message, payloads, publisher, soon, topic};
 use sennit_client::{
-    Client, Confirm, Durability, Error, ErrorCode, Offset, PartitionIndex, Pending, Publisher,
-    Reconnect,
+    Client, Confirm, Durability, Error, ErrorCode, Message, Offset, PartitionIndex, Pending,
+    Publisher, Reconnect,
 };
-use sennit_protocol::{Publish, Reply, Request, control};
+use sennit_protocol::{Publish, PublishedAt, Reply, Request, control};
 
 fn confirmed(offset: u64) -> Confirm {
     Confirm {
@@ -422,11 +422,51 @@ async fn publishers_without_a_producer_id_do_not_take_each_others_confirms() {
 async fn a_message_beyond_the_limit_is_refused_before_it_is_sent() {
     let broker = Broker::listen().await;
     let (publisher, _client, mut peer) = publisher(&broker, 1).await;
-    let long = sennit_client::Message::new(vec![0; 9 << 20]);
+    let long = Message::new(vec![0; 9 << 20]);
     assert!(matches!(publisher.publish(long).await, Err(Error::TooLarge(_))));
     drop(publisher.publish(message("a")).await.unwrap());
     let (_, publish) = peer.publish().await;
     assert_eq!(publish.head.producer.first_sequence, 0);
+}
+
+#[tokio::test]
+async fn a_batch_that_no_frame_holds_is_refused_before_it_is_sent() {
+    const FRAME_BYTES_MAX: usize = 16_384;
+    let broker = Broker::listen().await;
+    let connect = Client::builder(broker.address()).max_frame_bytes(FRAME_BYTES_MAX).connect();
+    let (client, mut peer) = tokio::join!(connect, broker.greeted());
+    let (client, name) = (client.unwrap(), topic());
+    let publisher = tokio::join!(client.publisher(&name).open(), peer.open_topic(1)).0.unwrap();
+    let frame_of = |bytes: usize| {
+        let empty = batch(&[""]).bytes().len();
+        batch(&[&"x".repeat(bytes - empty)])
+    };
+    // The offset that is expected stands before the head of a publish.
+    let (at, head) = (Offset(0), 32 + 8);
+    let too_long = frame_of(FRAME_BYTES_MAX - head + 1);
+    let refused = soon(publisher.publish_at(PartitionIndex(0), at, &too_long)).await;
+    assert!(matches!(refused, Err(Error::TooLarge(_))), "{refused:?}");
+    let longest = frame_of(FRAME_BYTES_MAX - head);
+    let answer = async {
+        let (number, request) = peer.next().await;
+        let Request::PublishAt(publish_at) = request else { panic!("{request:?}") };
+        assert_eq!(publish_at.publish.batch, longest.bytes());
+        let answer = PublishedAt { first: at, count: 1 };
+        peer.send(number, Reply::PublishedAt(answer)).await;
+    };
+    let publishing = publisher.publish_at(PartitionIndex(0), at, &longest);
+    tokio::join!(publishing, answer).0.unwrap();
+}
+
+#[tokio::test]
+async fn a_topic_of_more_partitions_than_there_may_be_is_not_believed() {
+    let broker = Broker::listen().await;
+    let (client, mut peer) = broker.client().await;
+    let name = topic();
+    let opened = tokio::join!(client.publisher(&name).open(), peer.open_topic(1025)).0;
+    assert!(matches!(opened, Err(Error::Unexpected(_))), "{:?}", opened.map(drop));
+    let opened = tokio::join!(client.publisher(&name).open(), peer.open_topic(1024)).0;
+    assert_eq!(opened.unwrap().partitions(), 1024);
 }
 
 #[tokio::test]
@@ -496,4 +536,33 @@ async fn what_the_socket_has_no_room_for_goes_when_the_broker_reads_on() {
         }
     };
     soon(async { tokio::join!(publish, ask, script) }).await;
+}
+
+#[tokio::test]
+async fn a_partition_that_the_broker_has_no_room_for_does_not_hold_up_the_others() {
+    let broker = Broker::listen().await;
+    let (publisher, _client, mut peer) = publisher(&broker, 2).await;
+    let key_of = |partition| {
+        let key = |n: u32| n.to_string();
+        (0..).map(key).find(|key| PartitionIndex::of_key(key.as_bytes(), 2).0 == partition).unwrap()
+    };
+    let to = |partition| Message { key: key_of(partition).into(), ..message("x") };
+    let resting = publisher.publish(to(0)).await.unwrap();
+    let (number, _) = peer.publish().await;
+    let an_hour = control::Error {
+        retry_after_ms: 3_600_000,
+        ..control::Error::new(ErrorCode::Busy, "as the script says")
+    };
+    peer.send(number, Reply::Error(an_hour)).await;
+    peer.send(7, Reply::Ping).await;
+    // By now the refusal was heard as well.
+    assert_eq!(peer.next().await, (7, Request::Pong));
+    for n in 0..3 {
+        let other = publisher.publish(to(1)).await.unwrap();
+        let (_, publish) = peer.publish().await;
+        assert_eq!(publish.head.partition.index, PartitionIndex(1));
+        peer.confirm(&publish, n).await;
+        soon(other).await.unwrap();
+    }
+    assert!(resting.try_get().is_none());
 }

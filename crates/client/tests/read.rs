@@ -5,7 +5,9 @@ mod broker;
 use std::time::Duration;
 
 use broker::{Broker, Peer, batch, soon, topic};
-use sennit_client::{Client, ErrorCode, Reader};
+use sennit_client::{
+    Client, Error, ErrorCode, PatternReader, PatternReaderBuilder, Reader, Reconnect,
+};
 use sennit_model::PartitionIndex;
 use sennit_protocol::{Deliver, Reply, Request, SetCredit, Taken, control};
 use tokio::time::sleep;
@@ -212,4 +214,112 @@ async fn a_pattern_that_is_refused_later_is_an_error_and_not_the_end() {
     let error = soon(reader.next()).await.expect("it has not ended").unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::LimitReached));
     assert!(soon(reader.next()).await.is_none());
+}
+
+/// A reader of a pattern that means these topics, by number, each of one partition and empty; its
+/// readers' subscriptions, and the other end.
+async fn pattern_reader(
+    client: &Client,
+    peer: &mut Peer,
+    told: impl FnOnce(PatternReaderBuilder) -> PatternReaderBuilder,
+    topics: &[u32],
+    end: u64,
+) -> (PatternReader, Vec<u32>) {
+    let pattern = "orders.>".parse().expect("it is one");
+    let watched =
+        |&id: &u32| control::WatchedTopic { name: format!("orders.{id}"), id, partitions: 1 };
+    let answer = async {
+        let (number, request) = peer.next().await;
+        let Request::Watch(control::Watch { subscription, .. }) = request else {
+            panic!("{request:?}")
+        };
+        let topics = topics.iter().map(watched).collect::<Vec<_>>();
+        let count = topics.len();
+        let watching = control::Watching { subscription, topics, more: false };
+        peer.send(number, Reply::Watching(watching)).await;
+        let mut subscriptions = Vec::new();
+        for _ in 0..count {
+            let (number, request) = peer.next().await;
+            let Request::Read(read) = request else { panic!("{request:?}") };
+            let answer = control::Subscribed {
+                subscription: read.subscription,
+                topic_id: read.topic_id.expect("that of the topic"),
+                group_id: u32::MAX,
+                partitions: 1,
+                lease_ms: 0,
+                ranges: vec![control::ReadRange { first: 0, end }],
+            };
+            peer.send(number, Reply::Subscribed(answer)).await;
+            subscriptions.push(read.subscription);
+        }
+        subscriptions
+    };
+    let start = told(client.pattern_reader(&pattern)).start();
+    let (reader, subscriptions) = tokio::join!(start, answer);
+    (reader.expect("it begins"), subscriptions)
+}
+
+#[tokio::test]
+async fn a_pattern_without_topics_is_an_error_and_not_the_end_when_the_client_gives_up() {
+    let broker = Broker::listen().await;
+    let connect = Client::builder(broker.address()).reconnect(Reconnect::off()).connect();
+    let (client, mut peer) = tokio::join!(connect, broker.greeted());
+    let client = client.unwrap();
+    let (mut reader, _) = pattern_reader(&client, &mut peer, |told| told, &[], 0).await;
+    drop(peer);
+    let next = soon(reader.next()).await;
+    assert!(matches!(next, Some(Err(Error::Unreachable { .. }))), "{next:?}");
+    assert!(soon(reader.next()).await.is_none());
+}
+
+#[tokio::test]
+async fn a_pattern_without_topics_ends_when_the_program_closes_the_client() {
+    let broker = Broker::listen().await;
+    let (client, mut peer) = broker.client().await;
+    let (mut reader, _) = pattern_reader(&client, &mut peer, |told| told, &[], 0).await;
+    let answers = async { while !matches!(peer.next().await.1, Request::Goodbye) {} };
+    tokio::join!(client.close(), answers);
+    assert!(soon(reader.next()).await.is_none());
+}
+
+#[tokio::test]
+async fn a_topic_that_is_deleted_does_not_keep_the_others_from_being_committed() {
+    let broker = Broker::listen().await;
+    let (client, mut peer) = broker.client().await;
+    let cursor = "audit".parse().unwrap();
+    let told = |told: PatternReaderBuilder| told.until_end(true).cursor(&cursor);
+    let (mut reader, subscriptions) = pattern_reader(&client, &mut peer, told, &[5, 6], 2).await;
+    for &subscription in &subscriptions {
+        let mut head = broker::deliver_head(subscription, 0, 1);
+        head.attempt = 0;
+        let messages = batch(&["x"]).bytes().clone();
+        peer.send(0, Reply::Deliver(Deliver { head, messages })).await;
+        soon(reader.next()).await.unwrap().unwrap();
+    }
+    // The first is gone, and the second comes to its end.
+    let gone = control::SubscriptionEnded {
+        subscription: subscriptions[0],
+        code: ErrorCode::UnknownTopic.number(),
+        reason: "it was deleted".into(),
+    };
+    peer.send(0, Reply::SubscriptionEnded(gone)).await;
+    let mut head = broker::deliver_head(subscriptions[1], 1, 1);
+    head.attempt = 0;
+    let messages = batch(&["y"]).bytes().clone();
+    peer.send(0, Reply::Deliver(Deliver { head, messages })).await;
+    soon(reader.next()).await.unwrap().unwrap();
+    assert!(soon(reader.next()).await.is_none());
+    let answer = async {
+        let (number, body) = loop {
+            match peer.next().await {
+                (number, Request::SetCursor(body)) => break (number, body),
+                (_, Request::Taken(_) | Request::Unsubscribe(_)) => {}
+                (_, request) => panic!("{request:?}"),
+            }
+        };
+        assert_eq!((body.topic.as_str(), body.positions[0].offset), ("orders.6", 2));
+        peer.send(number, Reply::Done(control::Done::default())).await;
+    };
+    let committed = soon(async { tokio::join!(reader.commit(), answer).0 }).await;
+    committed.unwrap();
 }

@@ -21,10 +21,13 @@ pub struct PublishAt {
 }
 
 impl PublishAt {
+    /// The encoded length of what stands before the batch, in bytes.
+    pub const HEAD_BYTES: usize = size_of::<u64>() + PublishHead::BYTES;
+
     /// Appends the frame to `out`, which must have room or grow.
     pub fn encode(&self, request: u64, out: &mut impl BufMut) {
         let Publish { head, batch } = &self.publish;
-        let bytes = size_of::<u64>() + PublishHead::BYTES + batch.len();
+        let bytes = Self::HEAD_BYTES + batch.len();
         FrameHeader::new(Kind::PublishAt, bytes, request).encode(out);
         out.put_u64_le(self.expected.0);
         head.encode_body(out);
@@ -36,7 +39,7 @@ impl PublishAt {
     /// # Errors
     /// As [`Publish::decode`].
     pub fn decode(mut body: Bytes) -> Result<Self, DecodeError> {
-        DecodeError::require(Kind::PublishAt, body.len(), size_of::<u64>() + PublishHead::BYTES)?;
+        DecodeError::require(Kind::PublishAt, body.len(), Self::HEAD_BYTES)?;
         let expected = Offset(body.get_u64_le());
         Ok(Self { expected, publish: Publish::decode(body)? })
     }

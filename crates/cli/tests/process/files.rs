@@ -3,11 +3,17 @@
 use std::{
     io::{BufRead, BufReader, Read},
     process::Stdio,
+    sync::mpsc,
+    thread,
+    time::Duration,
 };
 
 use serde_json::Value;
 
 use crate::broker::Broker;
+
+/// Longer than anything takes that is to happen.
+const SOON: Duration = Duration::from_secs(30);
 
 fn numbers(count: u32) -> Vec<u8> {
     (0..count).flat_map(|number| format!("line {number}\n").into_bytes()).collect()
@@ -40,6 +46,30 @@ fn what_was_looked_at_returns_and_a_count_is_kept() {
     assert_eq!(broker.ok(&["consume", "jobs", "--count", "7"], b""), numbers(7));
     let left = broker.ok(&["consume", "jobs"], b"");
     assert_eq!(left, numbers(50)[numbers(7).len()..]);
+}
+
+#[test]
+fn a_count_is_kept_without_acks_wherever_and_whenever_the_messages_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start(folder.path());
+    broker.ok(&["topic", "create", "jobs", "--partitions", "4"], b"");
+    // All in one partition, whose share of the window is less than the count.
+    broker.ok(&["publish", "jobs", "--key", "k"], &numbers(50));
+    assert_eq!(broker.ok(&["consume", "jobs", "--no-ack", "--count", "10"], b""), numbers(10));
+    broker.ok(&["topic", "create", "trickle"], b"");
+    let mut command = broker.command(&["consume", "trickle", "--no-ack", "--follow", "-n", "5"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let (said, lines_said) = mpsc::channel();
+    let reading = thread::spawn(move || lines.try_for_each(|line| said.send(line.unwrap())));
+    for number in 0..5 {
+        let text = number.to_string();
+        broker.ok(&["publish", "trickle", &text], b"");
+        let line = lines_said.recv_timeout(SOON).inspect_err(|_| child.kill().unwrap());
+        assert_eq!(line, Ok(text));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    reading.join().unwrap().unwrap();
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! Ctrl-C: the first lets a verb finish what it has begun, the second does not.
 
 use std::{
-    io::{BufRead, BufReader},
-    process::{Command, Stdio},
+    io::{BufRead, BufReader, Read},
+    process::{Child, Command, Stdio},
     thread::sleep,
     time::{Duration, Instant},
 };
@@ -33,6 +33,22 @@ impl Drop for Stopped {
     }
 }
 
+/// How it ends. Two that come at once may be one.
+fn interrupted_until_it_ends(child: &mut Child) -> Option<i32> {
+    let begun = Instant::now();
+    loop {
+        signal("-INT", child.id());
+        sleep(Duration::from_millis(20));
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        if begun.elapsed() > SOON {
+            child.kill().unwrap();
+            panic!("it goes on");
+        }
+    }
+}
+
 #[test]
 fn a_second_ctrl_c_ends_a_verb_that_waits_for_a_broker_that_answers_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -46,20 +62,23 @@ fn a_second_ctrl_c_ends_a_verb_that_waits_for_a_broker_that_answers_nothing() {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "first\n");
         let _stopped = Stopped::new(broker.pid());
-        let begun = Instant::now();
-        // Two that come at once may be one.
-        let code = loop {
-            signal("-INT", child.id());
-            sleep(Duration::from_millis(20));
-            if let Some(status) = child.try_wait().unwrap() {
-                break status.code();
-            }
-            if begun.elapsed() > SOON {
-                child.kill().unwrap();
-                panic!("{verb:?} goes on");
-            }
-        };
-        assert_eq!(code, Some(130), "{verb:?}");
+        assert_eq!(interrupted_until_it_ends(&mut child), Some(130), "{verb:?}");
+    }
+}
+
+#[test]
+fn a_second_ctrl_c_ends_a_verb_whose_output_nobody_reads() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start(folder.path());
+    broker.ok(&["topic", "create", "orders"], b"");
+    // More than a pipe holds: who prints it waits.
+    broker.ok(&["publish", "orders"], &[b'x'; 1 << 20]);
+    for verb in ["read", "consume"] {
+        let mut command = broker.command(&[verb, "orders", "--follow"]);
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut unread = child.stdout.take().unwrap();
+        unread.read_exact(&mut [0]).unwrap();
+        assert_eq!(interrupted_until_it_ends(&mut child), Some(130), "{verb}");
     }
 }
 

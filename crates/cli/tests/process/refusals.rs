@@ -1,6 +1,10 @@
 //! Everything that can be wrong: it is said in a line, and the exit code says what kind it is.
 
-use std::{net::TcpListener, process::Output};
+use std::{
+    io::{BufRead, BufReader, Write},
+    net::TcpListener,
+    process::{Output, Stdio},
+};
 
 use crate::broker::{Broker, run, sennit};
 
@@ -91,6 +95,34 @@ fn a_broker_that_is_not_there_ends_with_6_and_is_named_once() {
         let talk = String::from_utf8_lossy(&output.stderr);
         let named = [&address, "refused"].map(|word| talk.matches(word).count());
         assert_eq!(named, [1, 1], "{talk}");
+    }
+}
+
+/// A frame that refuses whoever asks: code 7, `unauthorized`, and "no".
+const NO: &[u8] = b"\x06\0\0\0\x03\0\0\0\x01\0\0\0\0\0\0\0\x08\x07\x12\x02no";
+
+#[test]
+fn a_verb_that_loses_its_broker_for_good_says_why() {
+    for verb in [&["read", "orders", "--follow"][..], &["consume", "orders", "--follow"]] {
+        let folder = tempfile::tempdir().unwrap();
+        let mut broker = Broker::start(folder.path());
+        broker.ok(&["publish", "orders", "first", "--create"], b"");
+        let mut command = broker.command(verb);
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "first\n");
+        broker.kill();
+        // Another has taken its place, and wants nothing to do with this client.
+        let other = TcpListener::bind(&broker.listen).unwrap();
+        std::thread::spawn(move || {
+            for stream in other.incoming() {
+                stream.and_then(|mut stream| stream.write_all(NO)).expect("it is there");
+            }
+        });
+        let output = child.wait_with_output().unwrap();
+        refused(&output, 1, &["unauthorized: no"]);
     }
 }
 

@@ -12,7 +12,7 @@ use sennit_model::{
 };
 use sennit_protocol::{
     Confirm, ConfirmHead, ConfirmRun, Deliver, DeliverHead, Durability, ErrorCode, FrameReader,
-    Gap, GapReason, Preface, Publish, Reply, Request, Settle, control,
+    Gap, GapReason, Preface, Publish, Reply, Request, Settle, control, negotiated_frame_bytes_max,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -58,9 +58,11 @@ impl Broker {
         while Preface::take(&mut peer.input).unwrap().is_none() {
             peer.read().await;
         }
-        peer.frames.set_limit(peer.limits.frame_bytes_max as usize);
         let (number, request) = peer.next().await;
         let Request::Hello(hello) = request else { panic!("{request:?}") };
+        let frame_bytes_max = negotiated_frame_bytes_max(hello.frame_bytes_max);
+        peer.limits = control::Limits::new(frame_bytes_max);
+        peer.frames.set_limit(frame_bytes_max);
         assert_eq!(hello.features, ["gaps", "readers", "cursors", "filters", "watches"]);
         peer.replaces = hello.replaces;
         let ok = control::HelloOk {

@@ -5,6 +5,7 @@ use bytes::{Bytes, BytesMut};
 use proptest::{collection::vec, prelude::*};
 use sennit_model::{Offset, OffsetRange, PartitionIndex, limits::GREETING_BYTES_MAX};
 
+use super::any_frame::{reply, request};
 use crate::*;
 
 fn header_and_body() -> impl Strategy<Value = (FrameHeader, Bytes)> {
@@ -20,6 +21,12 @@ fn header_and_body() -> impl Strategy<Value = (FrameHeader, Bytes)> {
 
 fn is_hot(kind: Kind) -> bool {
     kind as u8 >= Kind::Publish as u8
+}
+
+fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let mut out = Vec::new();
+    encode(&mut out);
+    out
 }
 
 proptest! {
@@ -48,6 +55,33 @@ proptest! {
         };
         if hot {
             prop_assert_eq!(&out[FrameHeader::BYTES..], &body[..]);
+        }
+    }
+
+    #[test]
+    fn a_hot_body_with_another_byte_is_read_as_it_is_or_refused(
+        (request, reply) in (request(), reply()),
+        at in any::<prop::sample::Index>(),
+        byte in prop_oneof![any::<u8>(), 0..6u8],
+    ) {
+        let hot = [
+            is_hot(request.kind()).then(|| encoded(|out| request.encode(7, out))),
+            is_hot(reply.kind()).then(|| encoded(|out| reply.encode(7, out))),
+        ];
+        for frame in hot.into_iter().flatten() {
+            let (mut frame, mut out) = (frame, Vec::new());
+            let body = &mut frame[FrameHeader::BYTES..];
+            body[at.index(body.len())] = byte;
+            let header = FrameHeader::decode(frame.first_chunk().unwrap()).unwrap();
+            let body = Bytes::copy_from_slice(&frame[FrameHeader::BYTES..]);
+            if let Ok(request) = Request::decode(&header, body.clone()) {
+                request.encode(7, &mut out);
+            } else if let Ok(reply) = Reply::decode(&header, body) {
+                reply.encode(7, &mut out);
+            } else {
+                continue;
+            }
+            prop_assert_eq!(out, frame);
         }
     }
 
@@ -108,7 +142,8 @@ proptest! {
             _ => SetCredit::default().encode(1, &mut frame),
         }
         let body = frame.split_off(FrameHeader::BYTES);
-        let body = Bytes::from(body).slice(..cut % (frame.len().max(16)));
+        let cut = cut % body.len();
+        let body = Bytes::from(body).slice(..cut);
         let header = FrameHeader::new(kind, body.len(), 1);
         prop_assert!(Request::decode(&header, body.clone()).is_err());
         prop_assert!(Reply::decode(&header, body).is_err());
@@ -170,6 +205,24 @@ fn a_frame_as_long_as_one_before_has_all_its_room_at_once_and_that_of_the_next_h
     let mut input = header(8 << 20);
     assert!(reader.next_frame(&mut input).unwrap().is_none());
     assert!(input.capacity() < 1 << 20, "{}", input.capacity());
+}
+
+#[test]
+fn reserved_bytes_that_are_not_0_are_refused_in_any_frame_and_flags_in_one_that_is_known() {
+    for kind in [Kind::Ping as u8, 250] {
+        for (at, reserved) in [(6, 0x0001), (7, 0x0100)] {
+            let mut frame = [0; FrameHeader::BYTES];
+            (frame[4], frame[at]) = (kind, 1);
+            let refused =
+                FrameReader::before_greeting().next_frame(&mut BytesMut::from(&frame[..]));
+            assert_eq!(refused, Err(DecodeError::Reserved { value: reserved }));
+        }
+        let header = FrameHeader { size: 0, kind, flags: 1, request: 7 };
+        let flags = DecodeError::Flags { kind: Kind::Ping, flags: 1 };
+        let refused = if kind == 250 { DecodeError::UnknownKind { kind } } else { flags };
+        assert_eq!(Request::decode(&header, Bytes::new()), Err(refused.clone()));
+        assert_eq!(Reply::decode(&header, Bytes::new()), Err(refused));
+    }
 }
 
 #[test]
