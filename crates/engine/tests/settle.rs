@@ -559,3 +559,15 @@ fn a_delay_that_was_over_stays_so_after_a_crash_though_the_clock_was_set_back() 
     world.pass(Duration::from_secs(10));
     assert_eq!(texts(&world.delivered()), [(0, 2)]);
 }
+
+#[test]
+fn a_message_that_a_settle_names_twice_is_settled_once() {
+    for verdict in [Verdict::Ack, Verdict::Retry, Verdict::Extend(Duration::from_secs(60))] {
+        let mut world = World::new();
+        world.subscribe(ALICE, 5);
+        world.publish_texts(&["a", "b", "c"]);
+        let runs = vec![run(1, 2, 1), run(0, 2, 1), run(2, 1, 1)];
+        let settled = world.settle(verdict, runs);
+        assert_eq!((settled.applied, settled.stale), (3, vec![]));
+    }
+}
