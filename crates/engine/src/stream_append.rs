@@ -175,6 +175,7 @@ impl Engine {
         if !is_new {
             self.living(id, now, false)?;
             self.is_as_asked(id, &settings, closes)?;
+            self.touch_stream(id, now);
             let status = self.stream_status(id).ok_or(StreamRefusal::Unknown)?;
             return Ok(StreamAnswer::Opened { created: false, status });
         }

@@ -2,6 +2,8 @@
 
 mod world;
 
+use std::time::Duration;
+
 use sennit_engine::{
     ForkOf, OpenStream, Record, StreamAnswer, StreamCommand, StreamContent, StreamRefusal,
     StreamSettings,
@@ -25,6 +27,17 @@ fn a_stream_that_is_opened_again_has_to_be_the_same() {
     let closed = OpenStream { closes: true, ..with(settings()) };
     let closed = refused(ask(&mut world, StreamCommand::Open(Box::new(closed))));
     assert_eq!(closed, StreamRefusal::SettingsDiffer { field: "closed state" });
+}
+
+#[test]
+fn a_stream_that_is_opened_again_is_used() {
+    let lives = StreamSettings { time_to_live: Some(10), ..settings() };
+    let mut world = opened(lives.clone());
+    for _ in 0..2 {
+        world.pass(Duration::from_secs(6));
+        let again = ask(&mut world, StreamCommand::Open(Box::new(with(lives.clone()))));
+        assert!(matches!(again, Some(StreamAnswer::Opened { created: false, .. })), "{again:?}");
+    }
 }
 
 #[test]
