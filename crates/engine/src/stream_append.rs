@@ -425,6 +425,7 @@ impl Engine {
             partition.append(batch, *opened_at, nobody, place, &mut self.wheel);
             self.uncommitted.push_back((position, *id, partition.log.end()));
         }
+        self.note_keeping(*id);
     }
 
     /// Something was said beside an append, or instead of one.
