@@ -181,3 +181,23 @@ fn what_a_stream_begins_with_is_to_be_compacted_after_a_while() {
         assert_eq!(engine.next_compaction(), Some(ORDERS));
     }
 }
+
+#[test]
+fn a_partition_that_keeps_all_again_begins_at_its_oldest_message_before_a_restart_and_behind_it() {
+    let mut world = world();
+    world.publish(&[keyed("a", "a0"), keyed("a", "a1")]);
+    compact(&mut world, &[(1, vec![keyed("a", "a1")])]);
+    assert_eq!(world.describe(ORDERS).start, Offset(0));
+    let stream = TopicConfig::of_kind(TopicKind::Stream);
+    world.open(ORDERS, stream, vec![setting(GroupConfig::default())], DeadLetters::NotYet);
+    world.effects.clear();
+    let mut live = Vec::new();
+    world.engine.encode_snapshot(&mut live);
+    let generation = sennit_model::Generation(2);
+    let restored = sennit_engine::Engine::from_snapshot(live.into(), generation, world.now);
+    for engine in [world.replayed(), restored.expect("it is whole")] {
+        assert_eq!(world.describe(ORDERS).start, Offset(1));
+        world.engine = engine;
+    }
+    assert_eq!(world.describe(ORDERS).start, Offset(1));
+}
