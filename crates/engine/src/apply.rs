@@ -50,6 +50,10 @@ impl Engine {
                 }
                 partition.retain_newest(&mut self.freed, wheel);
                 partition.free_settled(0, partition.log.end(), &mut self.freed);
+                if !partition.is_loading {
+                    // One that kept the latest of each key may begin before its oldest message.
+                    partition.raise_start(partition.log.start());
+                }
                 partition.watch_age(wheel);
                 stir(&mut self.stirred, partition);
                 gone.iter().for_each(|group| self.sessions.forget((*id, group.id())));

@@ -164,6 +164,7 @@ impl Engine {
             }
             stale.extend(fits.stale.iter().map(|&part| part_of(run, part)));
         }
+        take_each_once(&mut valid);
         let applied = valid.iter().map(|(start, end, _)| end - start).sum();
         let failed = |due, dead, reason: &str| {
             let runs = valid.iter().map(|&(start, end, tries)| (range(start, end), tries));
@@ -394,6 +395,18 @@ impl Settler<'_> {
 fn part_of(run: DeliveryRun, (start, end): (u64, u64)) -> DeliveryRun {
     let count = u32::try_from(end - start).unwrap_or(u32::MAX);
     DeliveryRun { first: Offset(start), count, ..run }
+}
+
+/// Puts the parts in order, and leaves out of each what one before it has: a settle may name a message
+/// twice.
+fn take_each_once(parts: &mut Vec<(u64, u64, u32)>) {
+    parts.sort_unstable();
+    let mut taken = 0;
+    parts.retain_mut(|(start, end, _)| {
+        *start = taken.max(*start);
+        taken = taken.max(*end);
+        start < end
+    });
 }
 
 /// Ranges in the given order, with neighbours made one.

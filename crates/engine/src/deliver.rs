@@ -151,6 +151,9 @@ impl Turn<'_> {
     fn deliver(&mut self, group: &mut Group, payloads: &mut impl Payloads, out: &mut Outbox) {
         while let Some((start, end, &attempts)) = group.ready.first() {
             let Some(index) = group.next_member() else { return };
+            let entry = self.log.find(start).expect("ready messages are kept");
+            // A run of many batches may have a time for each: no more is looked at than is given.
+            let end = end.min(entry.end());
             let end = match self.alive(start, end) {
                 Ok(end) => end,
                 Err(expired_end) => {
@@ -160,9 +163,7 @@ impl Turn<'_> {
                     continue;
                 }
             };
-            let entry = self.log.find(start).expect("ready messages are kept");
             let Some(batch) = payloads.batch(self.id, entry.place) else { return };
-            let end = end.min(entry.end());
             let many = group.members.len() > 1;
             let member = &group.members[index];
             let room = member.room_messages().min(if many { TURN_MESSAGES } else { u64::MAX });

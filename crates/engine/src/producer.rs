@@ -207,6 +207,17 @@ mod tests {
     }
 
     #[test]
+    fn the_offsets_of_as_many_batches_are_known_as_are_remembered_and_of_none_before() {
+        let mut producers = Producers::default();
+        let all = PRODUCER_BATCHES_REMEMBERED as u64;
+        (0..all).for_each(|at| producers.appended(stamp(0, at), 1, Offset(100 + at)));
+        let first = |producers: &Producers| producers.admit(stamp(0, 0), 1, 0);
+        assert_eq!(first(&producers), Ok(Admission::Duplicate(Some(Offset(100)))));
+        producers.appended(stamp(0, all), 1, Offset(100 + all));
+        assert_eq!(first(&producers), Ok(Admission::Duplicate(None)));
+    }
+
+    #[test]
     fn a_gap_and_a_lower_epoch_are_refused() {
         let mut producers = Producers::default();
         assert_eq!(

@@ -175,6 +175,7 @@ impl Engine {
         if !is_new {
             self.living(id, now, false)?;
             self.is_as_asked(id, &settings, closes)?;
+            self.touch_stream(id, now);
             let status = self.stream_status(id).ok_or(StreamRefusal::Unknown)?;
             return Ok(StreamAnswer::Opened { created: false, status });
         }
@@ -424,6 +425,7 @@ impl Engine {
             partition.append(batch, *opened_at, nobody, place, &mut self.wheel);
             self.uncommitted.push_back((position, *id, partition.log.end()));
         }
+        self.note_keeping(*id);
     }
 
     /// Something was said beside an append, or instead of one.

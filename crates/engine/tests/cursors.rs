@@ -246,6 +246,25 @@ fn a_cursor_that_a_reader_has_is_set_by_hand_only_by_taking_it_over() {
 }
 
 #[test]
+fn who_would_take_a_cursor_over_is_told_where_it_is_and_who_would_not_that_it_is_held() {
+    let mut world = streaming(TopicConfig::of_kind(TopicKind::Stream));
+    world.publish_texts(&["a", "b", "c"]);
+    let name: CursorName = "audit".parse().unwrap();
+    cursor(&mut world, PartitionCommand::SetCursor(name.clone(), Offset(2), HAND));
+    read(&mut world, ALICE, 2, Some(claim(&name, false, 1)));
+    for take_over in [false, true] {
+        world.effects.clear();
+        let claim = Some(claim(&name, take_over, 2));
+        cursor(&mut world, PartitionCommand::Locate(ReadFrom::Earliest, claim));
+        match &world.effects[..] {
+            [Effect::Located { first: Offset(2), .. }] => assert!(take_over),
+            [Effect::Refused { refusal: Refusal::CursorHeld { .. }, .. }] => assert!(!take_over),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
 fn who_takes_a_cursor_over_that_is_one_too_many_ends_no_reader() {
     let mut world = streaming(TopicConfig::of_kind(TopicKind::Stream));
     let audit: CursorName = "audit".parse().unwrap();

@@ -4,9 +4,15 @@ mod world;
 
 use std::time::Duration;
 
-use sennit_engine::{Command, DeadLetters, Effect, Engine, Outbox, Place, Verdict};
+use sennit_engine::{
+    Command, DeadLetters, Effect, Engine, Outbox, Place, StreamAnswer, StreamCommand,
+    StreamRefusal, Verdict,
+};
 use sennit_model::{GroupConfig, OffsetRange};
-use world::{ALICE, BOB, DEAD, ORDERS, World, queue, run, setting};
+use world::{
+    ALICE, BOB, DEAD, ORDERS, World, queue, run, setting,
+    streams::{answers, append, ask, opened, plain, read_at, settings},
+};
 
 /// Three batches of a message each.
 fn three() -> (World, Place) {
@@ -128,4 +134,38 @@ fn a_damaged_message_that_is_acked_is_damaged_no_more() {
     world.ack(sennit_engine::DeliveryRun { generation: before, ..run(1, 1, 1) });
     assert_eq!(world.describe(ORDERS).damaged, 0);
     assert_eq!(world.engine.places().count(), 2);
+}
+
+#[test]
+fn who_comes_later_is_told_of_what_was_lost() {
+    let (mut world, _) = three();
+    world.engine.give_up(ORDERS, sennit_model::Offset(1), &mut world.journal);
+    world.subscribe(BOB, 5);
+    assert_eq!(gaps(&mut world), [(2, range(1, 2))]);
+    assert_eq!(world.delivered().len(), 2);
+}
+
+#[test]
+fn consumers_are_told_of_a_damaged_batch_in_the_order_of_its_messages() {
+    let group = GroupConfig { attempts_max: 1, ..GroupConfig::default() };
+    let mut world = World::with(queue(), group);
+    world.open(ORDERS, queue(), vec![setting(group)], DeadLetters::NotYet);
+    world.subscribe(ALICE, 1);
+    world.publish_texts(&["dying", "leased", "ready"]);
+    world.settle(Verdict::Retry, vec![run(0, 1, 1)]);
+    let place = world.engine.places().next().expect("it is kept");
+    damage(&mut world, place);
+    assert_eq!(gaps(&mut world), [(1, range(0, 1)), (1, range(2, 3))]);
+}
+
+#[test]
+fn who_waits_to_read_a_stream_there_is_told_where_it_goes_on() {
+    let mut world = opened(settings());
+    append(&mut world, "a", plain());
+    world.journal.absent = true;
+    assert_eq!(ask(&mut world, StreamCommand::Read(read_at(0))), None);
+    let place = world.engine.places().next().expect("it is kept");
+    damage(&mut world, place);
+    let [StreamAnswer::Refused(refusal)] = &answers(&mut world)[..] else { panic!("no answer") };
+    assert_eq!(*refusal, StreamRefusal::Damaged { next: sennit_model::Offset(1) });
 }

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use sennit_engine::{
-    Command, Credit, DeadLetters, Effect, Engine, GapReason, Outbox, PartitionCommand, Publish,
-    Read, Record, Refusal, Replay, SessionId, Subscribe,
+    Command, Credit, DeadLetters, Effect, Engine, GapReason, OpenStream, Outbox, PartitionCommand,
+    Publish, Read, Record, Refusal, Replay, SessionId, StreamAppend, StreamCommand, StreamContent,
+    StreamNote, StreamSettings, Subscribe,
 };
 use sennit_model::{
-    Durability, Generation, GroupConfig, Message, Messages, Offset, OffsetRange, ProducerId,
-    ProducerStamp, Retention, TopicConfig, TopicKind, WhenSlow,
+    Durability, Generation, GroupConfig, Message, Messages, Offset, OffsetRange, PartitionId,
+    ProducerId, ProducerStamp, Retention, TopicConfig, TopicId, TopicKind, WhenSlow,
     limits::{MEMORY_SHARD_BYTES, MEMORY_TOPIC_BYTES, RESERVED_OFFSETS},
 };
 use world::{ALICE, BOB, DEAD, GROUP, ORDERS, World, batch, check, queue, run};
@@ -256,6 +257,21 @@ fn memory_is_limited_in_a_shard_and_what_is_refused_changes_nothing() {
         [Refusal::Limit { limit: "MEMORY_SHARD_BYTES", value: MEMORY_SHARD_BYTES }]
     );
     assert_eq!(world.describe(other).end, Offset(0));
+    // A stream that would begin with it is not there, and one that is takes no append.
+    let id = PartitionId { topic: TopicId(77), ..other };
+    let content = Some(StreamContent::from(self::batch(&[Message::new("x".repeat(7 << 20))])));
+    let settings = StreamSettings::of_topic();
+    for content in [content.clone(), None] {
+        let (origin, is_there) = (world.origin(ALICE), content.is_none());
+        let open = OpenStream { config, settings: settings.clone(), content, closes: false };
+        world.do_now(Command::Stream(origin, id, StreamCommand::Open(Box::new(open))));
+        assert_eq!(world.refusals().len(), usize::from(!is_there));
+        assert_eq!(world.engine.end_of(id), is_there.then_some(Offset(0)));
+    }
+    let append = StreamAppend { content, content_type: None, note: StreamNote::default() };
+    let origin = world.origin(ALICE);
+    world.do_now(Command::Stream(origin, id, StreamCommand::Append(Box::new(append))));
+    assert_eq!((world.refusals().len(), world.engine.end_of(id)), (1, Some(Offset(0))));
     // What is deleted makes room.
     let origin = world.origin(ALICE);
     world.do_now(Command::Partition(origin, ORDERS, PartitionCommand::Drop));
@@ -311,11 +327,49 @@ fn a_reader_that_comes_back_inside_what_was_lost_is_told_what_it_saw_of_that() {
 }
 
 #[test]
+fn a_confirm_that_waits_says_durable_unless_the_message_is_in_memory_alone() {
+    for (durability, said) in
+        [(Durability::Ephemeral, Durability::Durable), (Durability::Memory, Durability::Memory)]
+    {
+        let mut world = World::with(of(durability), GroupConfig::default());
+        let (now, later) = publish_one(&mut world, "first");
+        assert_eq!((confirmed(&now), confirmed(&later)), (vec![], vec![(0, said)]));
+    }
+}
+
+#[test]
+fn who_comes_back_to_a_durable_topic_inside_what_was_lost_is_not_told_of_any_rollback() {
+    let mut world = World::new();
+    world.publish_texts(&["a", "b", "c"]);
+    world.engine.give_up(ORDERS, Offset(0), &mut world.journal);
+    let command = read(&mut world, BOB, 1);
+    let (now, _) = turn(&mut world, command);
+    assert_eq!(gaps(&now), [(BOB, OffsetRange::new(Offset(1), 2), GapReason::Lost)]);
+}
+
+#[test]
+fn what_comes_out_of_a_checkpoint_is_durable_whatever_it_was_given_as() {
+    for durability in [Durability::Speculative, Durability::Ephemeral] {
+        let mut world = world_of(durability);
+        let mut snapshot = Vec::new();
+        world.engine.encode_snapshot(&mut snapshot);
+        let engine = Engine::from_snapshot(snapshot.into(), Generation(2), world.now);
+        world.engine = engine.expect("it is whole");
+        let command = read(&mut world, BOB, 0);
+        let (now, _) = turn(&mut world, command);
+        assert_eq!(given(&now), [(BOB, 0, Durability::Durable)], "{durability}");
+    }
+}
+
+#[test]
 fn a_stop_that_gives_back_what_is_reserved_leaves_no_hole() {
     for durability in [Durability::Speculative, Durability::Ephemeral] {
         let mut world = world_of(durability);
         world.publish_texts(&["second"]);
         world.engine.give_back_reserved(&mut world.journal);
+        let written = world.journal.records.len();
+        world.engine.give_back_reserved(&mut world.journal);
+        assert_eq!(world.journal.records.len(), written, "there is nothing left");
         let mut world = crashed_now(world);
         world.publish_texts(&["third"]);
         let held = world.describe(ORDERS);

@@ -25,6 +25,8 @@ struct Counting;
 thread_local! {
     /// Of this test: each has a thread of its own. Less than nothing where that frees what another made.
     static HELD_BYTES: Cell<isize> = const { Cell::new(0) };
+    /// All that was ever taken.
+    static TAKEN_BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
 fn held_bytes() -> isize {
@@ -33,6 +35,8 @@ fn held_bytes() -> isize {
 
 fn count(bytes: isize) {
     let _ = HELD_BYTES.try_with(|held| held.set(held.get() + bytes));
+    let taken = bytes.max(0).cast_unsigned();
+    let _ = TAKEN_BYTES.try_with(|all| all.set(all.get() + taken));
 }
 
 #[expect(unsafe_code, reason = "an allocator is unsafe by its trait")]
@@ -73,6 +77,15 @@ struct Nothing;
 impl Payloads for Nothing {
     fn batch(&mut self, _: PartitionId, _: Place) -> Option<Bytes> {
         None
+    }
+}
+
+/// Each batch is the same.
+struct Always(Bytes);
+
+impl Payloads for Always {
+    fn batch(&mut self, _: PartitionId, _: Place) -> Option<Bytes> {
+        Some(self.0.clone())
     }
 }
 
@@ -286,6 +299,50 @@ fn a_partition_that_is_compacted_again_and_again_has_one_timer_for_its_tombstone
     }
     let [before, after] = held;
     assert!(after < before + 1_000, "{before} bytes, and {after} after 1000 more");
+}
+
+#[test]
+fn a_message_with_a_time_to_live_costs_no_more_to_deliver_where_many_are_ready() {
+    let each_takes = |ready: u64| {
+        let origin = Origin { session: SessionId(1), request: 1 };
+        let partition = PartitionId { topic: TopicId(1), index: PartitionIndex(0) };
+        let setting = GroupSetting {
+            id: GroupId(1),
+            config: GroupConfig::default(),
+            start: StartAt::Earliest,
+        };
+        let open = PartitionCommand::Open {
+            config: TopicConfig {
+                time_to_live: Some(Duration::from_secs(86_400)),
+                ..TopicConfig::of_kind(TopicKind::Queue)
+            },
+            groups: vec![setting],
+            dead_letters: DeadLetters::NotYet,
+        };
+        let mut builder = BatchBuilder::new();
+        builder.push(&Message::new("x")).expect("within the limits");
+        let batch = builder.take().expect("one message was pushed");
+        let (mut engine, mut journal) = (Engine::new(Generation(1), Timestamp(0)), Positions(0));
+        turn(&mut engine, &mut journal, Command::Partition(origin, partition, open), Timestamp(0));
+        for at in 0..ready {
+            let producer = ProducerStamp::default();
+            let publish = Publish { origin, partition, producer, batch: batch.clone() };
+            // Each in a millisecond of its own, so that each expires at a time of its own.
+            turn(&mut engine, &mut journal, Command::Publish(publish), Timestamp(at));
+        }
+        let credit = Credit { messages: 100, bytes: 1 << 20 };
+        let subscribe = Subscribe { origin, subscription: 3, partition, group: GroupId(1), credit };
+        let (now, mut out) = (Timestamp(ready), Outbox::default());
+        engine.handle(Command::Subscribe(subscribe), now, &mut journal, &mut out);
+        out.now.clear();
+        out.now.reserve(100);
+        let before = TAKEN_BYTES.get();
+        engine.deliver(now, &mut journal, &mut Always(batch.bytes().clone()), &mut out);
+        assert_eq!(out.now.len(), 100);
+        TAKEN_BYTES.get() - before
+    };
+    let (few, many) = (each_takes(200), each_takes(20_000));
+    assert!(many < 2 * few, "{few} bytes where 200 are ready, and {many} where 20000 are");
 }
 
 /// Does a command in a turn of its own, and commits it; nobody hears what comes of it.

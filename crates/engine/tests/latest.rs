@@ -6,12 +6,15 @@ use std::time::Duration;
 
 use sennit_engine::{
     Command, CompactedBatch, CompactionPass, Credit, DeadLetters, Effect, GapReason, KeptPart,
-    Place, Read, ReaderChange, Refusal,
+    OpenStream, Place, Read, ReaderChange, Refusal, StreamCommand,
 };
 use sennit_model::{
     GroupConfig, Message, Messages, Offset, Retention, TopicConfig, TopicKind, WhenSlow,
 };
-use world::{ALICE, ORDERS, World, batch, run, setting};
+use world::{
+    ALICE, ORDERS, World, batch, run, setting,
+    streams::{ask, settings, with},
+};
 
 fn latest() -> TopicConfig {
     let stream = TopicConfig::of_kind(TopicKind::Stream);
@@ -162,4 +165,39 @@ fn what_is_dirty_is_to_be_compacted_after_a_while() {
     assert_eq!(world.engine.next_compaction(), None);
     world.pass(Duration::from_secs(10));
     assert_eq!(world.engine.next_compaction(), Some(ORDERS));
+}
+
+#[test]
+fn what_a_stream_begins_with_is_to_be_compacted_after_a_while() {
+    let mut world = World::empty();
+    let content = Some(batch(&[keyed("a", "1"), keyed("a", "2")]).into());
+    let open = OpenStream { config: latest(), content, ..with(settings()) };
+    ask(&mut world, StreamCommand::Open(Box::new(open)));
+    let replayed = world.replayed();
+    for engine in [replayed, world.engine] {
+        let (mut engine, mut journal) = (engine, world::Memory::default());
+        assert_eq!(engine.next_compaction(), None);
+        engine.advance(world.now.plus(Duration::from_secs(10)), &mut journal);
+        assert_eq!(engine.next_compaction(), Some(ORDERS));
+    }
+}
+
+#[test]
+fn a_partition_that_keeps_all_again_begins_at_its_oldest_message_before_a_restart_and_behind_it() {
+    let mut world = world();
+    world.publish(&[keyed("a", "a0"), keyed("a", "a1")]);
+    compact(&mut world, &[(1, vec![keyed("a", "a1")])]);
+    assert_eq!(world.describe(ORDERS).start, Offset(0));
+    let stream = TopicConfig::of_kind(TopicKind::Stream);
+    world.open(ORDERS, stream, vec![setting(GroupConfig::default())], DeadLetters::NotYet);
+    world.effects.clear();
+    let mut live = Vec::new();
+    world.engine.encode_snapshot(&mut live);
+    let generation = sennit_model::Generation(2);
+    let restored = sennit_engine::Engine::from_snapshot(live.into(), generation, world.now);
+    for engine in [world.replayed(), restored.expect("it is whole")] {
+        assert_eq!(world.describe(ORDERS).start, Offset(1));
+        world.engine = engine;
+    }
+    assert_eq!(world.describe(ORDERS).start, Offset(1));
 }

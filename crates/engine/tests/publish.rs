@@ -12,7 +12,7 @@ use sennit_model::{
     GroupConfig, GroupId, Message, Offset, ProducerId, ProducerStamp, Retention, StartAt,
     TopicConfig, TopicKind,
 };
-use world::{ALICE, BOB, GROUP, ORDERS, World, batch, queue, run};
+use world::{ALICE, BOB, DEAD, GROUP, ORDERS, World, batch, queue, run, setting};
 
 fn confirms(world: &mut World) -> Vec<Confirmed> {
     std::mem::take(&mut world.effects)
@@ -182,7 +182,7 @@ fn a_message_is_kept_until_every_group_has_settled_it() {
     let mut world = World::new();
     let other =
         GroupSetting { id: GroupId(1), config: GroupConfig::default(), start: StartAt::Earliest };
-    let group = world::setting(GroupConfig::default());
+    let group = setting(GroupConfig::default());
     world.open(ORDERS, queue(), vec![group, other], DeadLetters::NotYet);
     world.subscribe(ALICE, 9);
     world.publish_texts(&["a"]);
@@ -204,7 +204,7 @@ fn a_new_group_begins_where_it_is_told() {
         let mut world = World::with(stream, GroupConfig::default());
         world.open(ORDERS, stream, vec![], DeadLetters::NotYet);
         world.publish_texts(&["a", "b", "c"]);
-        let group = GroupSetting { start, ..world::setting(GroupConfig::default()) };
+        let group = GroupSetting { start, ..setting(GroupConfig::default()) };
         world.open(ORDERS, stream, vec![group], DeadLetters::NotYet);
         world.subscribe(ALICE, 9);
         let offsets: Vec<_> = world.delivered().iter().map(|d| d.0).collect();
@@ -325,6 +325,123 @@ fn a_trim_frees_the_batches_that_lie_before_it_as_a_whole() {
     world.publish_texts(&["g"]);
     world.subscribe(ALICE, 9);
     assert_eq!(world.delivered(), [(6, 1, "g".to_owned())]);
+}
+
+#[test]
+fn what_a_partition_at_rest_waits_for_comes_though_timers_are_looked_at_meanwhile() {
+    let span = Some(Duration::from_secs(10));
+    for (delay, time_to_live) in [(span, None), (None, span)] {
+        let mut world = World::new();
+        world.publish(&[Message { delay, time_to_live, ..Message::new("a") }]);
+        // Each batch sets a timer, for which others are looked at.
+        for _ in 0..8 {
+            let (origin, producer) = (world.origin(ALICE), ProducerStamp::default());
+            let batch = batch(&[Message { delay, time_to_live, ..Message::new("elsewhere") }]);
+            let publish = Publish { origin, partition: DEAD, producer, batch };
+            world.do_now(Command::Publish(publish));
+        }
+        world.pass(Duration::from_secs(10));
+        let held = world.describe(ORDERS);
+        let is_delayed = delay.is_some();
+        assert_eq!((held.groups[0].ready, held.start.0), (is_delayed.into(), (!is_delayed).into()));
+    }
+}
+
+#[test]
+fn what_is_just_as_much_as_is_kept_is_kept_and_a_batch_more_frees_one() {
+    let each = batch(&[Message::new("a"), Message::new("b")]).bytes().len() as u64;
+    for retention in [
+        Retention { bytes: Some(2 * each), ..Retention::FOREVER },
+        Retention { count: Some(4), ..Retention::FOREVER },
+    ] {
+        let config = TopicConfig { retention, ..TopicConfig::of_kind(TopicKind::Stream) };
+        let mut world = World::with(config, GroupConfig::default());
+        for start in [0, 0, 2, 4] {
+            world.publish_texts(&["a", "b"]);
+            assert_eq!(world.describe(ORDERS).start, Offset(start), "{retention:?}");
+        }
+    }
+}
+
+#[test]
+fn a_queue_without_a_group_keeps_its_messages_for_one_that_comes() {
+    let mut world = World::new();
+    world.open(ORDERS, queue(), vec![], DeadLetters::To(DEAD.topic));
+    world.publish_texts(&["a", "b"]);
+    world.open(ORDERS, queue(), vec![], DeadLetters::NotYet);
+    assert_eq!(world.describe(ORDERS).start, Offset(0));
+    let group = setting(GroupConfig::default());
+    world.open(ORDERS, queue(), vec![group], DeadLetters::NotYet);
+    world.subscribe(ALICE, 9);
+    assert_eq!(world.delivered().len(), 2);
+}
+
+#[test]
+fn a_group_that_is_to_begin_behind_the_end_begins_at_the_end() {
+    let mut world = World::new();
+    world.publish_texts(&["a"]);
+    let start = StartAt::Offset(Offset(900));
+    let ahead = GroupSetting { id: GroupId(5), config: GroupConfig::default(), start };
+    let groups = vec![setting(GroupConfig::default()), ahead];
+    world.open(ORDERS, queue(), groups, DeadLetters::To(DEAD.topic));
+    world.publish_texts(&["b"]);
+    let group = world.describe(ORDERS).groups[1];
+    assert_eq!((group.settled_before, group.ready), (Offset(1), 1));
+}
+
+#[test]
+fn a_delay_that_is_over_before_the_commit_waits_for_that() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 9);
+    let (origin, producer) = (world.origin(ALICE), ProducerStamp::default());
+    let delay = Some(Duration::from_secs(1));
+    let batch = batch(&[Message { delay, ..Message::new("a") }]);
+    let publish = Command::Publish(Publish { origin, partition: ORDERS, producer, batch });
+    let mut out = Outbox::default();
+    world.engine.handle(publish, world.now, &mut world.journal, &mut out);
+    world.now = world.now.plus(Duration::from_secs(2));
+    world.engine.advance(world.now, &mut world.journal);
+    let mut batches = world::Memory { batches: world.journal.batches.clone(), ..<_>::default() };
+    world.engine.deliver(world.now, &mut world.journal, &mut batches, &mut out);
+    world::check(&world.engine);
+    assert!(out.now.is_empty(), "{:?}", out.now);
+    world.finish(out);
+    assert_eq!(world.delivered(), [(0, 1, "a".to_owned())]);
+}
+
+#[test]
+fn a_trim_that_frees_nothing_says_so_and_writes_nothing() {
+    let config = TopicConfig::of_kind(TopicKind::Stream);
+    let mut world = World::with(config, GroupConfig::default());
+    for texts in [["a", "b"], ["c", "d"]] {
+        world.publish_texts(&texts);
+    }
+    for (before, frees) in [(1, false), (2, true), (2, false), (0, false)] {
+        let written = world.journal.records.len();
+        world.effects.clear();
+        let trim = PartitionCommand::Trim(Offset(before));
+        let origin = world.origin(ALICE);
+        world.do_now(Command::Partition(origin, ORDERS, trim));
+        let is_done = |e: &Effect| matches!(e, Effect::Done { created, .. } if *created == frees);
+        assert!(world.effects.iter().any(is_done), "before {before}: {:?}", world.effects);
+        let written = world.journal.records.len() - written;
+        assert_eq!(written, usize::from(frees), "before {before}");
+    }
+}
+
+#[test]
+fn a_trim_frees_nothing_that_is_not_committed() {
+    let config = TopicConfig::of_kind(TopicKind::Stream);
+    let mut world = World::with(config, GroupConfig::default());
+    world.publish_texts(&["a"]);
+    let (origin, producer) = (world.origin(ALICE), ProducerStamp::default());
+    let batch = batch(&[Message::new("b")]);
+    world.do_in_one_turn([
+        Command::Publish(Publish { origin, partition: ORDERS, producer, batch }),
+        Command::Partition(origin, ORDERS, PartitionCommand::Trim(Offset(9))),
+    ]);
+    let held = world.describe(ORDERS);
+    assert_eq!((held.start, held.end), (Offset(1), Offset(2)));
 }
 
 #[test]

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use sennit_engine::{
     Command, Credit, DeadLetters, DeliveryRun, Effect, GroupSetting, HEADER_REASON, Outbox, Record,
-    SessionId, Verdict,
+    SessionId, Settle, Verdict,
 };
 use sennit_model::{
     Generation, GroupConfig, HeaderKind, Message, Messages, StartAt, Timestamp, TopicConfig,
-    TopicKind,
+    TopicKind, limits::REASON_BYTES_MAX,
 };
 use world::{ALICE, BOB, DEAD, GROUP, ORDERS, World, queue, run};
 
@@ -494,12 +494,13 @@ fn a_dead_letter_topic_that_was_deleted_is_asked_for_again_by_the_next_dead_lett
 
 #[test]
 fn what_has_expired_while_it_was_leased_is_settled_when_its_consumer_leaves() {
-    for leave in leavings() {
+    let ways = [5, 6].into_iter().flat_map(|after| leavings().map(|leave| (after, leave)));
+    for (after, leave) in ways {
         let config = TopicConfig { time_to_live: Some(Duration::from_secs(5)), ..queue() };
         let mut world = World::with(config, GroupConfig::default());
         world.subscribe(ALICE, 9);
         world.publish_texts(&["a"]);
-        world.pass(Duration::from_secs(6));
+        world.pass(Duration::from_secs(after));
         assert_eq!(world.group().leased, 1);
         world.do_now(leave);
         world.pass(Duration::from_millis(1));
@@ -558,4 +559,124 @@ fn a_delay_that_was_over_stays_so_after_a_crash_though_the_clock_was_set_back() 
     assert_eq!(texts(&world.delivered()), []);
     world.pass(Duration::from_secs(10));
     assert_eq!(texts(&world.delivered()), [(0, 2)]);
+}
+
+#[test]
+fn a_message_that_a_settle_names_twice_is_settled_once() {
+    for verdict in [Verdict::Ack, Verdict::Retry, Verdict::Extend(Duration::from_secs(60))] {
+        let mut world = World::new();
+        world.subscribe(ALICE, 5);
+        world.publish_texts(&["a", "b", "c"]);
+        let runs = vec![run(1, 2, 1), run(0, 2, 1), run(2, 1, 1)];
+        let settled = world.settle(verdict, runs);
+        assert_eq!((settled.applied, settled.stale), (3, vec![]));
+    }
+}
+
+#[test]
+fn a_settle_of_an_attempt_or_a_life_that_never_was_is_stale() {
+    let mut world = World::new();
+    world.publish_texts(&["a"]);
+    for never in [
+        run(0, 1, 0),
+        DeliveryRun { generation: Generation(0), ..run(0, 1, 0) },
+        DeliveryRun { generation: Generation(0), ..run(0, 1, 1) },
+    ] {
+        let settled = world.ack(never);
+        assert_eq!((settled.applied, settled.stale), (0, vec![never]));
+    }
+    world.subscribe(ALICE, 1);
+    assert_eq!(texts(&world.delivered()), [(0, 1)]);
+}
+
+#[test]
+fn a_lease_is_extended_by_no_less_and_no_more_than_is_allowed() {
+    for (asked, allowed) in [
+        (Duration::from_millis(1), Duration::from_millis(100)),
+        (Duration::from_secs(20 * 3600), Duration::from_secs(12 * 3600)),
+    ] {
+        let mut world = World::new();
+        world.subscribe(ALICE, 1);
+        world.publish_texts(&["a"]);
+        world.delivered();
+        world.settle(Verdict::Extend(asked), vec![run(0, 1, 1)]);
+        world.pass(allowed - Duration::from_millis(1));
+        assert_eq!(world.delivered(), []);
+        world.pass(Duration::from_millis(1));
+        assert_eq!(texts(&world.delivered()), [(0, 2)]);
+    }
+}
+
+#[test]
+fn what_an_ack_leaves_of_a_lease_that_was_extended_ends_when_that_does() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 3);
+    world.publish_texts(&["a", "b", "c"]);
+    world.delivered();
+    world.settle(Verdict::Extend(Duration::from_secs(600)), vec![run(0, 3, 1)]);
+    world.ack(run(1, 1, 1));
+    world.pass(Duration::from_secs(599));
+    assert_eq!(world.delivered(), []);
+    world.pass(Duration::from_secs(1));
+    assert_eq!(texts(&world.delivered()), [(0, 2), (2, 2)]);
+}
+
+#[test]
+fn a_settle_that_asks_for_no_confirm_is_answered_only_for_what_is_stale() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 2);
+    for (first, attempt, answers) in [(0, 1, 0), (1, 9, 1)] {
+        world.publish_texts(&["a"]);
+        world.effects.clear();
+        let (origin, runs) = (world.origin(ALICE), vec![run(first, 1, attempt)]);
+        let (partition, group, verdict) = (ORDERS, GROUP, Verdict::Ack);
+        let settle = Settle { origin, partition, group, verdict, runs, confirm: false };
+        world.do_now(Command::Settle(settle));
+        let settled = |effect: &&Effect| matches!(effect, Effect::Settled(_));
+        assert_eq!(world.effects.iter().filter(settled).count(), answers);
+    }
+}
+
+#[test]
+fn a_long_reason_is_cut_between_two_characters() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 1);
+    world.publish_texts(&["a"]);
+    let reason = "x".to_owned() + &"é".repeat(REASON_BYTES_MAX);
+    world.settle(Verdict::DeadLetter { reason: reason.clone() }, vec![run(0, 1, 1)]);
+    world.effects.clear();
+    world.subscribe_to(DEAD, BOB, Credit { messages: 1, bytes: 1 << 20 });
+    let given = world.deliveries();
+    let letter = Messages::of_checked(&given[0].messages).next().expect("it is there");
+    let held = letter.headers().filter_map(Result::ok).find(|held| held.0 == HEADER_REASON);
+    let held = held.map(|(_, _, value)| value.to_vec());
+    assert_eq!(held.as_deref(), Some(&reason.as_bytes()[..REASON_BYTES_MAX - 1]));
+}
+
+#[test]
+fn a_consumer_whose_grace_is_over_takes_nothing_from_the_others() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 1);
+    world.subscribe(BOB, 1);
+    world.publish_texts(&["a", "b"]);
+    world.delivered();
+    let grace = Duration::from_secs(5);
+    world.do_now(Command::EndSession { session: ALICE, grace });
+    world.pass(grace);
+    assert_eq!((world.group().leased, world.group().ready), (1, 1));
+    assert_eq!(world.settle_as(BOB, Verdict::Ack, vec![run(1, 1, 1)]).applied, 1);
+}
+
+#[test]
+fn what_is_on_its_way_to_the_dead_letters_goes_there_though_its_time_to_live_ends() {
+    let group = GroupConfig { attempts_max: 1, ..GroupConfig::default() };
+    let config = TopicConfig { time_to_live: Some(Duration::from_secs(10)), ..queue() };
+    let mut world = World::with(config, group);
+    world.open(ORDERS, config, vec![world::setting(group)], DeadLetters::NotYet);
+    world.subscribe(ALICE, 1);
+    world.publish_texts(&["a"]);
+    world.settle(Verdict::Retry, vec![run(0, 1, 1)]);
+    world.pass(Duration::from_secs(20));
+    world.open(ORDERS, config, vec![world::setting(group)], DeadLetters::To(DEAD.topic));
+    assert_eq!(world.describe(DEAD).end.0, 1);
 }

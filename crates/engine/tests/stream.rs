@@ -6,13 +6,14 @@ mod world;
 use std::time::Duration;
 
 use sennit_engine::{
-    Command, Effect, ForkOf, OpenStream, Outbox, Record, Refusal, StreamAnswer, StreamAppend,
-    StreamAppended, StreamCommand, StreamContent, StreamNote, StreamRead, StreamRefusal,
-    StreamSettings,
+    Command, Effect, ForkOf, OpenStream, Outbox, PartitionCommand, Record, Refusal, StreamAnswer,
+    StreamAppend, StreamAppended, StreamCommand, StreamContent, StreamNote, StreamProducer,
+    StreamRead, StreamRefusal, StreamSettings,
 };
 use sennit_model::{
     Durability, Generation, Message, Offset, OffsetRange, PartitionId, ReadFrom, Retention,
-    TopicConfig, TopicId, limits::STREAM_READS_WAITING_MAX,
+    TopicConfig, TopicId,
+    limits::{STREAM_FORKS_MAX, STREAM_PRODUCERS_MAX, STREAM_READS_WAITING_MAX},
 };
 use world::{
     ALICE, DEAD, ORDERS, World, batch,
@@ -47,9 +48,26 @@ fn a_closed_stream_takes_nothing_more_whoever_asks() {
         assert_eq!(refused(Some(append(&mut world, "more", plain()))), closed);
         let again = append(&mut world, "", closing(plain()));
         assert!(matches!(again, StreamAnswer::Appended(StreamAppended { is_closed: true, .. })));
+        // A producer's close is a step of its own, and comes too late.
+        assert_eq!(refused(Some(append(&mut world, "", closing(by(0, 0))))), closed);
         assert!(read(&mut world, read_at(1)).is_closed);
         world.publish_texts(&["natively"]);
         assert!(matches!(&world.effects[..], [Effect::Refused { .. }]), "{:?}", world.effects);
+    }
+}
+
+#[test]
+fn a_deleted_stream_takes_nothing_more_whether_it_has_forks_or_none() {
+    for (has_fork, expected) in [(false, StreamRefusal::Unknown), (true, StreamRefusal::Deleted)] {
+        let mut world = opened(settings());
+        if has_fork {
+            ask(&mut world, StreamCommand::AddFork(TopicId(9)));
+        }
+        ask(&mut world, StreamCommand::Delete);
+        for mut world in [replayed(&world), world] {
+            assert_eq!(refused(Some(append(&mut world, "more", plain()))), expected);
+            assert_eq!(world.engine.end_of(ORDERS), Some(Offset(0)));
+        }
     }
 }
 
@@ -85,8 +103,10 @@ fn a_sequence_has_to_grow_byte_by_byte() {
     let sequence = |text: &str| StreamNote { sequence: Some(text.into()), ..plain() };
     append(&mut world, "a", sequence("2"));
     for mut world in [replayed(&world), world] {
-        let lower = refused(Some(append(&mut world, "b", sequence("10"))));
-        assert_eq!(lower, StreamRefusal::Sequence { last: "2".into() });
+        for no_greater in ["10", "2"] {
+            let refusal = refused(Some(append(&mut world, "b", sequence(no_greater))));
+            assert_eq!(refusal, StreamRefusal::Sequence { last: "2".into() });
+        }
         append(&mut world, "b", sequence("21"));
     }
 }
@@ -471,6 +491,125 @@ fn a_topic_that_keeps_the_latest_of_each_key_takes_no_append_without_one() {
     world.do_now(Command::Stream(origin, ORDERS, StreamCommand::Append(Box::new(append))));
     assert_eq!(world.refusals(), [Refusal::KeyMissing]);
     assert_eq!(world.describe(ORDERS).end, Offset(0));
+}
+
+#[test]
+fn who_waits_at_the_end_is_told_of_a_close_that_appends_nothing() {
+    let mut world = opened(settings());
+    append(&mut world, "a", plain());
+    let waits = StreamRead { waits: true, ..read_at(1) };
+    assert_eq!(ask(&mut world, StreamCommand::Read(waits)), None);
+    let origin = world.origin(ALICE);
+    let note = closing(plain());
+    let close = StreamAppend { content: None, content_type: None, note };
+    world.do_now(Command::Stream(origin, ORDERS, StreamCommand::Append(Box::new(close))));
+    let told = answers(&mut world);
+    let ends =
+        |answer: &StreamAnswer| matches!(answer, StreamAnswer::Chunk(chunk) if chunk.is_closed);
+    assert_eq!((told.len(), told.iter().filter(|answer| ends(answer)).count()), (2, 1), "{told:?}");
+}
+
+#[test]
+fn who_waits_to_read_a_stream_is_told_that_it_is_deleted() {
+    let mut world = opened(settings());
+    ask(&mut world, StreamCommand::AddFork(TopicId(9)));
+    let waits = StreamRead { waits: true, ..read_at(0) };
+    assert_eq!(ask(&mut world, StreamCommand::Read(waits)), None);
+    let origin = world.origin(ALICE);
+    world.do_now(Command::Stream(origin, ORDERS, StreamCommand::Delete));
+    let told = answers(&mut world);
+    assert!(told.contains(&StreamAnswer::Refused(StreamRefusal::Deleted)), "{told:?}");
+}
+
+#[test]
+fn a_start_counts_as_a_use_and_the_time_to_live_runs_from_there() {
+    for from_checkpoint in [false, true] {
+        let mut world = opened(StreamSettings { time_to_live: Some(10), ..settings() });
+        let mut snapshot = Vec::new();
+        world.engine.encode_snapshot(&mut snapshot);
+        world.now = world.now.plus(Duration::from_secs(100));
+        let mut world = if from_checkpoint {
+            let (now, second) = (world.now, Generation(2));
+            let engine = sennit_engine::Engine::from_snapshot(snapshot.into(), second, now);
+            world.engine = engine.expect("it is whole");
+            world
+        } else {
+            let records = world.journal.records.len();
+            world.crashed(records)
+        };
+        world.pass(Duration::from_secs(9));
+        let asks = StreamCommand::Ask { touches: false };
+        assert!(matches!(ask(&mut world, asks), Some(StreamAnswer::Status(_))));
+        world.effects.clear();
+        world.pass(Duration::from_secs(1));
+        let ended = |effect: &Effect| matches!(effect, Effect::StreamEnded { .. });
+        assert!(world.effects.iter().any(ended), "{:?}", world.effects);
+    }
+}
+
+#[test]
+fn a_stream_remembers_so_many_producers_and_forgets_who_was_silent_longest() {
+    let mut world = opened(settings());
+    let mut is_known = |producer: usize| {
+        let producer = StreamProducer { id: producer.to_string().into(), epoch: 0, sequence: 0 };
+        let note = StreamNote { producer: Some(producer), ..plain() };
+        match append(&mut world, "a", note) {
+            StreamAnswer::Appended(appended) => appended.is_duplicate,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!((0..STREAM_PRODUCERS_MAX).all(|producer| !is_known(producer)));
+    assert!(is_known(0) && !is_known(STREAM_PRODUCERS_MAX));
+    assert!(is_known(1) && is_known(STREAM_PRODUCERS_MAX) && !is_known(0));
+    assert!(!is_known(1));
+}
+
+#[test]
+fn what_a_stream_keeps_no_more_is_refused_with_where_it_begins() {
+    let mut world = opened(settings());
+    (0..3).for_each(|_| drop(append(&mut world, "a", plain())));
+    let origin = world.origin(ALICE);
+    world.do_now(Command::Partition(origin, ORDERS, PartitionCommand::Trim(Offset(2))));
+    let not_kept = refused(ask(&mut world, StreamCommand::Read(read_at(1))));
+    assert_eq!(not_kept, StreamRefusal::NotKept { start: Offset(2) });
+    assert_eq!(texts(&read(&mut world, read_at(2))), ["a"]);
+}
+
+#[test]
+fn a_fork_that_is_gone_leaves_its_source_as_it_is_unless_nothing_else_needs_that() {
+    let mut world = opened(settings());
+    let (one, other) = (TopicId(8), TopicId(9));
+    let is_unused = |answer| match answer {
+        Some(StreamAnswer::Deleted { is_unused, .. }) => is_unused,
+        other => panic!("{other:?}"),
+    };
+    ask(&mut world, StreamCommand::AddFork(one));
+    assert!(!is_unused(ask(&mut world, StreamCommand::RemoveFork(one))), "it is alive");
+    ask(&mut world, StreamCommand::AddFork(one));
+    ask(&mut world, StreamCommand::AddFork(other));
+    assert!(!is_unused(ask(&mut world, StreamCommand::Delete)));
+    let again = refused(ask(&mut world, StreamCommand::Delete));
+    assert_eq!(again, StreamRefusal::Deleted);
+    assert!(!is_unused(ask(&mut world, StreamCommand::RemoveFork(one))), "the other needs it");
+    assert!(is_unused(ask(&mut world, StreamCommand::RemoveFork(other))));
+}
+
+#[test]
+fn a_stream_has_so_many_forks_and_no_more_and_one_that_it_has_is_none_more() {
+    let mut world = opened(settings());
+    let most = STREAM_FORKS_MAX as u32;
+    for fork in 0..most {
+        let answer = ask(&mut world, StreamCommand::AddFork(TopicId(100 + fork)));
+        assert!(matches!(answer, Some(StreamAnswer::Status(_))), "{answer:?}");
+    }
+    let again = ask(&mut world, StreamCommand::AddFork(TopicId(100)));
+    assert!(matches!(again, Some(StreamAnswer::Status(_))), "{again:?}");
+    let one_more = refused(ask(&mut world, StreamCommand::AddFork(TopicId(99))));
+    let limit = STREAM_FORKS_MAX as u64;
+    assert_eq!(one_more, StreamRefusal::Limit { name: "STREAM_FORKS_MAX", limit });
+    ask(&mut world, StreamCommand::RemoveFork(TopicId(100)));
+    let answer = ask(&mut world, StreamCommand::AddFork(TopicId(99)));
+    assert!(matches!(answer, Some(StreamAnswer::Status(_))), "{answer:?}");
 }
 
 #[test]

@@ -2,11 +2,13 @@
 
 mod world;
 
+use std::time::Duration;
+
 use sennit_engine::{
     ForkOf, OpenStream, Record, StreamAnswer, StreamCommand, StreamContent, StreamRefusal,
     StreamSettings,
 };
-use sennit_model::{Durability, GroupConfig, Message, Offset, Retention, TopicConfig};
+use sennit_model::{Durability, GroupConfig, Message, Offset, Retention, Timestamp, TopicConfig};
 use world::{
     BOB, DEAD, ORDERS, World, batch,
     streams::{
@@ -25,6 +27,45 @@ fn a_stream_that_is_opened_again_has_to_be_the_same() {
     let closed = OpenStream { closes: true, ..with(settings()) };
     let closed = refused(ask(&mut world, StreamCommand::Open(Box::new(closed))));
     assert_eq!(closed, StreamRefusal::SettingsDiffer { field: "closed state" });
+}
+
+#[test]
+fn whatever_setting_of_a_stream_is_asked_for_otherwise_is_named() {
+    let fork = |name: &str, token: &str, behind| {
+        let (source, home, asked) = (DEAD, DEAD.topic, (token.into(), behind));
+        let fork = ForkOf { source, home, name: name.into(), at: Offset(3), asked };
+        StreamSettings { fork: Some(fork), ..settings() }
+    };
+    let lives = |seconds| StreamSettings { time_to_live: Some(seconds), ..settings() };
+    let ends = |at| StreamSettings { expires_at: Some((at, "then".into())), ..settings() };
+    let of_fork = "source, offset or sub-offset of the fork";
+    for (held, asked, field) in [
+        (lives(10), lives(11), "time to live"),
+        (settings(), lives(11), "time to live"),
+        (ends(Timestamp(1 << 40)), ends(Timestamp(1 << 41)), "expiry"),
+        (ends(Timestamp(1 << 40)), settings(), "expiry"),
+        (fork("a", "", 0), fork("b", "", 0), of_fork),
+        (fork("a", "", 0), fork("a", "7", 0), of_fork),
+        (fork("a", "", 0), fork("a", "", 1), of_fork),
+        (fork("a", "", 0), settings(), of_fork),
+    ] {
+        let mut world = opened(held.clone());
+        let differs = refused(ask(&mut world, StreamCommand::Open(Box::new(with(asked)))));
+        assert_eq!(differs, StreamRefusal::SettingsDiffer { field });
+        let same = ask(&mut world, StreamCommand::Open(Box::new(with(held))));
+        assert!(matches!(same, Some(StreamAnswer::Opened { created: false, .. })), "{same:?}");
+    }
+}
+
+#[test]
+fn a_stream_that_is_opened_again_is_used() {
+    let lives = StreamSettings { time_to_live: Some(10), ..settings() };
+    let mut world = opened(lives.clone());
+    for _ in 0..2 {
+        world.pass(Duration::from_secs(6));
+        let again = ask(&mut world, StreamCommand::Open(Box::new(with(lives.clone()))));
+        assert!(matches!(again, Some(StreamAnswer::Opened { created: false, .. })), "{again:?}");
+    }
 }
 
 #[test]

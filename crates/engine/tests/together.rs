@@ -105,6 +105,23 @@ fn what_is_appended_together_is_in_all_streams_and_each_offset_is_told() {
     let nexts: Vec<_> = became.iter().map(|appended| appended.next).collect();
     assert_eq!(nexts, [Offset(1), Offset(2), Offset(1)]);
     assert_eq!(ends(&world), [1, 2, 1]);
+    // One record is whole by itself.
+    assert_eq!(world.journal.held_together, [3]);
+}
+
+#[test]
+fn to_close_what_is_closed_goes_together_with_an_append_to_another() {
+    let mut world = grouped();
+    let closes = || StreamAppend {
+        note: StreamNote { closes: true, ..StreamNote::default() },
+        ..append("", None)
+    };
+    together(&mut world, vec![(DEAD, closes())]);
+    let both = vec![(DEAD, closes()), (THIRD, append("x", Some(0)))];
+    let StreamAnswer::AppendedTogether(became) = together(&mut world, both) else { panic!() };
+    let became: Vec<_> = became.iter().map(|each| (each.is_closed, each.is_duplicate)).collect();
+    assert_eq!(became, [(true, false), (false, false)]);
+    assert_eq!(ends(&world), [0, 0, 1]);
 }
 
 #[test]

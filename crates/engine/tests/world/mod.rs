@@ -36,6 +36,8 @@ pub struct Memory {
     pub pack: u64,
     /// Batches that were kept without a record.
     pub kept: u64,
+    /// How many records were to be held together, each time.
+    pub held_together: Vec<usize>,
     /// Batches that have to be fetched first.
     pub absent: bool,
     pub asked: Vec<Place>,
@@ -54,6 +56,10 @@ impl Journal for Memory {
         self.records.push((record.clone(), position));
         self.end += 1;
         position
+    }
+
+    fn hold_together(&mut self, records: &[Record]) {
+        self.held_together.push(records.len());
     }
 
     fn keep(&mut self, batch: &Batch) -> u64 {
