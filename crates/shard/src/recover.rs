@@ -86,8 +86,7 @@ pub fn recover<D: Disk>(
 ) -> Result<Recovered<D>, RecoverError> {
     let segment_bytes = config.segment_bytes;
     let lane_config = config.clone();
-    let ReadBack { recovered, reading, mut engine, highest_place, lost } =
-        replay(disk, &config, now)?;
+    let ReadBack { recovered, reading, mut engine, lost } = replay(disk, &config, now)?;
     let Reading { newest_checkpoint, records, bytes, damage, .. } = reading;
     let generation = Generation(recovered.builder.generation());
     let replay_from = recovered.replay_from;
@@ -99,6 +98,7 @@ pub fn recover<D: Disk>(
     let mut packs = Packs::default();
     // A record of what was done with a batch may rot: what says that it lies in a pack that is gone
     // must not mean a later one.
+    let highest_place = Position(engine.highest_place());
     let mut next_pack = highest_place.pack().map_or(0, |(pack, _)| pack + 1);
     for pack in sennit_journal::packs(disk, &lane_config)? {
         next_pack = next_pack.max(pack.number + 1);

@@ -15,8 +15,6 @@ pub(crate) struct ReadBack<D: Disk> {
     pub(crate) recovered: RecoveredEnd<D>,
     pub(crate) reading: Reading,
     pub(crate) engine: Engine,
-    /// The highest position at which the journal says that anything lies or lay.
-    pub(crate) highest_place: Position,
     /// To be journaled before anything else.
     pub(crate) lost: Vec<Record>,
 }
@@ -50,12 +48,12 @@ pub(crate) fn replay<D: Disk>(
             continue;
         }
         let is_oldest = recovered.replay_from == Position(0);
-        if let Some((engine, lost)) = replay.finish(generation, is_oldest) {
+        if let Some((mut engine, lost)) = replay.finish(generation, is_oldest) {
+            engine.raise_highest_place(highest_place);
             damage.sort_unstable_by_key(|damage| damage.position);
             damage.dedup();
             reading.damage = damage;
-            let highest_place = Position(highest_place);
-            return Ok(ReadBack { recovered, reading, engine, highest_place, lost });
+            return Ok(ReadBack { recovered, reading, engine, lost });
         }
         let Some(fallback) = recovered.fallback_from else {
             return Err(RecoverError::Checkpoint { position: recovered.replay_from });
