@@ -10,7 +10,7 @@ use std::{
 use sennit_engine::{Outcome, Record};
 use sennit_journal::{BLOCK_BYTES, Disk, Home, disk::MemoryDisk, verify};
 use sennit_model::{OffsetRange, PartitionId, TopicId};
-use sennit_shard::{Repaired, repair};
+use sennit_shard::{Repaired, referred, repair};
 
 use crate::broker::{Broker, COUNT, GROUP, MAILS, NOW, ORDERS, SEGMENT_BYTES, text, texts};
 
@@ -383,6 +383,8 @@ fn a_batch_is_found_in_its_pack_though_the_record_of_its_move_is_gone() {
     assert_eq!(broker.parts.shard.counters().checkpoints, checkpoints, "the move is replayed");
     let moved = Record::Moved { partition: ORDERS, moves: Vec::new() }.kind();
     assert!(lose_frames(&broker.disk, moved) > 0);
+    let seen = referred(&broker.disk, Broker::config(SEGMENT_BYTES), NOW).unwrap();
+    assert!(!seen.segments.contains(&emptied) && !seen.packs.is_empty(), "{seen:?}");
     let mut broker = broker.crashed();
     assert!(!broker.parts.report.damage.is_empty());
     assert_eq!(broker.parts.report.lost_segments, [0u64; 0]);
