@@ -35,8 +35,11 @@ pub enum Replayed {
     Applied,
     /// A checkpoint begins, later than the replay did: what it will say is known already.
     LaterCheckpointBegan,
-    /// The checkpoint that began last is whole.
-    CheckpointEnded,
+    /// The checkpoint that began last is whole, and of so many bytes.
+    CheckpointEnded {
+        /// How many.
+        bytes: u64,
+    },
 }
 
 /// A state on its way.
@@ -151,7 +154,7 @@ impl Replay {
                         self.stage = Stage::Whole;
                     }
                 }
-                return Ok(Replayed::CheckpointEnded);
+                return Ok(Replayed::CheckpointEnded { bytes });
             }
             record => {
                 if let Record::TopicCreated(created) = &record

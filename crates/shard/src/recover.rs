@@ -90,7 +90,7 @@ pub fn recover<D: Disk>(
     let segment_bytes = config.segment_bytes;
     let lane_config = config.clone();
     let ReadBack { recovered, reading, mut engine, lost } = replay(disk, &config, now)?;
-    let Reading { newest_checkpoint, records, bytes, damage, .. } = reading;
+    let Reading { newest_checkpoint, checkpoint_bytes, records, bytes, damage, .. } = reading;
     let generation = Generation(recovered.builder.generation());
     let replay_from = recovered.replay_from;
     let mut lane = recovered.lane;
@@ -182,7 +182,7 @@ pub fn recover<D: Disk>(
     }
     let cache = TailCache::new(settings.cache_bytes);
     let moves = Moves::new(packs, settings.journal_segments);
-    let checkpoints = Checkpoints::new(segment_bytes);
+    let checkpoints = Checkpoints::new(segment_bytes, checkpoint_bytes);
     let shard = Shard::new(engine, writer, committed, cache, moves, checkpoints, now);
     let (reader, slots) = (recovered.reader, recovered.slots);
     Ok(Recovered { shard, lane, reader, slots, mover, report })

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sennit_client::{Client, Error, ErrorCode, Message};
+use sennit_client::{Client, Error, ErrorCode, Message, TopicConfig, TopicKind};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -233,6 +233,22 @@ fn acks_go_on_one_by_one_while_the_disk_is_full_and_publishes_once_it_is_not() {
         broker.ok(&["publish", "kept", "--create"], &lines(KEPT));
         assert!(broker.ok(&["consume", "kept"], b"") == lines(KEPT), "other lines came");
     }
+}
+
+#[test]
+fn acks_go_on_where_a_checkpoint_is_as_long_as_several_segments() {
+    let Some(small) = Small::begin() else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::connect(&small.broker.listen).await.unwrap();
+        for number in 0..60 {
+            let config = TopicConfig { partitions: 1000, ..TopicConfig::of_kind(TopicKind::Queue) };
+            client.create_topic(&format!("idle-{number}").parse().unwrap(), config).await.unwrap();
+        }
+        let confirmed = publish_in_a_hurry(&client, "filling", 5_000).await;
+        assert!(confirmed > 4000, "{confirmed}");
+        ack_singly(&client, "filling", 0..4000).await;
+    });
 }
 
 #[test]
