@@ -30,6 +30,7 @@ impl Engine {
 
     fn change(&mut self, record: &Record, position: u64) {
         self.catalogue.apply(record, &mut self.shared);
+        self.note_places(record);
         let wheel = &mut self.wheel;
         match record {
             Record::PartitionOpened { partition: id, config, dead_letters, groups } => {
@@ -166,6 +167,18 @@ impl Engine {
             | Record::CheckpointPart { .. }
             | Record::CheckpointEnded { .. } => {}
         }
+    }
+
+    /// Where anything is said to lie, nothing else is ever to lie: a record that frees it may be lost.
+    pub(crate) fn note_places(&mut self, record: &Record) {
+        let highest = match record {
+            Record::Moved { moves, .. } => moves.iter().map(|(_, place)| place.position).max(),
+            Record::Compacted { batches, .. } => {
+                batches.iter().flat_map(|batch| &batch.parts).map(|part| part.place.position).max()
+            }
+            _ => None,
+        };
+        self.raise_highest_place(highest.unwrap_or(0));
     }
 
     fn apply_failed(&mut self, record: &Record) {

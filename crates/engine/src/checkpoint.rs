@@ -80,6 +80,10 @@ impl Engine {
             return false;
         }
         step.scratch.clear();
+        if matches!(step.next, Next::LostTopics) && self.highest_place > 0 {
+            // No snapshot has it: it is not of the state, but of where that lies.
+            kept::encode_highest_place(&mut step.scratch, self.highest_place);
+        }
         let limit = step.piece_bytes;
         while step.scratch.len() < limit && !matches!(step.next, Next::Nothing) {
             self.keep_next(&mut step.next, limit, &mut step.scratch);

@@ -115,6 +115,8 @@ pub struct Engine {
     /// Partitions that are opened for the first time begin here: what the journal has lost may have
     /// opened them before, and given the offsets below.
     pub(crate) first_offset: u64,
+    /// The highest place that anything was ever said to have that was moved, or is in a checkpoint.
+    pub(crate) highest_place: u64,
     pub(crate) shared: Shared,
 }
 
@@ -142,6 +144,7 @@ impl Engine {
             streams: Streams::default(),
             latest: Latest::default(),
             first_offset: 0,
+            highest_place: 0,
             shared: Shared::default(),
         }
     }
@@ -187,6 +190,19 @@ impl Engine {
     /// The places of all batches that are kept.
     pub fn places(&self) -> impl Iterator<Item = Place> {
         self.batches().map(|batch| batch.place)
+    }
+
+    /// The highest position at which anything was ever said to lie that was moved or is in a checkpoint,
+    /// whether it is wanted still or not.
+    #[must_use]
+    pub fn highest_place(&self) -> u64 {
+        self.highest_place
+    }
+
+    /// Something was said to lie at this position: nothing else is ever to lie there, as the record that
+    /// frees it may be lost.
+    pub fn raise_highest_place(&mut self, position: u64) {
+        self.highest_place = self.highest_place.max(position);
     }
 
     /// All batches that are kept.

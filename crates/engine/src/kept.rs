@@ -38,6 +38,7 @@ const CURSORS: u8 = 7;
 const RESERVED: u8 = 8;
 const STREAM: u8 = 16;
 const CLEAN: u8 = 9;
+const HIGHEST_PLACE: u8 = 10;
 
 /// One item of the state.
 #[derive(Debug)]
@@ -48,6 +49,7 @@ pub(crate) enum Item {
     Slice(Slice),
     Lost(PartitionId, Vec<OffsetRange>),
     LostTopics(Vec<(u32, u32)>),
+    HighestPlace(u64),
     Cursors(PartitionId, Vec<(CursorName, u64)>),
     Reserved(PartitionId, u64),
     Stream(KeptStream),
@@ -141,6 +143,11 @@ pub(crate) fn encode_lost_topics(out: &mut Vec<u8>, ranges: &[(u32, u32)]) {
     for &(start, end) in ranges {
         w.u32(start).u32(end);
     }
+}
+
+/// The highest place that anything was ever moved to.
+pub(crate) fn encode_highest_place(out: &mut Vec<u8>, position: u64) {
+    Writer(out).u8(HIGHEST_PLACE).u64(position);
 }
 
 /// The lost ranges of a partition.
@@ -303,6 +310,7 @@ impl Item {
             SLICE => Self::Slice(decode_slice(r)?),
             LOST => Self::Lost(r.partition()?, r.list(Reader::range)?),
             LOST_TOPICS => Self::LostTopics(r.list(|r| Ok((r.u32()?, r.u32()?)))?),
+            HIGHEST_PLACE => Self::HighestPlace(r.u64()?),
             CURSORS => Self::Cursors(r.partition()?, r.list(|r| Ok((r.cursor_name()?, r.u64()?)))?),
             RESERVED => Self::Reserved(r.partition()?, r.u64()?),
             STREAM => Self::Stream(r.kept_stream()?),

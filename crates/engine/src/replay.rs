@@ -35,8 +35,11 @@ pub enum Replayed {
     Applied,
     /// A checkpoint begins, later than the replay did: what it will say is known already.
     LaterCheckpointBegan,
-    /// The checkpoint that began last is whole.
-    CheckpointEnded,
+    /// The checkpoint that began last is whole, and of so many bytes.
+    CheckpointEnded {
+        /// How many.
+        bytes: u64,
+    },
 }
 
 /// A state on its way.
@@ -51,8 +54,6 @@ pub struct Replay {
     begins_damaged: bool,
     /// When the replay began.
     begins_at: Timestamp,
-    /// The highest position that a place was said to have.
-    highest_place: u64,
     /// Partitions whose head has come, and not all of the rest.
     loading: HashMap<PartitionId, Loading, foldhash::fast::FixedState>,
 }
@@ -91,16 +92,14 @@ impl Replay {
             holes: Holes::default(),
             begins_damaged: false,
             begins_at: now,
-            highest_place: 0,
             loading: HashMap::default(),
         }
     }
 
-    /// The highest position at which anything was said to lie that was moved or is in a checkpoint,
-    /// whether it is wanted still or not.
+    /// What [`Engine::highest_place`] will say.
     #[must_use]
     pub fn highest_place(&self) -> u64 {
-        self.highest_place
+        self.engine.highest_place
     }
 
     /// Records are missing here, of `bytes` bytes at most.
@@ -124,7 +123,7 @@ impl Replay {
         body: Bytes,
     ) -> Result<Replayed, RecordError> {
         let (record, head) = Record::decode(kind, body)?;
-        self.note_places(&record);
+        self.engine.note_places(&record);
         match (&self.stage, &record) {
             (Stage::Fresh, Record::CheckpointBegan { next_topic, next_group }) => {
                 self.engine.catalogue.set_next_ids((*next_topic, *next_group));
@@ -155,7 +154,7 @@ impl Replay {
                         self.stage = Stage::Whole;
                     }
                 }
-                return Ok(Replayed::CheckpointEnded);
+                return Ok(Replayed::CheckpointEnded { bytes });
             }
             record => {
                 if let Record::TopicCreated(created) = &record
@@ -171,17 +170,6 @@ impl Replay {
         // What a replay frees is not counted: the live batches are, at the end.
         self.engine.take_freed();
         Ok(Replayed::Applied)
-    }
-
-    fn note_places(&mut self, record: &Record) {
-        let highest = match record {
-            Record::Moved { moves, .. } => moves.iter().map(|(_, place)| place.position).max(),
-            Record::Compacted { batches, .. } => {
-                batches.iter().flat_map(|batch| &batch.parts).map(|part| part.place.position).max()
-            }
-            _ => None,
-        };
-        self.highest_place = self.highest_place.max(highest.unwrap_or(0));
     }
 
     /// Pieces of a checkpoint that do not fit together are what a hole has left of it; without a
@@ -340,6 +328,7 @@ impl Replay {
                 }
                 Item::Slice(slice) => self.put_slice(slice, r)?,
                 Item::LostTopics(ranges) => self.engine.catalogue.put_back_lost(ranges),
+                Item::HighestPlace(position) => self.engine.raise_highest_place(position),
                 Item::Lost(id, ranges) => {
                     for range in ranges {
                         self.engine.lost.insert(id, range.start.0, range.end.0);
@@ -409,7 +398,7 @@ impl Replay {
     fn put_slice(&mut self, slice: Slice, r: &Reader) -> Result<(), RecordError> {
         let Slice { id, range: whole, start, entries, delays, expiries, groups } = slice;
         let highest = entries.iter().map(|entry| entry.place.position).max();
-        self.highest_place = self.highest_place.max(highest.unwrap_or(0));
+        self.engine.raise_highest_place(highest.unwrap_or(0));
         let Engine { partitions, wheel, freed, stirred, .. } = &mut self.engine;
         let Some(partition) = partitions.get_mut(&id).filter(|held| held.is_loading) else {
             return Ok(());

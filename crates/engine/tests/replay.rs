@@ -245,7 +245,7 @@ fn replay_lossy(world: &World, first: usize) -> (Engine, Vec<Record>) {
         body.extend(record.batch().iter().flat_map(|batch| batch.bytes().iter()));
         let replayed = replay.record(record.kind(), begin, body.into()).expect("it was written");
         assert_eq!(
-            replayed == Replayed::CheckpointEnded,
+            matches!(replayed, Replayed::CheckpointEnded { .. }),
             matches!(record, Record::CheckpointEnded { .. })
         );
     }

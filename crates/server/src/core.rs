@@ -34,6 +34,7 @@ use crate::{
     move_turn::MoveTurn,
     outbox::Outbox,
     read_thread::ReadThreads,
+    reserve::Reserve,
     reserved::OwnTopic,
     successor::SessionToken,
 };
@@ -62,6 +63,7 @@ pub(crate) struct Cores {
     pub(crate) metrics: Vec<Arc<CoreMetrics>>,
     pub(crate) session_grace: Duration,
     pub(crate) move_turn: Arc<MoveTurn>,
+    pub(crate) reserve: Arc<Reserve>,
     /// Claims to named cursors so far.
     pub(crate) claims: AtomicU64,
     /// Where no client publishes.
@@ -215,6 +217,7 @@ impl Core {
     fn release(&mut self, Committed { end, took, .. }: Committed) {
         self.last_commit = took;
         self.shard.committed(end, now());
+        self.cores.reserve.checkpoint_takes(self.index, self.shard.checkpoint_segments());
         self.route();
     }
 

@@ -33,7 +33,7 @@ use crate::{
         streams::{StorageRules, StreamsDoor, StreamsSettings},
     },
     inbox::{self, Message},
-    lane_thread::{self, LEFT_SLOTS},
+    lane_thread,
     metrics::CoreMetrics,
     move_thread::{self, PackPin},
     neighbours::Neighbours,
@@ -99,7 +99,6 @@ impl CoreThread {
             journal_segments: config.journal_segments,
             packs: PackLengths::default(),
         };
-        let segment_bytes = lane.segment_bytes;
         let parts = sennit_shard::recover(&disk, lane, settings, now())
             .map_err(|error| ServeError::Recover { shard, error })?;
         let Recovered { shard: state, lane, reader, slots, mover, report } = parts;
@@ -116,9 +115,9 @@ impl CoreThread {
         let lane_channel = mpsc::channel();
         let (wishes, wished) = mpsc::channel();
         let metrics = cores.metrics[index].clone();
-        let left_slots = LEFT_SLOTS * cores.inboxes.len() as u64;
-        let reserve_bytes = segment_bytes.saturating_mul(left_slots);
-        let slots = (slots, reserve_bytes);
+        let reserve = cores.reserve.clone();
+        reserve.checkpoint_takes(index, state.checkpoint_segments());
+        let (slots, lane) = ((slots, reserve.clone()), (lane, reserve));
         let slot_maker =
             slot_thread::start(shard, slots, wished, lane_channel.0.clone(), inbox.clone())?;
         let (lane, lane_writer) =

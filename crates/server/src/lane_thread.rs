@@ -18,6 +18,7 @@ use crate::{
     error::ServeError,
     inbox::{self, Committed},
     metrics::CoreMetrics,
+    reserve::Reserve,
 };
 
 /// Slots that are kept ready. Each time the lane had to wait for one, it keeps more ready.
@@ -25,15 +26,6 @@ const SPARE_SLOTS: usize = 2;
 const SPARE_SLOTS_MAX: usize = 8;
 /// So many spare slots more than are wanted are left alone; beyond that their room is given back.
 const SURPLUS_SLOTS: usize = 2;
-/// For so many slots of each lane the disk has room when publishes are refused, where nobody else takes
-/// it: while acks fill one segment and free little, the last checkpoint lies in another, and a
-/// third has to begin before that comes free. Publishes that were not refused any more fill one or two
-/// others.
-pub(crate) const LEFT_SLOTS: u64 = 5;
-/// Where there is no room to make a slot, publishes are refused while fewer are spare: packs may have
-/// taken the room that was left, and the next segment takes one.
-const RESERVED_SLOTS: usize = LEFT_SLOTS as usize + 1;
-
 /// What the lane wants done with slots.
 #[derive(Debug)]
 pub(crate) enum SlotWish {
@@ -65,12 +57,14 @@ pub(crate) enum LaneMessage {
 /// The lane, and what keeps it in slots.
 #[derive(Debug)]
 struct Writer<D: Disk> {
+    shard: usize,
     lane: Lane<D>,
     /// Asks for a slot, or for its end.
     slots: mpsc::Sender<SlotWish>,
     slots_asked: usize,
     spare_wanted: usize,
     has_room: bool,
+    reserve: Arc<Reserve>,
     /// Whether it was said that the next slot is urgent.
     is_urgent: bool,
     /// Whether the core was told that there is no room for publishes.
@@ -186,18 +180,20 @@ struct LaneThread {
 /// Starts the thread. It ends when it is told to, or the lane has failed.
 pub(crate) fn start(
     shard: u32,
-    lane: Lane<RealDisk>,
+    (lane, reserve): (Lane<RealDisk>, Arc<Reserve>),
     (sender, messages): (mpsc::Sender<LaneMessage>, mpsc::Receiver<LaneMessage>),
     core: inbox::Sender,
     slots: mpsc::Sender<SlotWish>,
     metrics: Arc<CoreMetrics>,
 ) -> Result<(LaneHandle, thread::JoinHandle<()>), ServeError> {
     let mut writer = Writer {
+        shard: shard as usize,
         lane,
         slots,
         slots_asked: 0,
         spare_wanted: SPARE_SLOTS,
         has_room: true,
+        reserve,
         is_urgent: false,
         is_full: false,
         pin: None,
@@ -354,12 +350,18 @@ impl<D: Disk> Writer<D> {
     /// How many spare slots there are to be. Without room the reserve is: publishes are refused until it
     /// is there, and somebody has to be asked for it.
     fn wanted(&self) -> usize {
-        if self.has_room { self.spare_wanted } else { self.spare_wanted.max(RESERVED_SLOTS) }
+        if self.has_room { self.spare_wanted } else { self.spare_wanted.max(self.reserved()) }
+    }
+
+    /// Where there is no room to make a slot, publishes are refused while fewer are spare: packs may have
+    /// taken the room that was left, and the next segment takes one.
+    fn reserved(&self) -> usize {
+        self.reserve.slots_of(self.shard) + 1
     }
 
     /// Says whether publishes have to be refused, whenever that changes.
     fn tell_whether_full(&mut self) {
-        let is_full = !self.has_room && self.lane.spare_count() < RESERVED_SLOTS;
+        let is_full = !self.has_room && self.lane.spare_count() < self.reserved();
         if is_full != self.is_full {
             self.is_full = is_full;
             match is_full {
@@ -420,11 +422,13 @@ mod tests {
         let recovered = recovered.unwrap();
         let (core, inbox) = tokio::sync::mpsc::unbounded_channel();
         let writer = Writer {
+            shard: 0,
             lane: recovered.lane,
             slots: mpsc::channel().0,
             slots_asked: 0,
             spare_wanted: SPARE_SLOTS,
             has_room: true,
+            reserve: Arc::new(Reserve::new(1, 16 << 10)),
             is_urgent: false,
             is_full: false,
             pin: None,
@@ -525,7 +529,7 @@ mod tests {
         assert_eq!(told(), Some(true));
         let is_made = |wish: &SlotWish| matches!(wish, SlotWish::Make);
         let wished: Vec<_> = wishes.try_iter().collect();
-        assert!(wished.len() == RESERVED_SLOTS && wished.iter().all(is_made), "{wished:?}");
+        assert!(wished.len() == writer.reserved() && wished.iter().all(is_made), "{wished:?}");
         for _ in 0..SPARE_SLOTS {
             builder.push(1, &[b"a record"]).unwrap();
             writer.append(&[builder.seal().unwrap()]).unwrap();
@@ -540,7 +544,7 @@ mod tests {
         assert!(!wishes.try_iter().any(|wish| hurries(&wish)));
         // What consumers have freed is as good as room on the disk, once the reserve is there.
         writer.release(vec![0]);
-        for spare in 2..RESERVED_SLOTS {
+        for spare in 2..writer.reserved() {
             assert_eq!((told(), writer.lane.spare_count()), (None, spare));
             writer.add_spare(maker.make().unwrap());
         }

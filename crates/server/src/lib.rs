@@ -48,6 +48,7 @@ mod read_thread;
 mod reading;
 mod refusal_reply;
 mod repair;
+mod reserve;
 mod reserved;
 mod resting;
 mod restore;

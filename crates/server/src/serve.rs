@@ -35,6 +35,7 @@ use crate::{
     listener::{self, Listener},
     metrics::CoreMetrics,
     move_turn::MoveTurn,
+    reserve::Reserve,
     reserved::OwnTopic,
     scrub_thread,
 };
@@ -122,6 +123,7 @@ impl Broker<'_> {
             metrics: metrics.clone(),
             session_grace: config.session_grace,
             move_turn: Arc::new(MoveTurn::new(config.give_back)),
+            reserve: Arc::new(Reserve::new(shards, settings.segment_bytes)),
             claims: AtomicU64::new(1),
             own_topic: OwnTopic::default(),
         });

@@ -2,7 +2,10 @@
 
 use std::{
     collections::VecDeque,
-    sync::mpsc::{self, RecvTimeoutError},
+    sync::{
+        Arc,
+        mpsc::{self, RecvTimeoutError},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -13,6 +16,7 @@ use crate::{
     error::ServeError,
     inbox,
     lane_thread::{LaneMessage, SlotWish},
+    reserve::Reserve,
 };
 
 /// How long to wait before a full disk is tried again.
@@ -25,8 +29,8 @@ const KEPT_FOR: Duration = Duration::from_secs(10);
 struct SlotThread<D> {
     shard: u32,
     maker: SlotMaker<D>,
-    /// Bytes of the disk that are left for slots without which the lane cannot go on.
-    reserve_bytes: u64,
+    /// What is left of the disk for slots without which a lane cannot go on.
+    reserve: Arc<Reserve>,
     wishes: mpsc::Receiver<SlotWish>,
     lane: mpsc::Sender<LaneMessage>,
     core: inbox::Sender,
@@ -46,12 +50,12 @@ struct Ended;
 /// Starts the thread. It fulfils each wish, and ends when there can be no more.
 pub(crate) fn start(
     shard: u32,
-    (maker, reserve_bytes): (SlotMaker<RealDisk>, u64),
+    (maker, reserve): (SlotMaker<RealDisk>, Arc<Reserve>),
     wishes: mpsc::Receiver<SlotWish>,
     lane: mpsc::Sender<LaneMessage>,
     core: inbox::Sender,
 ) -> Result<thread::JoinHandle<()>, ServeError> {
-    let mut slots = SlotThread::new(shard, (maker, reserve_bytes), wishes, lane, core);
+    let mut slots = SlotThread::new(shard, (maker, reserve), wishes, lane, core);
     thread::Builder::new()
         .name(format!("slots-{shard}"))
         .spawn(move || while slots.step(KEPT_FOR).is_ok() {})
@@ -61,7 +65,7 @@ pub(crate) fn start(
 impl<D: Disk> SlotThread<D> {
     fn new(
         shard: u32,
-        (maker, reserve_bytes): (SlotMaker<D>, u64),
+        (maker, reserve): (SlotMaker<D>, Arc<Reserve>),
         wishes: mpsc::Receiver<SlotWish>,
         lane: mpsc::Sender<LaneMessage>,
         core: inbox::Sender,
@@ -69,7 +73,7 @@ impl<D: Disk> SlotThread<D> {
         Self {
             shard,
             maker,
-            reserve_bytes,
+            reserve,
             wishes,
             lane,
             core,
@@ -119,7 +123,7 @@ impl<D: Disk> SlotThread<D> {
             self.hand_over(slot);
             return Ok(());
         }
-        let reserve_bytes = if self.is_urgent { 0 } else { self.reserve_bytes };
+        let reserve_bytes = if self.is_urgent { 0 } else { self.reserve.bytes() };
         match self.maker.make_beside(reserve_bytes) {
             Ok(slot) => {
                 let is_of_reserve = self.is_urgent;
@@ -146,7 +150,7 @@ impl<D: Disk> SlotThread<D> {
 
     /// Looks whether there is room for one more beside the reserve, though the lane may wish for none.
     fn look_for_room(&mut self) {
-        if let Ok(has_room) = self.maker.has_room_beside(self.reserve_bytes) {
+        if let Ok(has_room) = self.maker.has_room_beside(self.reserve.bytes()) {
             self.tell_whether_full(!has_room);
         }
     }
@@ -184,10 +188,9 @@ mod tests {
     const SEGMENT_BYTES: u64 = 16 << 10;
     const DIRECTORY: &str = "data/lane-0";
 
-    /// A thread over memory that leaves so much of the disk, what it is told by, and what it tells.
+    /// A thread over memory that leaves five slots of the disk, what it is told by, and what it tells.
     fn thread<D: Disk>(
         disk: &D,
-        reserve_bytes: u64,
     ) -> (SlotThread<D>, mpsc::Sender<SlotWish>, mpsc::Receiver<LaneMessage>) {
         let config = LaneConfig {
             directory: PathBuf::from(DIRECTORY),
@@ -197,7 +200,8 @@ mod tests {
         };
         let recovered =
             sennit_journal::recover(disk, config, ReplayFrom::Newest, |_| Ok::<_, Fault>(()));
-        let maker = (recovered.unwrap().slots, reserve_bytes);
+        let reserve = Arc::new(Reserve::new(1, SEGMENT_BYTES));
+        let maker = (recovered.unwrap().slots, reserve);
         let (wishes, wished) = mpsc::channel();
         let (lane, said) = mpsc::channel();
         let (core, _inbox) = tokio::sync::mpsc::unbounded_channel();
@@ -210,8 +214,8 @@ mod tests {
             capacity_bytes: segments * SEGMENT_BYTES,
             ..FaultPlan::default()
         };
-        let disk = FaultyDisk::new(1, room(4));
-        let (mut slots, wishes, said) = thread(&disk, 3 * SEGMENT_BYTES);
+        let disk = FaultyDisk::new(1, room(6));
+        let (mut slots, wishes, said) = thread(&disk);
         let mut told = |wish| {
             wishes.send(wish).unwrap();
             assert!(slots.step(LONG).is_ok());
@@ -226,7 +230,7 @@ mod tests {
         // Nor is one that the lane gave back a while ago.
         let kept = SlotWish::Remove(slot.clone());
         assert!(matches!(told(kept)[..], [LaneMessage::Spare(_)]));
-        disk.set_plan(room(7));
+        disk.set_plan(room(9));
         let room = told(SlotWish::Make);
         assert!(matches!(room[..], [LaneMessage::Spare(_), LaneMessage::Room(true)]), "{room:?}");
     }
@@ -237,8 +241,8 @@ mod tests {
             capacity_bytes: segments * SEGMENT_BYTES,
             ..FaultPlan::default()
         };
-        let disk = FaultyDisk::new(1, room(1));
-        let (mut slots, wishes, said) = thread(&disk, 0);
+        let disk = FaultyDisk::new(1, room(6));
+        let (mut slots, wishes, said) = thread(&disk);
         wishes.send(SlotWish::Make).unwrap();
         assert!(slots.step(LONG).is_ok());
         let Ok(LaneMessage::Spare(slot)) = said.try_recv() else { panic!("no slot") };
@@ -258,7 +262,7 @@ mod tests {
     #[test]
     fn a_slot_that_is_not_wanted_is_given_before_one_is_made_and_removed_after_its_time() {
         let disk = MemoryDisk::default();
-        let (mut slots, wishes, said) = thread(&disk, 0);
+        let (mut slots, wishes, said) = thread(&disk);
         let given = || match said.try_recv() {
             Ok(LaneMessage::Spare(slot)) => slot,
             other => panic!("{other:?}"),

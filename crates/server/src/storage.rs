@@ -21,8 +21,8 @@ pub struct ShardVerdict {
 }
 
 /// Looks at every byte of a data directory that has a checksum, one shard after the other, and
-/// gives each verdict to `each`. Where the records are whole they are replayed too, to see that
-/// everything they refer to is there. Nothing is changed; the directory is locked meanwhile.
+/// gives each verdict to `each`. The records are replayed too, as far as a start would go on with them, to
+/// see that everything they refer to is there. Nothing is changed; the directory is locked meanwhile.
 ///
 /// # Errors
 /// The folder is no data directory, is served by a broker, or cannot be read.
@@ -50,7 +50,7 @@ pub(crate) fn lane_config(
 /// Looks at one lane.
 pub(crate) fn verify_lane(disk: &RealDisk, lane: &LaneConfig) -> Result<Verdict, ServeError> {
     let mut verdict = verify(disk, lane)?;
-    if verdict.damage.is_empty() && !verdict.held_segments.is_empty() {
+    if !verdict.held_segments.is_empty() {
         let missing = missing(disk, lane, &verdict);
         verdict.damage.extend(missing);
     }
@@ -62,6 +62,8 @@ pub(crate) fn verify_lane(disk: &RealDisk, lane: &LaneConfig) -> Result<Verdict,
 fn missing(disk: &RealDisk, lane: &LaneConfig, verdict: &Verdict) -> Vec<Damage> {
     let referred = match referred(disk, lane.clone(), now()) {
         Ok(referred) => referred,
+        // Why is in the damage.
+        Err(_) if !verdict.damage.is_empty() => return Vec::new(),
         Err(error) => {
             tracing::error!(lane = lane.lane, %error, "the records cannot be replayed");
             let (path, position) = (lane.directory.clone(), Position::default());
@@ -70,7 +72,13 @@ fn missing(disk: &RealDisk, lane: &LaneConfig, verdict: &Verdict) -> Vec<Damage>
             return vec![Damage { path, position, bytes: 0, what }];
         }
     };
-    let segments = referred.segments.difference(&verdict.held_segments).map(|&segment| {
+    let is_named = |segment: u64| {
+        let begin = segment * lane.segment_bytes;
+        let mut damage = verdict.damage.iter();
+        damage.any(|held| (held.position.0..held.position.0 + held.bytes).contains(&begin))
+    };
+    let segments = referred.segments.difference(&verdict.held_segments);
+    let segments = segments.filter(|segment| !is_named(**segment)).map(|&segment| {
         let slot = verdict.headless.iter().find(|slot| slot.segments.contains(&segment));
         let (path, what) = match slot {
             Some(slot) => {

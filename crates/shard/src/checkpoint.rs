@@ -24,6 +24,8 @@ const MOST_PART: u64 = 4;
 pub(crate) struct Checkpoints {
     segment_bytes: u64,
     last_bytes: u64,
+    /// How long the last one was that an earlier life has written, in bytes.
+    found_bytes: u64,
     /// Whether one is due whatever was journaled.
     is_asked_for: bool,
     under_way: Option<UnderWay>,
@@ -39,8 +41,15 @@ struct UnderWay {
 }
 
 impl Checkpoints {
-    pub(crate) fn new(segment_bytes: u64) -> Self {
-        Self { segment_bytes, last_bytes: 0, is_asked_for: false, under_way: None, pending: None }
+    pub(crate) fn new(segment_bytes: u64, found_bytes: u64) -> Self {
+        Self {
+            segment_bytes,
+            last_bytes: 0,
+            found_bytes,
+            is_asked_for: false,
+            under_way: None,
+            pending: None,
+        }
     }
 
     /// Whether enough was journaled since the last one: a segment, and many times the size of the
@@ -69,6 +78,12 @@ impl Checkpoints {
     /// How long the last one was, in bytes; 0 if this life has written none.
     pub(crate) fn last_bytes(&self) -> u64 {
         self.last_bytes
+    }
+
+    /// How many segments one takes, as long as the last was, whoever has written it.
+    pub(crate) fn segments(&self) -> u64 {
+        let bytes = if self.last_bytes > 0 { self.last_bytes } else { self.found_bytes };
+        bytes / self.segment_bytes + 1
     }
 
     /// About how long a piece is, in bytes.
@@ -122,7 +137,7 @@ mod tests {
     #[test]
     fn the_longer_a_checkpoint_the_more_is_journaled_until_the_next() {
         let between = |last_bytes| {
-            let checkpoints = Checkpoints { last_bytes, ..Checkpoints::new(64 << 20) };
+            let checkpoints = Checkpoints { last_bytes, ..Checkpoints::new(64 << 20, 0) };
             assert!(!checkpoints.is_due(checkpoints.interval() - 1));
             assert!(checkpoints.is_due(checkpoints.interval()));
             checkpoints.interval() >> 20

@@ -1,8 +1,11 @@
 //! From the journal on disk to a shard that goes on where the last one stopped.
 
-use std::{collections::BTreeSet, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 
-use sennit_engine::{Engine, Journal, Place};
+use sennit_engine::{Engine, Journal, KeptBatch, Place};
 use sennit_journal::{Damage, Disk, Home, Lane, LaneConfig, Position, Reader, SlotMaker};
 use sennit_model::{Generation, Timestamp};
 
@@ -86,9 +89,8 @@ pub fn recover<D: Disk>(
 ) -> Result<Recovered<D>, RecoverError> {
     let segment_bytes = config.segment_bytes;
     let lane_config = config.clone();
-    let ReadBack { recovered, reading, mut engine, highest_place, lost } =
-        replay(disk, &config, now)?;
-    let Reading { newest_checkpoint, records, bytes, damage, .. } = reading;
+    let ReadBack { recovered, reading, mut engine, lost } = replay(disk, &config, now)?;
+    let Reading { newest_checkpoint, checkpoint_bytes, records, bytes, damage, .. } = reading;
     let generation = Generation(recovered.builder.generation());
     let replay_from = recovered.replay_from;
     let mut lane = recovered.lane;
@@ -99,6 +101,7 @@ pub fn recover<D: Disk>(
     let mut packs = Packs::default();
     // A record of what was done with a batch may rot: what says that it lies in a pack that is gone
     // must not mean a later one.
+    let highest_place = Position(engine.highest_place());
     let mut next_pack = highest_place.pack().map_or(0, |(pack, _)| pack + 1);
     for pack in sennit_journal::packs(disk, &lane_config)? {
         next_pack = next_pack.max(pack.number + 1);
@@ -122,7 +125,9 @@ pub fn recover<D: Disk>(
         None => lane.holds(Position(place.position).segment(segment_bytes)),
     };
     if !damage.is_empty() {
-        find_moved(&mut engine, &mut writer, &mut mover, &packs, is_held);
+        for (kept, place) in find_moved(&engine, &mut mover, packs.numbers(), is_held) {
+            engine.move_batches(kept.partition, &[(kept.first, place)], &mut writer);
+        }
     }
     let (mut lost_packs, mut lost_segments) = (BTreeSet::new(), BTreeSet::new());
     for place in engine.places() {
@@ -177,34 +182,37 @@ pub fn recover<D: Disk>(
     }
     let cache = TailCache::new(settings.cache_bytes);
     let moves = Moves::new(packs, settings.journal_segments);
-    let checkpoints = Checkpoints::new(segment_bytes);
+    let checkpoints = Checkpoints::new(segment_bytes, checkpoint_bytes);
     let shard = Shard::new(engine, writer, committed, cache, moves, checkpoints, now);
     let (reader, slots) = (recovered.reader, recovered.slots);
     Ok(Recovered { shard, lane, reader, slots, mover, report })
 }
 
-/// A hole may have taken the record that says where a batch was moved to: the packs still say it.
-fn find_moved<D: Disk>(
-    engine: &mut Engine,
-    writer: &mut Writer,
+/// A hole may have taken the record that says where a batch was moved to: the packs still say it. Gives
+/// each batch that is in none of the files that its place says, and that is in one of these packs, with
+/// its place there.
+pub(crate) fn find_moved<D: Disk>(
+    engine: &Engine,
     mover: &mut Mover<D>,
-    packs: &Packs,
+    packs: impl Iterator<Item = u32>,
     is_held: impl Fn(Place) -> bool,
-) {
+) -> Vec<(KeptBatch, Place)> {
     let missing = engine.batches().filter(|kept| !is_held(kept.place));
     // A part of a batch may begin where the batch does, and is shorter.
     let name = |partition, first, place: Place| (partition, first, place.bytes);
-    let mut missing: BTreeSet<_> =
-        missing.map(|kept| name(kept.partition, kept.first, kept.place)).collect();
-    for pack in packs.numbers() {
+    let mut missing: BTreeMap<_, _> =
+        missing.map(|kept| (name(kept.partition, kept.first, kept.place), kept)).collect();
+    let mut found = Vec::new();
+    for pack in packs {
         if missing.is_empty() {
-            return;
+            break;
         }
         // One that is not whole either keeps what it has.
         for held in mover.list(Home::Pack(pack)).unwrap_or_default() {
-            if missing.remove(&name(held.partition, held.first, held.place)) {
-                engine.move_batches(held.partition, &[(held.first, held.place)], writer);
+            if let Some(kept) = missing.remove(&name(held.partition, held.first, held.place)) {
+                found.push((kept, held.place));
             }
         }
     }
+    found
 }

@@ -1,12 +1,18 @@
 //! What the records of a lane refer to: the segments and packs that hold messages still wanted.
 //! For those who look at a lane without serving it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use sennit_journal::{Disk, LaneConfig, Position};
+use sennit_engine::Place;
+use sennit_journal::{Disk, LaneConfig, Position, packs};
 use sennit_model::Timestamp;
 
-use crate::{recover_error::RecoverError, replay::replay};
+use crate::{
+    mover::{Mover, PackLengths},
+    recover::find_moved,
+    recover_error::RecoverError,
+    replay::{ReadBack, replay},
+};
 
 /// Where messages lie that are still wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,9 +35,23 @@ pub fn referred<D: Disk>(
     now: Timestamp,
 ) -> Result<Referred, RecoverError> {
     let segment_bytes = config.segment_bytes;
-    let engine = replay(disk, &config, now)?.engine;
+    let ReadBack { recovered, reading, engine, .. } = replay(disk, &config, now)?;
+    let mut moved = BTreeMap::new();
+    if !reading.damage.is_empty() {
+        let held: BTreeSet<_> = packs(disk, &config)?.iter().map(|pack| pack.number).collect();
+        let is_held = |place: Place| match Position(place.position).pack() {
+            Some((pack, _)) => held.contains(&pack),
+            None => recovered.lane.holds(place.position / segment_bytes),
+        };
+        let reader = recovered.reader.another();
+        // It makes no pack.
+        let mut mover = Mover::new(disk.clone(), config, reader, PackLengths::default(), 0);
+        let found = find_moved(&engine, &mut mover, held.iter().copied(), is_held);
+        moved.extend(found.into_iter().map(|(kept, place)| (kept.place.position, place)));
+    }
     let mut referred = Referred::default();
     for place in engine.places() {
+        let place = moved.get(&place.position).copied().unwrap_or(place);
         match Position(place.position).pack() {
             Some((pack, _)) => referred.packs.insert(pack),
             None => referred.segments.insert(place.position / segment_bytes),

@@ -15,8 +15,6 @@ pub(crate) struct ReadBack<D: Disk> {
     pub(crate) recovered: RecoveredEnd<D>,
     pub(crate) reading: Reading,
     pub(crate) engine: Engine,
-    /// The highest position at which the journal says that anything lies or lay.
-    pub(crate) highest_place: Position,
     /// To be journaled before anything else.
     pub(crate) lost: Vec<Record>,
 }
@@ -50,12 +48,12 @@ pub(crate) fn replay<D: Disk>(
             continue;
         }
         let is_oldest = recovered.replay_from == Position(0);
-        if let Some((engine, lost)) = replay.finish(generation, is_oldest) {
+        if let Some((mut engine, lost)) = replay.finish(generation, is_oldest) {
+            engine.raise_highest_place(highest_place);
             damage.sort_unstable_by_key(|damage| damage.position);
             damage.dedup();
             reading.damage = damage;
-            let highest_place = Position(highest_place);
-            return Ok(ReadBack { recovered, reading, engine, highest_place, lost });
+            return Ok(ReadBack { recovered, reading, engine, lost });
         }
         let Some(fallback) = recovered.fallback_from else {
             return Err(RecoverError::Checkpoint { position: recovered.replay_from });
@@ -72,6 +70,8 @@ pub(crate) struct Reading {
     pub(crate) newest_checkpoint: Option<Position>,
     /// The same, of the one whose end is not read yet.
     begun_checkpoint: Option<Position>,
+    /// How long the last one was whose end was read, in bytes.
+    pub(crate) checkpoint_bytes: u64,
     pub(crate) records: u64,
     pub(crate) bytes: u64,
     pub(crate) damage: Vec<Damage>,
@@ -81,8 +81,16 @@ impl Reading {
     fn new(now: Timestamp) -> Self {
         let (newest_checkpoint, begun_checkpoint) = (None, None);
         let replay = Replay::new(now);
-        let damage = Vec::new();
-        Self { replay, newest_checkpoint, begun_checkpoint, records: 0, bytes: 0, damage }
+        let (checkpoint_bytes, records, bytes, damage) = (0, 0, 0, Vec::new());
+        Self {
+            replay,
+            newest_checkpoint,
+            begun_checkpoint,
+            checkpoint_bytes,
+            records,
+            bytes,
+            damage,
+        }
     }
 
     fn take(&mut self, walked: Walked) -> Result<(), RecoverError> {
@@ -109,7 +117,8 @@ impl Reading {
                 let in_block = position.0 % BLOCK_BYTES as u64;
                 self.begun_checkpoint = Some(Position(position.0 - in_block));
             }
-            Replayed::CheckpointEnded => {
+            Replayed::CheckpointEnded { bytes } => {
+                self.checkpoint_bytes = bytes;
                 self.newest_checkpoint = self.begun_checkpoint.take().or(self.newest_checkpoint);
             }
         }

@@ -156,6 +156,19 @@ mod tests {
     }
 
     #[test]
+    fn a_second_header_that_names_the_same_replay_lets_nothing_go() {
+        let mut segments = Segments::new(1000, Position(0));
+        for segment in 0..4 {
+            segments.opened(segment);
+        }
+        segments.replay_begins(Position(1500));
+        segments.replay_begins(Position(2500));
+        assert_eq!(taken(&mut segments), [0]);
+        segments.replay_begins(Position(2500));
+        assert_eq!(taken(&mut segments), [0u64; 0], "the replay before began there");
+    }
+
+    #[test]
     fn what_is_empty_at_a_start_is_released_though_there_is_no_replay_to_fall_back_on() {
         let mut segments = Segments::new(1000, Position(2500));
         for segment in 0..3 {

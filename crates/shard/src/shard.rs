@@ -536,6 +536,12 @@ impl Shard {
         self.writer.at_hand.kept_bytes()
     }
 
+    /// How many segments a checkpoint takes, as long as the last was.
+    #[must_use]
+    pub fn checkpoint_segments(&self) -> u64 {
+        self.checkpoints.segments()
+    }
+
     /// How many segments of the journal are in use.
     #[must_use]
     pub fn segment_count(&self) -> usize {

@@ -35,6 +35,22 @@ pub fn short_segments(data: &Path, shards: u32, segment_bytes: u64) {
     std::fs::write(data.join("FORMAT"), text).unwrap();
 }
 
+/// The packs of a lane, in order, when there are so many.
+pub fn moved(lane: &Path, packs: usize) -> Vec<PathBuf> {
+    let begun = Instant::now();
+    loop {
+        let names = std::fs::read_dir(lane).unwrap().map(|entry| entry.unwrap().path());
+        let mut held: Vec<_> =
+            names.filter(|path| path.extension() == Some("pack".as_ref())).collect();
+        if held.len() >= packs {
+            held.sort();
+            return held;
+        }
+        assert!(begun.elapsed() < SOON, "nothing is moved");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// The body of what the HTTP port answers.
 pub fn get(http: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(http).unwrap();
@@ -486,20 +502,8 @@ fn a_pack_that_is_gone_is_named_when_a_backup_without_it_is_restored() {
     let lane = folder.path().join("data/lane-0");
     let broker = Broker::start_with(&folder.path().join("data"), &["--journal-segments", "1"]);
     broker.ok(&["publish", "kept", "--create"], &lines(0..20_000));
-    let packs = || {
-        let names = std::fs::read_dir(&lane).unwrap().map(|entry| entry.unwrap().path());
-        let mut packs: Vec<_> =
-            names.filter(|path| path.extension() == Some("pack".as_ref())).collect();
-        packs.sort();
-        packs
-    };
     // Of two the first is referred to.
-    let begun = Instant::now();
-    while packs().len() < 2 {
-        assert!(begun.elapsed() < SOON, "nothing is moved");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    std::fs::remove_file(&packs()[0]).unwrap();
+    std::fs::remove_file(&moved(&lane, 2)[0]).unwrap();
     let file = folder.path().join("backup");
     broker.ok(&["backup", "--to", file.to_str().unwrap()], b"");
     let output = restore(&file, &folder.path().join("restored"));

@@ -1,24 +1,26 @@
 //! Backups and full disks: the broker's own fills while it is copied, or that on which the archive grows. The
 //! broker goes on, whoever asked is told, nothing that is cut passes for whole, and what was pinned comes
-//! free; acks go on as long as somebody acks. The small disk is a file system in memory, in a mount namespace of the broker's own; where the system
-//! allows none it is said that this was not tested.
+//! free; acks go on as long as somebody acks, also when the broker is killed meanwhile. The small disk is a file system in memory, in a mount namespace
+//! that a process of its own keeps; where the system allows none it is said that this was not tested.
 
 use std::{
     fs,
     io::{self, Read, Write},
+    ops::Range,
     path::PathBuf,
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
     time::{Duration, Instant},
 };
 
-use sennit_client::{Client, Error, ErrorCode, Message};
+use sennit_client::{Client, Error, ErrorCode, Message, TopicConfig, TopicKind};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::time::timeout;
 
 use crate::{
-    backup::{lines, restore, stalled},
+    backup::{lines, restore, short_segments, stalled},
     broker::Broker,
+    torture::{Choices, seed_of},
 };
 
 /// Longer than anything takes that is to happen.
@@ -28,23 +30,36 @@ const SEGMENT_BYTES: u64 = 1 << 20;
 
 const DISK_BYTES: u64 = 80 << 20;
 
-/// Lines that are kept: more than what waits between a broker and who does not take its archive.
-const KEPT: std::ops::Range<u32> = 0..30_000;
+/// How often a broker is killed: more often than there are slots in reserve.
+const KILLS: u32 = 12;
 
-/// Mounts the disk, makes the data directory's FORMAT, and becomes the program.
+/// Lines that are kept: more than what waits between a broker and who does not take its archive.
+const KEPT: Range<u32> = 0..30_000;
+
+/// Mounts the disk, says so, and keeps it until nobody holds the other end of its input.
 const MOUNTED: &str = r#"
 mount -t tmpfs -o "size=$1" tmpfs "$0"
-mkdir "$0/data"
-printf '%s' "$2" > "$0/data/FORMAT"
-shift 2
-exec "$@""#;
+echo
+read -r _ || :"#;
 
 /// A broker with one shard of short segments on a disk of its own.
 struct Small {
     folder: TempDir,
     broker: Broker,
-    /// The disk, as it can be looked at from here.
+    /// The disk, as it can be reached from here.
     disk: PathBuf,
+    _mounted: Mounted,
+}
+
+/// The process that keeps the disk.
+struct Mounted(Child);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        // It ends, or has ended.
+        let _ = self.0.wait();
+    }
 }
 
 impl Small {
@@ -54,21 +69,19 @@ impl Small {
         let folder = tempfile::tempdir().unwrap();
         let disk = folder.path().join("disk");
         fs::create_dir(&disk).unwrap();
-        let format = format!(
-            "sennit data directory\nformat = 1\nshards = 1\nsegment_bytes = {SEGMENT_BYTES}\n\
-             incarnation = 42\n"
-        );
-        let mut program = Command::new("unshare");
-        program
-            .args(apart)
-            .args(["sh", "-ec", MOUNTED])
-            .arg(&disk)
-            .args([&DISK_BYTES.to_string(), &format, env!("CARGO_BIN_EXE_sennit")])
-            .env("RUST_LOG", "error");
-        let broker = Broker::start_by(program, &disk.join("data"), &["--journal-segments", "4"]);
-        let root = PathBuf::from(format!("/proc/{}/root", broker.pid()));
+        let mut mounting = Command::new("unshare");
+        mounting.args(apart).args(["sh", "-ec", MOUNTED]).arg(&disk).arg(DISK_BYTES.to_string());
+        let mut child =
+            mounting.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it was tried");
+        let mut said = child.stdout.take().expect("it was piped");
+        let root = PathBuf::from(format!("/proc/{}/root", child.id()));
+        let mounted = Mounted(child);
+        said.read_exact(&mut [0]).expect("it says that the disk is there");
         let disk = root.join(disk.strip_prefix("/").unwrap());
-        Some(Self { folder, broker, disk })
+        let data = disk.join("data");
+        short_segments(&data, 1, SEGMENT_BYTES);
+        let broker = Broker::start_with(&data, &["--journal-segments", "4"]);
+        Some(Self { folder, broker, disk, _mounted: mounted })
     }
 
     fn data_bytes(&self) -> u64 {
@@ -189,19 +202,18 @@ async fn publish_in_a_hurry(client: &Client, topic: &str, bytes: usize) -> u64 {
     panic!("the disk is never full");
 }
 
-/// Takes up to so many messages, acks each by itself, and waits until it is told that it is acked; returns
-/// how many came.
-async fn ack_singly(client: &Client, topic: &str, most: u64) -> u64 {
+/// Takes these messages, which are the next, acks each by itself, and waits until it is told that it is
+/// acked.
+async fn ack_singly(client: &Client, topic: &str, offsets: Range<u64>) {
     let (topic, group) = (topic.parse().unwrap(), "workers".parse().unwrap());
     let consumer = client.consumer(&topic, &group).create_group_if_missing(true);
     let mut consumer = consumer.credit_messages(100).subscribe().await.unwrap();
-    for number in 0..most {
+    for number in offsets {
         let came = timeout(SOON, consumer.next()).await.expect("acks make the next come");
         let delivery = came.unwrap().unwrap();
         assert_eq!(delivery.offset().0, number);
         timeout(SOON, delivery.ack_confirmed()).await.expect("acks go on").unwrap();
     }
-    most
 }
 
 #[test]
@@ -214,16 +226,72 @@ fn acks_go_on_one_by_one_while_the_disk_is_full_and_publishes_once_it_is_not() {
         runtime.block_on(async {
             let client = Client::connect(&broker.listen).await.unwrap();
             let confirmed = publish_in_a_hurry(&client, "filling", bytes).await;
-            assert_eq!(
-                ack_singly(&client, "filling", acks.min(confirmed)).await,
-                acks.min(confirmed)
-            );
+            ack_singly(&client, "filling", 0..acks.min(confirmed)).await;
         });
         broker.ok(&["topic", "delete", "filling"], b"");
         small.comes_free(DISK_BYTES / 2);
         broker.ok(&["publish", "kept", "--create"], &lines(KEPT));
         assert!(broker.ok(&["consume", "kept"], b"") == lines(KEPT), "other lines came");
     }
+}
+
+#[test]
+fn acks_go_on_where_a_checkpoint_is_as_long_as_several_segments() {
+    let Some(small) = Small::begin() else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::connect(&small.broker.listen).await.unwrap();
+        for number in 0..60 {
+            let config = TopicConfig { partitions: 1000, ..TopicConfig::of_kind(TopicKind::Queue) };
+            client.create_topic(&format!("idle-{number}").parse().unwrap(), config).await.unwrap();
+        }
+        let confirmed = publish_in_a_hurry(&client, "filling", 5_000).await;
+        assert!(confirmed > 4000, "{confirmed}");
+        ack_singly(&client, "filling", 0..4000).await;
+    });
+}
+
+#[test]
+fn a_broker_that_is_killed_again_and_again_on_a_full_disk_keeps_its_promises() {
+    let Some(mut small) = Small::begin() else { return };
+    let mut choices = Choices::new(seed_of("killed on a full disk"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let confirmed = runtime.block_on(async {
+        let client = Client::connect(&small.broker.listen).await.unwrap();
+        publish_in_a_hurry(&client, "filling", 5_000).await
+    });
+    let mut acked = 0;
+    for _ in 0..KILLS {
+        small.broker.kill();
+        small.broker.start_again();
+        let next = (acked + choices.below(200)).min(confirmed);
+        runtime.block_on(async {
+            let client = Client::connect(&small.broker.listen).await.unwrap();
+            ack_singly(&client, "filling", acked..next).await;
+        });
+        acked = next;
+    }
+    small.broker.kill();
+    small.broker.start_again();
+
+    // What was confirmed and not acked is there, and room for others too once it is gone.
+    let rest = small.broker.ok(&["consume", "filling", "--group", "workers", "--json"], b"");
+    let rest = rest.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let offsets = rest.map(|line| {
+        let message: Value = serde_json::from_slice(line).unwrap();
+        message["offset"].as_u64().unwrap()
+    });
+    let offsets: Vec<_> = offsets.collect();
+    assert!(offsets.iter().copied().eq(acked..acked + offsets.len() as u64));
+    assert!(
+        acked + offsets.len() as u64 >= confirmed,
+        "{acked} and {} of {confirmed}",
+        offsets.len()
+    );
+    small.broker.ok(&["topic", "delete", "filling"], b"");
+    small.comes_free(DISK_BYTES / 2);
+    small.broker.ok(&["publish", "kept", "--create"], &lines(KEPT));
+    assert!(small.broker.ok(&["consume", "kept"], b"") == lines(KEPT), "other lines came");
 }
 
 #[test]

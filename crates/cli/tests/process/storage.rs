@@ -131,6 +131,28 @@ fn a_damaged_journal_costs_what_lay_there_and_a_repair_makes_it_whole() {
 }
 
 #[test]
+fn a_pack_that_is_gone_is_named_whatever_else_is_damaged() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    crate::backup::short_segments(&data, 1, 1 << 20);
+    let mut broker = Broker::start_with(&data, &["--journal-segments", "1"]);
+    broker.ok(&["publish", "lines", "--create"], &crate::backup::lines(0..20_000));
+    // Of two the first is referred to.
+    let packs = crate::backup::moved(&data.join("lane-0"), 2);
+    broker.kill();
+    std::fs::remove_file(&packs[0]).unwrap();
+    let file = std::fs::File::options().write(true).open(&packs[1]).unwrap();
+    file.write_all_at(b"rot", 4096).unwrap();
+    let (code, shards, said) = verify(&data);
+    assert_eq!(code, Some(1), "{said}");
+    let damage = shards[0]["damage"].as_array().unwrap();
+    let whats: Vec<_> = damage.iter().map(|damage| damage["what"].as_str().unwrap()).collect();
+    assert!(whats.len() > 1, "{whats:?}");
+    let missing = "a pack with messages that are wanted is missing";
+    assert_eq!(whats.iter().filter(|what| **what == missing).count(), 1, "{whats:?}");
+}
+
+#[test]
 fn a_segment_whose_header_is_gone_is_named_if_messages_in_it_are_wanted() {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("data");

@@ -1,8 +1,9 @@
 //! A disk that is full: what acks take of the journal comes free again, in few slots.
 
 use sennit_model::{PartitionId, TopicId};
+use sennit_shard::{PackLengths, Settings, recover};
 
-use crate::broker::{Broker, COUNT, NOW, ORDERS};
+use crate::broker::{Broker, COUNT, NOW, ORDERS, SEGMENT_BYTES};
 
 /// Slots beyond those of what is kept: the last checkpoint's, the one being written, and the next.
 const MORE: usize = 3;
@@ -62,4 +63,17 @@ fn a_checkpoint_of_many_segments_is_not_written_again_for_its_own_sake() {
     }
     assert!(!broker.parts.shard.has_frames(), "the journal grows by itself");
     assert_eq!(broker.parts.shard.counters().checkpoints, before + 1);
+}
+
+#[test]
+fn how_long_the_checkpoints_of_earlier_lives_were_is_known_before_the_first_of_this_one() {
+    let mut broker = full(4000);
+    broker.parts.shard.checkpoint_soon();
+    broker.settle_down();
+    let segments = broker.parts.shard.checkpoint_segments();
+    assert!(segments > 3, "{segments}");
+    let settings = Settings { cache_bytes: 0, journal_segments: 1, packs: PackLengths::default() };
+    let next = recover(&broker.disk, Broker::config(SEGMENT_BYTES), settings, NOW).unwrap();
+    assert_eq!(next.shard.counters().checkpoints, 0);
+    assert_eq!(next.shard.checkpoint_segments(), segments);
 }

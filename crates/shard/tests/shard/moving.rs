@@ -244,3 +244,18 @@ fn what_a_copy_that_fails_has_made_goes_once_packs_may_be_removed_and_the_next_o
     assert_eq!(moved.batches.len(), held.len());
     assert!(broker.parts.mover.take_rubbish().is_empty());
 }
+
+#[test]
+fn a_pack_that_a_crash_left_to_nobody_is_removed_under_a_number_that_no_other_has() {
+    let mut broker = Broker::with_backlog(100);
+    let (_, unrecorded) = broker.copy();
+    let mut broker = broker.crashed();
+    let (_, moved) = broker.copy();
+    let made: Vec<_> = moved.packs.iter().map(|pack| pack.number).collect();
+    let left: Vec<_> = unrecorded.packs.iter().map(|pack| pack.number).collect();
+    assert!(made.iter().all(|number| !left.contains(number)), "{made:?} and {left:?}");
+    assert_eq!(broker.remove_packs(), left);
+    broker.parts.shard.moved(moved, NOW);
+    broker.settle_down();
+    broker.gets(0..100 * COUNT);
+}

@@ -9,8 +9,8 @@ use std::{
 
 use sennit_engine::{Outcome, Record};
 use sennit_journal::{BLOCK_BYTES, Disk, Home, disk::MemoryDisk, verify};
-use sennit_model::{PartitionId, TopicId};
-use sennit_shard::{Repaired, repair};
+use sennit_model::{OffsetRange, PartitionId, TopicId};
+use sennit_shard::{Repaired, referred, repair};
 
 use crate::broker::{Broker, COUNT, GROUP, MAILS, NOW, ORDERS, SEGMENT_BYTES, text, texts};
 
@@ -174,22 +174,35 @@ fn segments(disk: &MemoryDisk) -> Vec<(u64, PathBuf)> {
     slots.map(segment).collect()
 }
 
-/// Damages every frame that begins with a record of this kind; returns how many these are.
-fn lose_frames(disk: &MemoryDisk, kind: u8) -> usize {
-    let mut lost = 0;
-    for path in files(disk) {
-        let mut bytes = disk.bytes_of(&path).unwrap();
-        for block in (0..bytes.len()).step_by(BLOCK_BYTES) {
-            let is_frame = bytes[block..].starts_with(b"SNFR");
+/// Where the frames lie that begin with a record of this kind.
+fn frames_of(disk: &MemoryDisk, kind: u8) -> BTreeSet<(PathBuf, usize)> {
+    let of_file = |path: PathBuf| {
+        let bytes = disk.bytes_of(&path).unwrap();
+        let blocks = (0..bytes.len()).step_by(BLOCK_BYTES);
+        let frames = blocks.filter(|&block| {
             // The kind of its first record.
-            if is_frame && bytes[block + 64 + 4] == kind {
-                bytes[block] = 0;
-                lost += 1;
-            }
-        }
-        disk.put(&path, bytes);
+            bytes[block..].starts_with(b"SNFR") && bytes[block + 64 + 4] == kind
+        });
+        frames.map(|block| (path.clone(), block)).collect::<Vec<_>>()
+    };
+    files(disk).into_iter().flat_map(of_file).collect()
+}
+
+/// Damages these frames; returns how many they are.
+fn lose<'a>(disk: &MemoryDisk, frames: impl IntoIterator<Item = &'a (PathBuf, usize)>) -> usize {
+    let mut lost = 0;
+    for (path, block) in frames {
+        let mut bytes = disk.bytes_of(path).unwrap();
+        bytes[*block] = 0;
+        disk.put(path, bytes);
+        lost += 1;
     }
     lost
+}
+
+/// Damages every frame that begins with a record of this kind; returns how many these are.
+fn lose_frames(disk: &MemoryDisk, kind: u8) -> usize {
+    lose(disk, &frames_of(disk, kind))
 }
 
 #[test]
@@ -293,6 +306,59 @@ fn an_ack_that_rots_shows_nobody_what_lies_in_a_later_pack() {
 }
 
 #[test]
+fn checkpoints_and_an_ack_that_rot_show_nobody_what_lies_in_a_later_pack() {
+    let mut broker = Broker::open(&MemoryDisk::default(), SEGMENT_BYTES);
+    broker.create(ORDERS);
+    broker.create(MAILS);
+    // Of the same lengths, each in segments of its own.
+    for (partition, word) in [(ORDERS, "message"), (MAILS, "another")] {
+        for batch in 0..15 {
+            let numbers = batch * COUNT..(batch + 1) * COUNT;
+            let of_batch: Vec<_> = numbers.map(|n| text(n).replace("message", word)).collect();
+            broker.publish(partition, &of_batch);
+        }
+        broker.parts.shard.turn_segment();
+        broker.settle_down();
+    }
+    let checkpoint = |broker: &mut Broker| {
+        broker.parts.shard.checkpoint_soon();
+        broker.settle_down();
+        broker.parts.shard.turn_segment();
+        broker.settle_down();
+    };
+    let (home, _) = broker.begin_move();
+    broker.empty(home);
+    let packs = broker.live_packs();
+    checkpoint(&mut broker);
+    let began = Record::CheckpointBegan { next_topic: 0, next_group: 0 };
+    let before = frames_of(&broker.disk, began.kind());
+    broker.subscribe();
+    broker.ack(|_| true);
+    assert_eq!(BTreeSet::from_iter(broker.remove_packs()), packs);
+    checkpoint(&mut broker);
+    // What this life reads knows of no pack.
+    let mut broker = broker.crashed();
+    let (home, _) = broker.begin_move();
+    broker.empty(home);
+    assert_eq!(broker.live_packs().len(), 1);
+
+    let acked = Record::Settled {
+        partition: ORDERS,
+        group: GROUP,
+        outcome: Outcome::Acked,
+        ranges: Vec::new(),
+    };
+    assert!(lose_frames(&broker.disk, acked.kind()) > 0);
+    let checkpoints = frames_of(&broker.disk, began.kind());
+    assert!(lose(&broker.disk, checkpoints.difference(&before)) > 0);
+    let mut broker = broker.crashed();
+    broker.subscribe();
+    assert!(broker.delivered.iter().all(|(offset, held)| *held == text(*offset)));
+    let is_told = |gap: &OffsetRange| gap.start.0 == 0;
+    assert!(broker.gaps.iter().any(is_told), "what lay in the pack that is gone is told");
+}
+
+#[test]
 fn a_batch_is_found_in_its_pack_though_the_record_of_its_move_is_gone() {
     let mut broker = Broker::with_backlog(100);
     // Behind one of a large state the next is far.
@@ -317,6 +383,8 @@ fn a_batch_is_found_in_its_pack_though_the_record_of_its_move_is_gone() {
     assert_eq!(broker.parts.shard.counters().checkpoints, checkpoints, "the move is replayed");
     let moved = Record::Moved { partition: ORDERS, moves: Vec::new() }.kind();
     assert!(lose_frames(&broker.disk, moved) > 0);
+    let seen = referred(&broker.disk, Broker::config(SEGMENT_BYTES), NOW).unwrap();
+    assert!(!seen.segments.contains(&emptied) && !seen.packs.is_empty(), "{seen:?}");
     let mut broker = broker.crashed();
     assert!(!broker.parts.report.damage.is_empty());
     assert_eq!(broker.parts.report.lost_segments, [0u64; 0]);
