@@ -10,6 +10,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::{
     core::CoreHandle,
+    fitting::fitting,
     inbox::{self, ControlReply},
     outbox::Outbox,
     routes::{Beginning, Routes, Subscription},
@@ -92,6 +93,7 @@ impl Asked {
             self.outbox.refused(self.number, error);
             return;
         };
+        let reply = fitting(reply, self.outbox.frame_bytes_max());
         match (&reply, wanted) {
             (Reply::TopicOpened(opened), _) => {
                 self.learn(TopicId(opened.topic_id), home, opened.partitions);

@@ -27,6 +27,7 @@ mod descriptors;
 mod doors;
 mod drain;
 mod error;
+mod fitting;
 mod found;
 mod gauge;
 mod holding_back;

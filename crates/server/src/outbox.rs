@@ -214,6 +214,11 @@ impl Outbox {
         }
     }
 
+    /// The longest body that the client takes.
+    pub(crate) fn frame_bytes_max(&self) -> usize {
+        self.frame_bytes_max.get()
+    }
+
     /// No frame is larger from now on.
     pub(crate) fn set_frame_bytes_max(&self, limit: usize) {
         self.frame_bytes_max.set(limit);

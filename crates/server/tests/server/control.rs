@@ -67,6 +67,40 @@ fn opening_makes_a_topic_once_however_many_ask_at_once() {
 }
 
 #[test]
+fn what_no_frame_of_the_connection_holds_comes_in_pages_or_is_refused() {
+    const FRAME_BYTES_MAX: u32 = 16_384;
+    let (broker, _folder) = Broker::fresh();
+    let names: Vec<_> = (0..100).map(|n| format!("{n:0>200}")).collect();
+    let mut peer = broker.connect().greeted(FRAME_BYTES_MAX);
+    for name in &names {
+        assert!(matches!(peer.ask(&create(name, 1)), Reply::Done(_)));
+    }
+    let (mut listed, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let list = Request::ListTopics(control::ListTopics { page_token, page_size: 0 });
+        let Reply::TopicList(page) = peer.ask(&list) else { panic!("no list") };
+        assert!(page.topics.iter().map(|topic| topic.name.len()).sum::<usize>() < 16_384);
+        listed.extend(page.topics.into_iter().map(|topic| topic.name));
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(listed, names);
+    for name in &names {
+        let (topic, name) = (names[0].clone(), name.clone());
+        let group = control::CreateGroup { topic, name, ..<_>::default() };
+        assert!(matches!(peer.ask(&Request::CreateGroup(group)), Reply::Done(_)));
+    }
+    let topic = names[0].clone();
+    let list = Request::ListGroups(control::ListGroups { topic });
+    let (code, message) = refused(&mut peer, list);
+    assert_eq!(code, ErrorCode::LimitReached);
+    assert!(message.contains("frame_bytes_max of this connection is 16384"), "{message}");
+    broker.stop();
+}
+
+#[test]
 fn a_listing_comes_in_pages_that_miss_nothing() {
     let (broker, _folder) = Broker::fresh();
     let mut peer = broker.greeted();
