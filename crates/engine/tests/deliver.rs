@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sennit_engine::{Command, Credit, SessionId};
 use sennit_model::Message;
-use world::{ALICE, BOB, GROUP, ORDERS, World};
+use world::{ALICE, BOB, GROUP, ORDERS, World, run};
 
 fn receivers(world: &mut World) -> Vec<(SessionId, u32)> {
     world.deliveries().iter().map(|delivery| (delivery.session, delivery.count)).collect()
@@ -79,4 +79,70 @@ fn who_has_left_is_given_nothing_by_a_window_that_comes_late() {
     world.publish_texts(&["a"]);
     assert_eq!(world.delivered(), []);
     assert_eq!(world.group().consumers, 0);
+}
+
+#[test]
+fn messages_go_to_one_consumer_each() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 1);
+    world.subscribe(BOB, 1);
+    world.publish_texts(&["a", "b", "c"]);
+    let sessions: Vec<SessionId> = world.deliveries().iter().map(|d| d.session).collect();
+    assert_eq!(sessions, [ALICE, BOB]);
+    assert_eq!(world.group().ready, 1);
+}
+
+#[test]
+fn who_has_room_is_given_what_the_one_whose_turn_it_is_has_no_room_for() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 1);
+    world.subscribe(BOB, 2);
+    for text in ["a", "b", "c", "d"] {
+        world.publish_texts(&[text]);
+    }
+    let sessions: Vec<SessionId> = world.deliveries().iter().map(|d| d.session).collect();
+    assert_eq!(sessions, [ALICE, BOB, BOB]);
+}
+
+#[test]
+fn credit_is_a_window_in_messages_that_an_ack_opens() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 2);
+    world.publish_texts(&["a", "b", "c", "d"]);
+    assert_eq!(world.attempts(), [(0, 1), (1, 1)]);
+    world.ack(run(0, 1, 1));
+    assert_eq!(world.attempts(), [(2, 1)]);
+}
+
+#[test]
+fn the_message_that_reaches_the_window_of_bytes_is_the_last() {
+    let mut world = World::new();
+    let credit = Credit { messages: 100, bytes: 40 };
+    world.subscribe_to(ORDERS, ALICE, credit);
+    world.publish_texts(&["0123456789", "0123456789", "0123456789"]);
+    assert_eq!(world.attempts(), [(0, 1), (1, 1)]);
+    world.ack(run(0, 2, 1));
+    assert_eq!(world.attempts(), [(2, 1)]);
+}
+
+#[test]
+fn who_has_nothing_is_given_a_message_however_small_the_window_of_bytes_is() {
+    let mut world = World::new();
+    world.subscribe_to(ORDERS, ALICE, Credit { messages: 100, bytes: 0 });
+    world.publish_texts(&["a", "b"]);
+    assert_eq!(world.attempts(), [(0, 1)]);
+    world.ack(run(0, 1, 1));
+    assert_eq!(world.attempts(), [(1, 1)]);
+}
+
+#[test]
+fn acks_out_of_the_middle_of_what_was_leased_free_the_bytes_that_they_had() {
+    let mut world = World::new();
+    let credit = Credit { messages: 100, bytes: 240 };
+    world.subscribe_to(ORDERS, ALICE, credit);
+    world.publish_texts(&["0123456789"; 20]);
+    let leased = world.delivered().len() as u64;
+    assert!((8..18).contains(&leased), "{leased}");
+    world.ack(run(leased - 4, 2, 1));
+    assert_eq!(world.attempts(), [(leased, 1), (leased + 1, 1)]);
 }

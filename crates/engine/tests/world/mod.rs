@@ -264,6 +264,11 @@ impl World {
             .collect()
     }
 
+    /// The same, as `(offset, attempt)`.
+    pub fn attempts(&mut self) -> Vec<(u64, u32)> {
+        self.delivered().into_iter().map(|(offset, attempt, _)| (offset, attempt)).collect()
+    }
+
     pub fn refusals(&mut self) -> Vec<Refusal> {
         std::mem::take(&mut self.effects)
             .into_iter()
