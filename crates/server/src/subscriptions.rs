@@ -2,12 +2,13 @@
 //! it is done. They live on the first core, and are kept in a stream of the broker's own.
 //!
 //! In reading order: a `subscription` is a state machine of `phase`s, changed by `change`s; the `roster` has all of them and knows which
-//! are linked to which stream; the `store` keeps what is changed. `following` finds out where streams
+//! are linked to which stream, the `beginnings` which may be; the `store` keeps what is changed. `following` finds out where streams
 //! end, `driving` works for each subscription: it tells a `webhook` (where the `url_guard` lets it),
 //! signed with the broker's `keys`, or writes a wake into a stream. `asking` is what is asked from
 //! outside, by who has `tokens`, and `view` what they see.
 
 mod asking;
+mod beginnings;
 mod change;
 mod driving;
 mod following;

@@ -51,6 +51,11 @@ impl Config {
         let is_kept_out = is_reserved(stream) || self.wake_stream() == Some(stream);
         !is_kept_out && self.pattern.as_ref().is_some_and(|glob| glob.matches(stream.as_str()))
     }
+
+    /// What the name of every stream begins with that the pattern means, if there is one.
+    pub(crate) fn beginning(&self) -> Option<&str> {
+        self.pattern.as_ref().map(Glob::beginning)
+    }
 }
 
 /// The first segment that no client's stream has: what the protocol keeps for itself lies there.

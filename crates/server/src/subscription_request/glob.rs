@@ -76,6 +76,11 @@ impl Glob {
         &self.text
     }
 
+    /// What the name of every stream begins with that the pattern means.
+    pub(crate) fn beginning(&self) -> &str {
+        &self.beginning
+    }
+
     /// Whether the pattern means the stream of the name `path`. Takes as many steps as both have segments,
     /// multiplied, at most.
     pub(crate) fn matches(&self, path: &str) -> bool {

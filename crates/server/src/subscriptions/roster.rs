@@ -10,6 +10,7 @@ use sennit_model::{Offset, TopicId, TopicName};
 use tokio::sync::Notify;
 
 use super::{
+    beginnings::Beginnings,
     change::{Change, Kept, KeptLink, Link, Moved, What},
     phase::Phase,
     subscription::Subscription,
@@ -23,6 +24,10 @@ use crate::subscription_request::{
 #[derive(Debug, Default)]
 pub(crate) struct Roster {
     members: BTreeMap<Box<str>, Member>,
+    /// Those of them that have a pattern.
+    beginnings: Beginnings,
+    /// Those of them whose wakes are written into a stream.
+    told_in: HashMap<TopicName, BTreeSet<Box<str>>>,
     followed: HashMap<TopicName, Followed>,
     links: usize,
     /// Those that are woken, and those that somebody has.
@@ -106,6 +111,12 @@ impl Roster {
             subscription.links().iter().map(|(stream, link)| (stream.clone(), *link)).collect();
         self.links += streams.len();
         self.count(subscription.phase(), usize::wrapping_add);
+        if let Some(beginning) = subscription.config.beginning() {
+            self.beginnings.add(beginning, id);
+        }
+        if let Some(stream) = subscription.config.wake_stream() {
+            self.told_in.entry(stream.clone()).or_default().insert(id.into());
+        }
         let member = Member { subscription, bell: Rc::default(), life };
         self.members.insert(id.into(), member);
         let new = streams.into_iter().filter_map(|(stream, link)| {
@@ -142,6 +153,17 @@ impl Roster {
     pub(crate) fn remove(&mut self, id: &str) -> bool {
         let Some(member) = self.members.remove(id) else { return false };
         member.bell.notify_one();
+        if let Some(beginning) = member.subscription.config.beginning() {
+            self.beginnings.remove(beginning, id);
+        }
+        if let Some(stream) = member.subscription.config.wake_stream()
+            && let Some(told) = self.told_in.get_mut(stream)
+        {
+            told.remove(id);
+            if told.is_empty() {
+                self.told_in.remove(stream);
+            }
+        }
         self.links -= member.subscription.links().len();
         self.count(member.subscription.phase(), usize::wrapping_sub);
         for stream in member.subscription.links().keys() {
@@ -188,11 +210,8 @@ impl Roster {
 
     /// A stream is there, and was not before: those whose wakes are written into it are told there.
     pub(crate) fn wakes_appeared(&mut self, stream: &TopicName) {
-        if self.woken == 0 {
-            return;
-        }
-        for member in self.members.values_mut() {
-            if member.subscription.config.wake_stream() == Some(stream) {
+        for id in self.told_in.get(stream).into_iter().flatten() {
+            if let Some(member) = self.members.get_mut(id) {
                 member.subscription.tell_again();
                 member.bell.notify_one();
             }
@@ -211,13 +230,18 @@ impl Roster {
         if is_reserved(stream) {
             return (changes, new);
         }
-        let concerned: Vec<(Box<str>, bool)> = self
-            .members
-            .iter()
-            .filter_map(|(id, member)| match member.subscription.links().get(stream) {
-                Some(link) if link.topic == Some(topic) => None,
-                Some(link) => Some((id.clone(), link.is_explicit)),
-                None => member.subscription.config.means(stream).then(|| (id.clone(), false)),
+        let linked = self.followed.get(stream).into_iter().flat_map(|followed| &followed.by);
+        let ids: BTreeSet<&str> =
+            linked.map(|id| &**id).chain(self.beginnings.of(stream.as_str())).collect();
+        let concerned: Vec<(Box<str>, bool)> = ids
+            .into_iter()
+            .filter_map(|id| {
+                let subscription = &self.members.get(id)?.subscription;
+                match subscription.links().get(stream) {
+                    Some(link) if link.topic == Some(topic) => None,
+                    Some(link) => Some((id.into(), link.is_explicit)),
+                    None => subscription.config.means(stream).then(|| (id.into(), false)),
+                }
             })
             .collect();
         for (id, is_explicit) in concerned {

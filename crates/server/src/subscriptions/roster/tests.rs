@@ -185,6 +185,7 @@ fn a_replay_of_what_it_says_leaves_it_as_it_was() {
     assert_eq!(replayed.keep().collect::<Vec<_>>(), kept);
     assert!(replayed.replay(Change { id: "all".into(), what: What::Deleted }));
     assert!(replayed.is_empty() && replayed.followed.is_empty() && replayed.links == 0);
+    assert!(replayed.told_in.is_empty() && replayed.beginnings.of("events/a").next().is_none());
 }
 
 #[test]
