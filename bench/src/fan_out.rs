@@ -6,7 +6,7 @@ use sennit_model::{Durability, limits::MEMORY_SHARD_BYTES};
 use serde_json::json;
 
 use crate::{
-    bare,
+    bare, bare_pace,
     child::Worker,
     clock::now_ns,
     ground::Ground,
@@ -94,6 +94,17 @@ impl FanOut {
             true => bare::measure(self.readers, load.size).context("the probe").map(Some),
             false => Ok(None),
         };
+        // Who reads what lies there is late by how much that is.
+        let paced = load.rate.filter(|_| bench.options.probe && load.preload.is_none());
+        let mut bare_late = Latencies::new();
+        let pace = |late: &mut Latencies| match paced {
+            Some(rate) => {
+                let threads = self.reader_processes;
+                let measured = bare_pace::measure(self.readers, threads, load.size, rate);
+                measured.context("the probe").map(|more| late.add(&more.buckets()))
+            }
+            None => Ok(()),
+        };
         let ground = bench.ground(load)?;
         let mut measured = Measured::default();
         let mut producers = bench.start_producers(&ground, load)?;
@@ -103,6 +114,7 @@ impl FanOut {
         }
         let mut readers = self.start_readers(&ground)?;
         let before = bare()?;
+        pace(&mut bare_late)?;
         let window = window_of(load, now_ns());
         let watch = Watch::begin(bench.broker.pid, &bench.broker.http, window);
         order_all(&mut readers, Order::Start(window))?;
@@ -123,6 +135,7 @@ impl FanOut {
             cpu_s = report.cpu_s.map(|used| used + cpu_s.unwrap_or_default()).or(cpu_s);
         }
         let usage = watch.end();
+        pace(&mut bare_late)?;
         let bare = before.zip(bare()?).map(|(before, after)| before.and(after));
         let mut made = measured.row(load, window);
         if load.preload.is_some() {
@@ -135,6 +148,7 @@ impl FanOut {
         made.error_texts.extend(errors);
         let figures = made.fan_out.get_or_insert_default();
         figures.readers_cpu_s = cpu_s;
+        figures.bare_deliver_us = bare_late.percentiles();
         let delivered = made.delivered_per_s.unwrap_or_default();
         if let Some(bare) = bare {
             figures.bare_per_s = Some(bare.thrown_away_per_s);

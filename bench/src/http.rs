@@ -8,7 +8,6 @@ mod null;
 mod pairs;
 mod request;
 mod side;
-mod socket;
 mod waiters;
 
 use std::{

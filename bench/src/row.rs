@@ -96,6 +96,9 @@ pub struct FannedOut {
     /// `delivered_per_s` for each of `bare_checked_per_s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub of_bare_checked: Option<f64>,
+    /// How late a bare program is that writes each message to as many sockets at the same rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bare_deliver_us: Option<Percentiles>,
     /// What the slow reader got within the window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slow_delivered_per_s: Option<f64>,
@@ -241,7 +244,7 @@ const CHECKPOINT_HEADS: [&str; 12] = [
 ];
 
 /// The heads of a table of readers.
-const FAN_OUT_HEADS: [&str; 15] = [
+const FAN_OUT_HEADS: [&str; 16] = [
     "ROW",
     "PUBLISHED/S",
     "DELIVERED/S",
@@ -251,6 +254,7 @@ const FAN_OUT_HEADS: [&str; 15] = [
     "p99",
     "DELIVER p50",
     "p99",
+    "BARE p99",
     "SLOW/S",
     "MISS/DUP/ORD/BAD/ERR",
     "CPU s",
@@ -359,8 +363,9 @@ impl Row {
         let mut cells = self.load_cells();
         cells.remove(2);
         cells.splice(3..3, [part(fan_out.of_bare), part(fan_out.of_bare_checked)]);
-        cells.insert(9, rate(fan_out.slow_delivered_per_s));
-        cells.insert(12, fan_out.readers_cpu_s.map_or_else(String::new, |cpu| format!("{cpu:.2}")));
+        let late = fan_out.bare_deliver_us.map(|late| format!("{} us", late.p99));
+        cells.splice(9..9, [late.unwrap_or_default(), rate(fan_out.slow_delivered_per_s)]);
+        cells.insert(13, fan_out.readers_cpu_s.map_or_else(String::new, |cpu| format!("{cpu:.2}")));
         cells
     }
 

@@ -11,9 +11,13 @@ use anyhow::{Context, Result, ensure};
 use super::{
     answer::AnswerReader,
     request::{Request, Requests},
+};
+use crate::{
+    clock::now_ns,
+    latency::Latencies,
+    plan::Window,
     socket::{Poller, Socket},
 };
-use crate::{clock::now_ns, latency::Latencies, plan::Window};
 
 /// Bytes that are read at once.
 pub const BUFFER_BYTES: usize = 256 << 10;

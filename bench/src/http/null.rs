@@ -13,8 +13,11 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use super::socket::{Poller, Socket};
-use crate::{plan::Null, synced_file::SyncedFile};
+use crate::{
+    plan::Null,
+    socket::{Poller, Socket},
+    synced_file::SyncedFile,
+};
 
 /// Bytes that are read at once, and that a request may have before it is thrown away in pieces.
 const BUFFER_BYTES: usize = 64 << 10;

@@ -12,11 +12,11 @@ use super::{
     answer::AnswerReader,
     closed_loop::{Asked, BUFFER_BYTES, SILENCE_NS},
     request::{Request, Requests},
-    socket::{Poller, Socket},
 };
 use crate::{
     clock::now_ns,
     plan::{HttpMode, Window},
+    socket::{Poller, Socket},
 };
 
 /// The line that begins an event with data, without blanks.

@@ -14,12 +14,12 @@ use anyhow::{Context, Result, ensure};
 use super::{
     closed_loop::{BUFFER_BYTES, SILENCE_NS},
     request::{Request, Requests},
-    socket::{Poller, Socket},
 };
 use crate::{
     clock::now_ns,
     latency::Latencies,
     plan::{HttpLoad, HttpMode, HttpWait, Report},
+    socket::{Poller, Socket},
 };
 
 /// What ends the control event of one who has come to the end, and its chunk.
