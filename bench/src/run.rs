@@ -12,7 +12,7 @@ use comfy_table::{Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
-    broker::{Broker, lies_in_memory},
+    broker::{Broker, fresh_folder, lies_in_memory},
     load::Bench,
     options::Options,
     probe::Probe,
@@ -118,16 +118,13 @@ impl Workload {
 /// The broker cannot be reached, a worker cannot work, or a row is not clean: then the rows have
 /// been printed first.
 pub fn run(workload: &Workload, options: &Options) -> Result<()> {
+    // A broker that has just begun fills its slots: a sync beside that takes five times as long.
+    let probe = options.probe.then(|| probe(options).context("the probe")).transpose()?;
     let serve = options.serve && !workload.brings_brokers();
     let broker = Broker::of(&Options { serve, ..options.clone() })?;
-    let folder = broker.folder();
-    if lies_in_memory(&folder) {
+    if lies_in_memory(&broker.folder()) {
         say("warning: the data lies in memory, where a sync costs nothing")?;
     }
-    let probe = match options.probe {
-        true => Some(Probe::run(&folder).context("the probe")?),
-        false => None,
-    };
     let (commit, machine) = (commit(), machine());
     let bar = progress_bar();
     let progress = |what: &str, count: u64, total: Option<u64>| {
@@ -167,6 +164,18 @@ pub fn run(workload: &Workload, options: &Options) -> Result<()> {
     }
     anyhow::ensure!(wrong.is_empty(), "{} of {} rows are not clean", wrong.len(), rows.len());
     Ok(())
+}
+
+/// Measures the machine on the disk that the journal lies on, or will.
+fn probe(options: &Options) -> Result<Probe> {
+    if let Some(data) = &options.data {
+        std::fs::create_dir_all(data)?;
+        return Ok(Probe::run(data)?);
+    }
+    if options.serve {
+        return Ok(Probe::run(fresh_folder()?.path())?);
+    }
+    Ok(Probe::run(Path::new("."))?)
 }
 
 fn say(text: &str) -> io::Result<()> {
