@@ -272,6 +272,7 @@ impl StreamModel {
             if let Some(field) = self.differs(open) {
                 return Err(StreamRefusal::SettingsDiffer { field });
             }
+            self.touch(when.now);
             return Ok(StreamAnswer::Opened { created: false, status: self.status() });
         }
         self.settings = open.settings.clone();
