@@ -13,6 +13,7 @@ mod change;
 mod driving;
 mod following;
 mod keys;
+mod lookups;
 mod phase;
 mod roster;
 mod store;

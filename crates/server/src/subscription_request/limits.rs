@@ -45,6 +45,9 @@ pub(crate) const WEBHOOK_ANSWER_BYTES_MAX: usize = 64 << 10;
 /// How long the name of a webhook's host may take to be looked up.
 pub(crate) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Lookups under way for webhooks that are told, and as many for those that somebody asks for.
+pub(crate) const LOOKUPS_UNDER_WAY_MAX: usize = 128;
+
 /// Shortest, usual and longest lease, in milliseconds.
 pub(crate) const LEASE_MS_MIN: u64 = 1_000;
 pub(crate) const LEASE_MS_DEFAULT: u64 = 30_000;

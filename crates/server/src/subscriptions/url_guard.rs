@@ -6,10 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use http::Uri;
 
-use crate::subscription_request::{
-    UrlRejected,
-    limits::{LOOKUP_TIMEOUT, WEBHOOK_URL_BYTES_MAX},
-};
+use super::lookups::Lookups;
+use crate::subscription_request::{UrlRejected, limits::WEBHOOK_URL_BYTES_MAX};
 
 /// A webhook's address, checked as far as it can be without asking what its name stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,12 +84,12 @@ impl Target {
     }
 
     /// The addresses that the host stands for now. If one of them must not be called, none is.
-    pub(crate) async fn look_up(&self) -> Result<Vec<SocketAddr>, LookupFailure> {
-        let name = (&*self.host, self.port);
+    pub(crate) async fn look_up(
+        &self,
+        lookups: &Lookups,
+    ) -> Result<Vec<SocketAddr>, LookupFailure> {
         let unknown = |error| LookupFailure::Unknown(self.host.clone(), error);
-        let found = tokio::time::timeout(LOOKUP_TIMEOUT, tokio::net::lookup_host(name)).await;
-        let found = found.map_err(|_| unknown(std::io::ErrorKind::TimedOut.into()))?;
-        let found: Vec<SocketAddr> = found.map_err(unknown)?.collect();
+        let found = lookups.ask(&self.host, self.port).await.map_err(unknown)?;
         if found.is_empty() {
             return Err(unknown(std::io::ErrorKind::NotFound.into()));
         }
@@ -248,15 +246,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_name_is_what_it_stands_for() {
+        let lookups = Lookups::new(1);
         let target = parse("https://localhost/").unwrap();
-        let refused = target.look_up().await.unwrap_err();
+        let refused = target.look_up(&lookups).await.unwrap_err();
         assert!(matches!(refused, LookupFailure::Rejected(UrlRejected::NotPublic(_))), "{refused}");
         let allowed = Target::parse("http://localhost:9/", true).unwrap();
-        assert!(allowed.look_up().await.unwrap().iter().all(|found| found.ip().is_loopback()));
+        assert!(
+            allowed.look_up(&lookups).await.unwrap().iter().all(|found| found.ip().is_loopback())
+        );
         // Other spellings of an address are what they stand for too.
         for spelling in ["https://2130706433/", "https://0x7f.1/", "https://127.1/"] {
             if let Ok(target) = parse(spelling) {
-                assert!(target.look_up().await.is_err(), "{spelling}");
+                assert!(target.look_up(&lookups).await.is_err(), "{spelling}");
             }
         }
     }

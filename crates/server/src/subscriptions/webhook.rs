@@ -17,10 +17,13 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use super::url_guard::{LookupFailure, Target};
+use super::{
+    lookups::Lookups,
+    url_guard::{LookupFailure, Target},
+};
 use crate::subscription_request::{
     UrlRejected,
-    limits::{WEBHOOK_ANSWER_BYTES_MAX, WEBHOOK_TIMEOUT},
+    limits::{LOOKUPS_UNDER_WAY_MAX, WEBHOOK_ANSWER_BYTES_MAX, WEBHOOK_TIMEOUT},
 };
 
 /// What a webhook has answered.
@@ -63,17 +66,26 @@ pub(crate) enum WebhookFailure {
 pub(crate) struct Caller {
     /// For development: this machine may be called, and without TLS.
     pub(crate) allows_loopback: bool,
+    /// Those of names that are called, and those of names that somebody asks to have called: who asks
+    /// for names that nobody knows is in the way of others who ask, and of no call.
+    lookups: Lookups,
+    checks: Lookups,
     tls: OnceCell<Arc<ClientConfig>>,
 }
 
 impl Caller {
     pub(crate) fn new(allows_loopback: bool) -> Self {
-        Self { allows_loopback, tls: OnceCell::new() }
+        Self {
+            allows_loopback,
+            lookups: Lookups::new(LOOKUPS_UNDER_WAY_MAX),
+            checks: Lookups::new(LOOKUPS_UNDER_WAY_MAX),
+            tls: OnceCell::new(),
+        }
     }
 
     /// Whether `url` may be called, as far as that can be said today.
     pub(crate) async fn check(&self, url: &str) -> Result<(), UrlRejected> {
-        match Target::parse(url, self.allows_loopback)?.look_up().await {
+        match Target::parse(url, self.allows_loopback)?.look_up(&self.checks).await {
             Err(LookupFailure::Rejected(rejected)) => Err(rejected),
             // It may be there when it is called, and is looked at then.
             Ok(_) | Err(LookupFailure::Unknown(..)) => Ok(()),
@@ -98,7 +110,7 @@ impl Caller {
         signature: &str,
     ) -> Result<WebhookAnswer, WebhookFailure> {
         let target = Target::parse(url, self.allows_loopback)?;
-        let addresses = target.look_up().await?;
+        let addresses = target.look_up(&self.lookups).await?;
         let request = Request::post(&*target.path)
             .header(header::HOST, &*target.authority)
             .header(header::CONTENT_TYPE, "application/json")
