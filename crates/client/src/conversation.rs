@@ -276,10 +276,13 @@ impl Conversation {
     }
 
     fn read(&mut self, reader: u32, now: Instant) {
-        let Some(body) = self.readings.request(reader, now) else { return };
-        let number = self.number();
-        self.outgoing.request(&body, number);
-        self.asked.insert(number, Asked::Read(reader));
+        if let Some(body) = self.readings.request(reader, now) {
+            let number = self.number();
+            self.outgoing.request(&body, number);
+            self.asked.insert(number, Asked::Read(reader));
+        } else if self.connected {
+            self.say_commits(reader);
+        }
     }
 
     /// Says what a subscription's window is from now on.
