@@ -87,8 +87,11 @@ struct Waiting {
     items: VecDeque<Item>,
     /// How many items have gone.
     gone: u64,
-    /// The last gap that waits of each subscription's partition: which item it is of all there were.
+    /// The gap that waits as the last of each subscription's partition: which item it is of all there were.
     gaps: HashMap<(u32, PartitionIndex), u64>,
+    /// The first item behind the last subscription that has begun: gaps before it are not added to, for
+    /// they may be of another of the same number.
+    gaps_begin: u64,
     reply_bytes: usize,
     /// Of the messages of all deliveries.
     delivery_bytes: usize,
@@ -116,7 +119,8 @@ impl Waiting {
         let next = self.gone + self.items.len() as u64;
         let number = self.gaps.entry((gap.subscription, gap.partition)).or_insert(next);
         let index = usize::try_from(*number - self.gone).unwrap_or(usize::MAX);
-        if let Some(Item::Gap(held)) = self.items.get_mut(index)
+        if *number >= self.gaps_begin
+            && let Some(Item::Gap(held)) = self.items.get_mut(index)
             && held.reason == gap.reason
             && held.offsets.end == gap.offsets.start
         {
@@ -302,7 +306,9 @@ impl Outbox {
 
     /// A subscription of this number begins.
     pub(crate) fn subscription_begins(&self, subscription: u32) {
-        self.waiting.borrow_mut().ended.remove(&subscription);
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.ended.remove(&subscription);
+        waiting.gaps_begin = waiting.gone + waiting.items.len() as u64;
     }
 
     /// A subscription has lost a partition, because topic or group are gone or another has its
@@ -353,6 +359,8 @@ impl Outbox {
         let mut waiting = self.waiting.borrow_mut();
         let before = waiting.delivery_bytes;
         waiting.delivery_bytes += delivery.messages.len();
+        // A gap behind it is told behind it.
+        waiting.gaps.remove(&(delivery.subscription, delivery.partition.index));
         waiting.items.push_back(Item::Delivery(delivery));
         self.weigh(before, waiting.delivery_bytes);
         if !may_wait {
@@ -500,9 +508,10 @@ impl Drop for Outbox {
 mod tests {
     use std::time::Duration;
 
+    use bytes::BytesMut;
     use sennit_engine::SessionId;
     use sennit_model::{Generation, Offset, OffsetRange, Timestamp, TopicId};
-    use sennit_protocol::GapReason;
+    use sennit_protocol::{FrameReader, GapReason};
     use tokio::time::{Instant, sleep_until};
 
     use super::*;
@@ -557,6 +566,57 @@ mod tests {
             durability: Durability::Durable,
             messages: vec![0; bytes].into(),
         }
+    }
+
+    /// What is sent of `outbox`, in order.
+    fn sent(outbox: &Outbox) -> Vec<Reply> {
+        let mut out = Outgoing::default();
+        while !outbox.is_empty() {
+            outbox.fill(&mut out);
+        }
+        let mut bytes = BytesMut::from(&out.own()[..]);
+        let mut frames = FrameReader::before_greeting();
+        let next = || frames.next_frame(&mut bytes).unwrap();
+        std::iter::from_fn(next).map(|(head, body)| Reply::decode(&head, body).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_gap_is_told_behind_what_was_delivered_before_it_although_it_follows_an_earlier_gap() {
+        let (outbox, damaged) = (outbox(), GapReason::Damaged);
+        let delivered = |first| Delivery { first: Offset(first), ..delivery(1, 100) };
+        outbox.gap(gap(0, 0..2, damaged));
+        outbox.gap(gap(1, 0..2, damaged));
+        outbox.deliver(delivered(2));
+        // It comes back, and cannot be read any more.
+        outbox.gap(gap(0, 2..3, damaged));
+        outbox.gap(gap(0, 3..4, damaged));
+        outbox.gap(gap(1, 2..3, damaged));
+        outbox.deliver(delivered(4));
+        let sent = sent(&outbox);
+        let expected = [Reply::Gap(gap(0, 0..2, damaged)), Reply::Gap(gap(1, 0..3, damaged))];
+        assert_eq!(sent[..2], expected);
+        assert!(matches!(&sent[2], Reply::Deliver(deliver) if deliver.head.first == Offset(2)));
+        assert_eq!(sent[3], Reply::Gap(gap(0, 2..4, damaged)));
+        assert!(matches!(&sent[4], Reply::Deliver(deliver) if deliver.head.first == Offset(4)));
+        assert_eq!(sent.len(), 5);
+    }
+
+    #[test]
+    fn a_gap_of_a_subscription_is_not_told_to_an_earlier_one_of_its_number() {
+        let (outbox, passed) = (outbox(), GapReason::Filtered);
+        outbox.gap(gap(0, 0..10, passed));
+        outbox.reply(&Reply::Done(<_>::default()), 3);
+        outbox.subscription_begins(7);
+        outbox.reply(&Reply::Subscribed(<_>::default()), 4);
+        outbox.gap(gap(0, 10..20, passed));
+        outbox.gap(gap(0, 20..30, passed));
+        let expected = [
+            Reply::Gap(gap(0, 0..10, passed)),
+            Reply::Done(<_>::default()),
+            Reply::Subscribed(<_>::default()),
+            Reply::Gap(gap(0, 10..30, passed)),
+        ];
+        assert_eq!(sent(&outbox), expected);
     }
 
     #[test]
