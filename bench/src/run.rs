@@ -185,7 +185,7 @@ fn say(text: &str) -> io::Result<()> {
 fn append(path: &Path, row: &Row) -> Result<()> {
     let line = serde_json::to_string(row)? + "\n";
     if path == Path::new("-") {
-        return Ok(io::stdout().write_all(line.as_bytes())?);
+        return Ok(to_standard_output(&line)?);
     }
     let file = OpenOptions::new().append(true).create(true).open(path);
     let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
@@ -209,7 +209,15 @@ fn print(rows: &[Row]) -> Result<()> {
             text.extend(lines.map(|line| line + "\n"));
         }
     }
-    Ok(io::stdout().write_all(text.as_bytes())?)
+    Ok(to_standard_output(&text)?)
+}
+
+/// Whoever read there and has gone has seen enough.
+fn to_standard_output(text: &str) -> io::Result<()> {
+    match io::stdout().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
 }
 
 /// On a terminal; hidden elsewhere.

@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use sennit_server::{Damage, ShardRepair, ShardVerdict, repair_storage, verify_storage};
+use sennit_server::{
+    Damage, Fault, ServeError, ShardRepair, ShardVerdict, repair_storage, verify_storage,
+};
 use serde_json::json;
 
 use crate::{
@@ -62,8 +64,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 
 fn verify(data: &Path, json: bool) -> Result<(), Failure> {
     let mut verdicts = Vec::new();
-    verify_storage(data, |verdict| verdicts.push(verdict))
-        .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    let looked = verify_storage(data, |verdict| verdicts.push(verdict));
     let damaged: usize = verdicts.iter().map(|shard| shard.verdict.damage.len()).sum();
     if json {
         verdicts.iter().try_for_each(|shard| print_json(&as_json(shard)))?;
@@ -76,6 +77,8 @@ fn verify(data: &Path, json: bool) -> Result<(), Failure> {
             talk(&format!("{path}: {} bytes at {position}: {}", damage.bytes, damage.what));
         }
     }
+    // What was found before is worth telling all the same.
+    looked.map_err(|error| failure(&error))?;
     match damaged {
         0 => Ok(()),
         count => Err(Failure::new(Exit::Failed, format!("damaged in {count} places"))),
@@ -84,8 +87,25 @@ fn verify(data: &Path, json: bool) -> Result<(), Failure> {
 
 fn repair(data: &Path, json: bool) -> Result<(), Failure> {
     let mut repairs = Vec::new();
-    repair_storage(data, |repair| repairs.push(repair))
-        .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    let repaired = repair_storage(data, |repair| repairs.push(repair));
+    // Also where a later shard is beyond repair: what was given up is given up.
+    say_repaired(&repairs, json)?;
+    repaired.map_err(|error| match repairs.is_empty() {
+        true => failure(&error),
+        false => failure(&error).in_part(),
+    })
+}
+
+fn failure(error: &ServeError) -> Failure {
+    let exit = match error {
+        ServeError::Directory(Fault::NotADataDirectory { .. }) => Exit::NotFound,
+        ServeError::Directory(Fault::InUse { .. }) => Exit::Conflict,
+        _ => Exit::Failed,
+    };
+    Failure::new(exit, error.to_string())
+}
+
+fn say_repaired(repairs: &[ShardRepair], json: bool) -> Result<(), Failure> {
     if json {
         return repairs.iter().try_for_each(|shard| print_json(&repair_as_json(shard)));
     }

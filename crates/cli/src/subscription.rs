@@ -126,6 +126,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 show(&told(&answer)?, as_json)
             }
             Verb::Delete { id } => {
+                // To delete what is not there is no error to the broker; to who mistypes it is one.
+                http.ask("GET", &path(&id), &[], Bytes::new()).await?;
                 http.ask("DELETE", &path(&id), &[], Bytes::new()).await?;
                 if as_json {
                     return print_json(&json!({ "id": id, "outcome": "deleted" }));

@@ -23,6 +23,7 @@ use crate::{
     publisher_core::{Left, SharedPublisher},
     readings::{Readings, committer},
     settle_ledger::SettleLedger,
+    shares::Shares,
     subscriptions::Subscriptions,
 };
 
@@ -40,6 +41,8 @@ pub(crate) struct Conversation {
     asked: BTreeMap<u64, Asked>,
     publishers: BTreeMap<u64, Publishing>,
     by_producer: HashMap<ProducerId, u64>,
+    /// Of the sequences, among publishers without a producer id.
+    shares: Shares,
     listed: Vec<SharedPublisher>,
     subscriptions: Subscriptions,
     readings: Readings,
@@ -64,6 +67,7 @@ impl Conversation {
             asked: BTreeMap::new(),
             publishers: BTreeMap::new(),
             by_producer: HashMap::new(),
+            shares: Shares::default(),
             listed: Vec::new(),
             settles: SettleLedger::default(),
             arrived: 0,
@@ -181,8 +185,9 @@ impl Conversation {
             }
             Command::OpenPublisher { publisher, answer } => {
                 let number = publisher.number;
-                if publisher.producer != ProducerId(0) {
-                    self.by_producer.insert(publisher.producer, number);
+                match publisher.producer {
+                    ProducerId(0) => publisher.set_share(self.shares.give(number)),
+                    producer => drop(self.by_producer.insert(producer, number)),
                 }
                 let publishing = Publishing {
                     core: publisher,
@@ -271,10 +276,13 @@ impl Conversation {
     }
 
     fn read(&mut self, reader: u32, now: Instant) {
-        let Some(body) = self.readings.request(reader, now) else { return };
-        let number = self.number();
-        self.outgoing.request(&body, number);
-        self.asked.insert(number, Asked::Read(reader));
+        if let Some(body) = self.readings.request(reader, now) {
+            let number = self.number();
+            self.outgoing.request(&body, number);
+            self.asked.insert(number, Asked::Read(reader));
+        } else if self.connected {
+            self.say_commits(reader);
+        }
     }
 
     /// Says what a subscription's window is from now on.

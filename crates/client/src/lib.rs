@@ -41,6 +41,7 @@ mod reconnect;
 mod session;
 mod settle_ledger;
 mod settle_queue;
+mod shares;
 mod subscriptions;
 mod untaken;
 mod watchings;

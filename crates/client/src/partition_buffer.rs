@@ -20,6 +20,7 @@ use crate::{
     error::Error,
     pending::{BatchOutcome, Confirm},
     reconnect::Backoff,
+    shares::Share,
 };
 
 /// Bytes that gather in one batch. More does not make sending cheaper, and a smaller batch is
@@ -35,10 +36,8 @@ const FRUITLESS_ROUNDS_MAX: u32 = 4;
 /// How a publisher numbers its batches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbering {
-    /// Whether the broker checks sequences.
-    pub(crate) idempotent: bool,
-    /// The first sequence on the wire.
-    pub(crate) first_sequence: u64,
+    /// Its share of the sequences, where the broker does not check them.
+    pub(crate) share: Option<Share>,
     /// How long after it was published a batch is sent again that the broker has no room for.
     pub(crate) give_up_after: Option<Duration>,
 }
@@ -262,7 +261,11 @@ impl PartitionBuffer {
 
     /// The sequence on the wire of the message at `position`, in this epoch.
     fn sequence_of(&self, position: u64) -> u64 {
-        self.numbering.first_sequence + (position - self.epoch_position)
+        let count = position - self.epoch_position;
+        match self.numbering.share {
+            Some(share) => share.first_sequence() + count % Share::SEQUENCES,
+            None => count,
+        }
     }
 
     fn remove(&mut self, at: usize, answer: Result<Confirm, Error>, out: &mut Vec<Resolution>) {
@@ -311,9 +314,10 @@ impl PartitionBuffer {
                 Some(confirm) if matches!(batch.stage, Stage::Sent(_)) => {
                     self.remove(at, Ok(confirm), out);
                 }
-                // Those behind a run that ends here are not in it.
-                None if run
-                    .is_some_and(|run| first >= run.first_sequence + u64::from(run.count)) =>
+                // Those behind a run that ends here are not in it, unless sequences begin again.
+                None if self.numbering.share.is_none()
+                    && run
+                        .is_some_and(|run| first >= run.first_sequence + u64::from(run.count)) =>
                 {
                     break;
                 }
@@ -399,7 +403,7 @@ impl PartitionBuffer {
         if ended {
             self.epoch_ends_at = None;
         }
-        if self.numbering.idempotent && (ended || self.forgotten) {
+        if self.numbering.share.is_none() && (ended || self.forgotten) {
             self.epoch += 1;
             self.epoch_position = left;
         }
@@ -441,7 +445,7 @@ mod tests {
     /// A partition whose batches are given up ten seconds after they were published.
     fn impatient() -> PartitionBuffer {
         let give_up_after = Some(LIMIT);
-        let numbering = Numbering { idempotent: true, first_sequence: 0, give_up_after };
+        let numbering = Numbering { share: None, give_up_after };
         PartitionBuffer::new(PartitionIndex(0), numbering)
     }
 
@@ -495,5 +499,33 @@ mod tests {
         assert_eq!(given_up.len(), 1);
         assert!(given_up[0].answer.is_err());
         assert!(refuse(&mut buffer, 3, begin + LIMIT).is_empty());
+    }
+
+    /// The confirm of one batch of one message.
+    fn confirm(buffer: &mut PartitionBuffer, first_sequence: u64, now: Instant) -> usize {
+        let run = ConfirmRun { first_sequence, first_offset: None, count: 1, duplicate: false };
+        let mut out = Vec::new();
+        buffer.confirmed(&ConfirmFrame::default(), Some(&run), now, &mut out);
+        out.len()
+    }
+
+    #[test]
+    fn whoever_has_used_up_its_share_of_the_sequences_begins_with_the_first_again() {
+        let (share, now) = (Share::of_sequence(7 << 40), Instant::now());
+        let numbering = Numbering { share: Some(share), give_up_after: None };
+        let mut buffer = PartitionBuffer::new(PartitionIndex(0), numbering);
+        buffer.next_position = Share::SEQUENCES - 2;
+        let sequences = [1, 2, 3, 4].map(|request| {
+            buffer.push(&Message::new("x"), 21, 1 << 20, || now).unwrap();
+            buffer.depart(request).unwrap().first_sequence
+        });
+        assert!(sequences.iter().all(|&sequence| Share::of_sequence(sequence) == share));
+        assert_eq!(sequences[2], share.first_sequence());
+        // What comes back of the first does not hide what lies behind it.
+        assert!(refuse(&mut buffer, 1, now).is_empty());
+        for sequence in [sequences[2], sequences[1], sequences[3]] {
+            assert_eq!(confirm(&mut buffer, sequence, now), 1);
+        }
+        assert_eq!(buffer.answered_before(), Share::SEQUENCES - 2);
     }
 }

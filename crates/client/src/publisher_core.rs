@@ -16,6 +16,7 @@ use crate::{
     outgoing::Outgoing,
     partition_buffer::{BatchRefusal, Numbering, PartitionBuffer, Resolution},
     pending::{ConfirmedRun, Pending, PendingBatch},
+    shares::Share,
 };
 
 /// Called with each run of confirmed messages.
@@ -25,15 +26,6 @@ pub(crate) type OnConfirm = Box<dyn FnMut(ConfirmedRun) + Send>;
 /// connection among them.
 const BYTES_BETWEEN_YIELDS: usize = 64 << 10;
 const MESSAGES_BETWEEN_YIELDS: usize = 1024;
-
-/// Bits of a sequence that count messages, for publishers that all carry producer id 0: the bits
-/// above tell them apart.
-const SHARED_SEQUENCE_BITS: u32 = 40;
-
-/// The number of the publisher without producer id that this sequence belongs to.
-pub(crate) fn publisher_of_sequence(sequence: u64) -> u64 {
-    sequence >> SHARED_SEQUENCE_BITS
-}
 
 /// What a publisher was told.
 pub(crate) struct PublisherSettings {
@@ -88,6 +80,8 @@ pub(crate) struct Taken<T> {
 struct State {
     topic: TopicId,
     incarnation: Incarnation,
+    /// Of the sequences, without a producer id.
+    share: Option<Share>,
     batch_bytes_max: usize,
     partitions: Vec<PartitionBuffer>,
     /// Whether the connection there is now knows the topic.
@@ -126,6 +120,7 @@ impl PublisherCore {
         let state = State {
             topic: TopicId(0),
             incarnation: Incarnation(0),
+            share: None,
             batch_bytes_max: 0,
             partitions: Vec::new(),
             open: false,
@@ -157,6 +152,16 @@ impl PublisherCore {
     pub(crate) fn topic(&self) -> (TopicId, u32) {
         let state = self.state();
         (state.topic, u32::try_from(state.partitions.len()).unwrap_or(u32::MAX))
+    }
+
+    /// The share of the sequences that it has, if it is one of those that need one.
+    pub(crate) fn share(&self) -> Option<Share> {
+        self.state().share
+    }
+
+    /// It has this share of the sequences. Said before it is opened.
+    pub(crate) fn set_share(&self, share: Share) {
+        self.state().share = Some(share);
     }
 
     /// Takes a message of `length` bytes, encoded.
@@ -207,7 +212,8 @@ impl PublisherCore {
         let incarnation = Incarnation(opened.incarnation);
         if state.partitions.is_empty() {
             state.check_partitions(opened.partitions, &self.settings)?;
-            let numbering = self.numbering();
+            let numbering =
+                Numbering { share: state.share, give_up_after: self.settings.give_up_after };
             state.topic = TopicId(opened.topic_id);
             state.incarnation = incarnation;
             state.partitions = (0..opened.partitions)
@@ -228,12 +234,6 @@ impl PublisherCore {
             (limits.batch_bytes_max as usize).min(frame_bytes_max - PublishAt::HEAD_BYTES);
         state.open = true;
         Ok(state.list_if_off())
-    }
-
-    fn numbering(&self) -> Numbering {
-        let idempotent = self.producer != ProducerId(0);
-        let first_sequence = if idempotent { 0 } else { self.number << SHARED_SEQUENCE_BITS };
-        Numbering { idempotent, first_sequence, give_up_after: self.settings.give_up_after }
     }
 
     /// Puts batches into `outgoing` until it holds `bytes_max`; `request` is the last request
@@ -287,16 +287,16 @@ impl PublisherCore {
     pub(crate) fn confirmed(&self, frame: &ConfirmFrame, now: Instant) -> bool {
         let mut resolutions = Vec::new();
         let mut state = self.state();
+        let share = state.share;
         let Some(buffer) = state.partitions.get_mut(frame.head.partition.index.0 as usize) else {
             return false;
         };
-        let shared = self.producer == ProducerId(0);
         for run in frame.runs.iter() {
-            if !shared || publisher_of_sequence(run.first_sequence) == self.number {
+            if share.is_none_or(|share| share == Share::of_sequence(run.first_sequence)) {
                 buffer.confirmed(frame, Some(&run), now, &mut resolutions);
             }
         }
-        if !shared {
+        if share.is_none() {
             buffer.confirmed(frame, None, now, &mut resolutions);
         }
         let listed = state.list_if_off();

@@ -148,8 +148,8 @@ impl ReaderBuilder {
     /// Begins to read.
     ///
     /// # Errors
-    /// [`Error::Refused`] with `unknown-topic`, `unknown-kind` by a broker without readers or filters
-    /// and others, [`Error::Closed`], or [`Error::Unreachable`] when the client has given up.
+    /// [`Error::Refused`] with `unknown-topic`, `unknown-kind` by a broker without readers, cursors or
+    /// filters, and others, [`Error::Closed`], or [`Error::Unreachable`] when the client has given up.
     pub async fn start(mut self) -> Result<Reader, Error> {
         // Subscription numbers wrap after four thousand million; none lives that long.
         let subscription = self.link.number() as u32;

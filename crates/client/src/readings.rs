@@ -106,8 +106,8 @@ impl Readings {
         self.known.keys().copied().chain(self.watches.numbers()).collect()
     }
 
-    /// What is to be asked to have it begin, or go on. It begins with the least window: that lasts for as
-    /// long as a new connection is slow to begin with.
+    /// What is to be asked to have it begin, or go on; one that this broker cannot serve is over. It begins
+    /// with the least window: that lasts for as long as a new connection is slow to begin with.
     pub(crate) fn request(&mut self, number: u32, now: Instant) -> Option<Request> {
         if !self.is_connected {
             return None;
@@ -117,11 +117,16 @@ impl Readings {
         }
         let known = self.known.get_mut(&number)?;
         known.again_at = None;
-        if known.read.filter.is_some() && !self.features.filters {
-            // It would be passed over, and everything would come.
-            let (code, said) = (ErrorCode::UnknownKind, "this broker has no filters");
+        // What a broker does not know it passes over: everything would come, from anywhere.
+        let lacks = match &known.read {
+            read if read.filter.is_some() && !self.features.filters => Some("filters"),
+            read if read.cursor.is_some() && !self.features.cursors => Some("cursors"),
+            _ => None,
+        };
+        if let Some(feature) = lacks {
+            let said = format!("this broker has no {feature}");
             let known = self.known.remove(&number)?;
-            known.end(&Error::from(control::Error::new(code, said)), true);
+            known.end(&Error::from(control::Error::new(ErrorCode::UnknownKind, said)), true);
             return None;
         }
         known.window_bytes = known.wanted_bytes(Duration::ZERO);

@@ -323,3 +323,43 @@ async fn a_topic_that_is_deleted_does_not_keep_the_others_from_being_committed()
     let committed = soon(async { tokio::join!(reader.commit(), answer).0 }).await;
     committed.unwrap();
 }
+
+/// A reader with a filter and a cursor that was given one message, and the other end.
+async fn given_one(client: &Client, peer: &mut Peer) -> Reader {
+    let (cursor, filter) =
+        ("audit".parse().expect("a name"), "key = 'a'".parse().expect("a filter"));
+    let (name, none) = (topic(), Duration::ZERO);
+    let start = client.reader(&name).cursor(&cursor).filter(&filter).start();
+    let (reader, read) = tokio::join!(start, subscribed(peer, 1, none));
+    let mut reader = reader.expect("it begins");
+    let mut head = broker::deliver_head(read.subscription, 0, 1);
+    head.attempt = 0;
+    let messages = batch(&["x"]).bytes().clone();
+    peer.send(0, Reply::Deliver(Deliver { head, messages })).await;
+    soon(reader.next()).await.expect("it goes on").expect("a message");
+    reader
+}
+
+#[tokio::test]
+async fn a_reader_that_a_later_broker_cannot_serve_ends_and_so_does_its_commit() {
+    for feature in ["filters", "cursors"] {
+        let broker = Broker::listen().await;
+        let (client, mut peer) = broker.client().await;
+        let mut reader = given_one(&client, &mut peer).await;
+        drop(peer);
+        let answer = async {
+            let mut peer = Broker::greet_without(soon(broker.accept()).await, feature).await;
+            let (number, request) = peer.next().await;
+            assert!(matches!(request, Request::SetCursor(_)), "{request:?}");
+            peer.refuse(number, ErrorCode::CursorHeld).await;
+            peer
+        };
+        // Nobody has said yet that the reader is over: it is committed on whatever connection comes.
+        let (committed, _peer) = soon(async { tokio::join!(reader.commit(), answer) }).await;
+        assert_eq!(committed.unwrap_err().code(), Some(ErrorCode::CursorHeld));
+        let error = soon(reader.next()).await.expect("it says why").unwrap_err();
+        assert_eq!(error.code(), Some(ErrorCode::UnknownKind));
+        assert!(error.to_string().contains(feature), "{error}");
+        assert!(soon(reader.next()).await.is_none());
+    }
+}

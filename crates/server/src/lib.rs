@@ -55,6 +55,7 @@ mod resting;
 mod restore;
 mod routes;
 mod scrub_thread;
+mod send_queue;
 mod serve;
 mod session;
 mod slot_thread;

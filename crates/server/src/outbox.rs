@@ -3,14 +3,14 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{HashMap, HashSet, VecDeque, hash_map::Entry},
+    collections::{HashMap, HashSet},
     pin::pin,
     rc::Rc,
 };
 
 use sennit_engine::{Confirmed, Credit, Delivery};
 use sennit_model::{
-    PartitionId, PartitionIndex, ProducerId,
+    PartitionId, ProducerId,
     limits::{
         DELIVERIES_WAITING_BYTES_MAX, DELIVERIES_WAITING_CORE_BYTES_MAX, READER_BEHIND_BYTES_MAX,
     },
@@ -25,6 +25,7 @@ use crate::{
     delivery_frames::{encode, row},
     outgoing::Outgoing,
     routes::Routes,
+    send_queue::{Item, SendQueue},
     successor::Successor,
 };
 
@@ -33,22 +34,6 @@ const WRITE_BYTES: usize = 256 << 10;
 
 /// Bytes of replies and confirms that may wait before the reader pauses.
 const REPLY_BYTES_HIGH: usize = 1 << 20;
-
-#[derive(Debug)]
-enum Item {
-    Delivery(Delivery),
-    Gap(Gap),
-    Reply(Vec<u8>),
-}
-
-impl Item {
-    fn delivery(&self) -> Option<&Delivery> {
-        match self {
-            Self::Delivery(delivery) => Some(delivery),
-            Self::Gap(_) | Self::Reply(_) => None,
-        }
-    }
-}
 
 /// Whether it is of a stream's reader, who has no lease.
 fn is_for_reader(delivery: &Delivery) -> bool {
@@ -84,14 +69,8 @@ impl Confirms {
 #[derive(Debug, Default)]
 struct Waiting {
     confirms: Vec<Confirms>,
-    items: VecDeque<Item>,
-    /// How many items have gone.
-    gone: u64,
-    /// The last gap that waits of each subscription's partition: which item it is of all there were.
-    gaps: HashMap<(u32, PartitionIndex), u64>,
+    queue: SendQueue,
     reply_bytes: usize,
-    /// Of the messages of all deliveries.
-    delivery_bytes: usize,
     /// Settles over several partitions whose answers are gathered, by request.
     settles: HashMap<u64, Settling>,
     /// Subscriptions that were told that they have ended.
@@ -107,39 +86,6 @@ struct Settling {
     stale: Vec<SettleRun>,
     /// A partition has refused, and the client was told so; there is no other answer.
     refused: bool,
-}
-
-impl Waiting {
-    /// Adds a gap, to the one that waits if it goes on where that ends: who does not read gets one for
-    /// all, however often it was passed over.
-    fn add_gap(&mut self, gap: Gap) {
-        let next = self.gone + self.items.len() as u64;
-        let number = self.gaps.entry((gap.subscription, gap.partition)).or_insert(next);
-        let index = usize::try_from(*number - self.gone).unwrap_or(usize::MAX);
-        if let Some(Item::Gap(held)) = self.items.get_mut(index)
-            && held.reason == gap.reason
-            && held.offsets.end == gap.offsets.start
-        {
-            held.offsets.end = gap.offsets.end;
-            return;
-        }
-        *number = next;
-        self.items.push_back(Item::Gap(gap));
-    }
-
-    /// The first `count` items have gone.
-    fn remove(&mut self, count: usize) {
-        for item in self.items.drain(..count) {
-            self.delivery_bytes -= item.delivery().map_or(0, |delivery| delivery.messages.len());
-            if let Item::Gap(gap) = item
-                && let Entry::Occupied(last) = self.gaps.entry((gap.subscription, gap.partition))
-                && *last.get() == self.gone
-            {
-                last.remove();
-            }
-            self.gone += 1;
-        }
-    }
 }
 
 /// What waits to be sent on one connection. All of it is bounded, also where the client does not read:
@@ -302,7 +248,9 @@ impl Outbox {
 
     /// A subscription of this number begins.
     pub(crate) fn subscription_begins(&self, subscription: u32) {
-        self.waiting.borrow_mut().ended.remove(&subscription);
+        let mut waiting = self.waiting.borrow_mut();
+        waiting.ended.remove(&subscription);
+        waiting.queue.subscription_begins();
     }
 
     /// A subscription has lost a partition, because topic or group are gone or another has its
@@ -351,10 +299,9 @@ impl Outbox {
     pub(crate) fn deliver(&self, delivery: Delivery) {
         let may_wait = self.is_pausing.get() && is_for_reader(&delivery);
         let mut waiting = self.waiting.borrow_mut();
-        let before = waiting.delivery_bytes;
-        waiting.delivery_bytes += delivery.messages.len();
-        waiting.items.push_back(Item::Delivery(delivery));
-        self.weigh(before, waiting.delivery_bytes);
+        let before = waiting.queue.delivery_bytes();
+        waiting.queue.push_delivery(delivery);
+        self.weigh(before, waiting.queue.delivery_bytes());
         if !may_wait {
             self.filled.notify_one();
         }
@@ -363,7 +310,7 @@ impl Outbox {
     /// Messages are passed over; said behind what was delivered before.
     pub(crate) fn gap(&self, gap: Gap) {
         if self.features.get().gaps {
-            self.waiting.borrow_mut().add_gap(gap);
+            self.waiting.borrow_mut().queue.push_gap(gap);
             self.filled.notify_one();
         }
     }
@@ -373,14 +320,14 @@ impl Outbox {
         reply.encode(request, &mut bytes);
         let mut waiting = self.waiting.borrow_mut();
         waiting.reply_bytes += bytes.len();
-        waiting.items.push_back(Item::Reply(bytes));
+        waiting.queue.push_reply(bytes);
         self.filled.notify_one();
     }
 
     /// Whether nothing waits, and the socket has taken all that was written.
     pub(crate) fn is_empty(&self) -> bool {
         let waiting = self.waiting.borrow();
-        waiting.confirms.is_empty() && waiting.items.is_empty() && !self.is_writing.get()
+        waiting.confirms.is_empty() && waiting.queue.is_empty() && !self.is_writing.get()
     }
 
     /// How many deliveries wait, if all that waits is for readers, and at most so many bytes.
@@ -389,12 +336,12 @@ impl Outbox {
         let mut bytes = 0;
         let is_little = waiting.confirms.is_empty()
             && !waiting.closed
-            && waiting.items.iter().all(|item| {
+            && waiting.queue.iter().all(|item| {
                 let delivery = item.delivery().filter(|delivery| is_for_reader(delivery));
                 bytes += delivery.map_or(0, |delivery| delivery.messages.len());
                 delivery.is_some() && bytes <= bytes_max
             });
-        is_little.then_some(waiting.items.len())
+        is_little.then_some(waiting.queue.len())
     }
 
     /// Waits until then, unless more than a little is here, or something that is not for readers comes.
@@ -427,7 +374,7 @@ impl Outbox {
         loop {
             {
                 let waiting = self.waiting.borrow();
-                if !(waiting.confirms.is_empty() && waiting.items.is_empty()) {
+                if !(waiting.confirms.is_empty() && waiting.queue.is_empty()) {
                     return true;
                 }
                 if waiting.closed {
@@ -449,7 +396,7 @@ impl Outbox {
         let frame_bytes_max = self.frame_bytes_max.get();
         let runs_max =
             (frame_bytes_max.saturating_sub(ConfirmHead::BYTES) / ConfirmRun::BYTES).max(1);
-        let (reply_bytes_before, before) = (waiting.reply_bytes, waiting.delivery_bytes);
+        let (reply_bytes_before, before) = (waiting.reply_bytes, waiting.queue.delivery_bytes());
         let Waiting { confirms, reply_bytes, .. } = &mut *waiting;
         for Confirms { partition, producer, durability, runs } in confirms.drain(..) {
             *reply_bytes -= runs.len() * ConfirmRun::BYTES;
@@ -461,8 +408,8 @@ impl Outbox {
             }
         }
         while out.len() < WRITE_BYTES {
-            let Waiting { items, reply_bytes, .. } = &mut *waiting;
-            let gone = match items.front() {
+            let Waiting { queue, reply_bytes, .. } = &mut *waiting;
+            let gone = match queue.front() {
                 Some(Item::Reply(bytes)) => {
                     *reply_bytes -= bytes.len();
                     out.own().extend_from_slice(bytes);
@@ -473,17 +420,17 @@ impl Outbox {
                     1
                 }
                 Some(Item::Delivery(first)) => {
-                    let behind = items.iter().skip(1).map_while(Item::delivery);
+                    let behind = queue.iter().skip(1).map_while(Item::delivery);
                     let follow = row(first, behind, frame_bytes_max);
-                    let row = items.range(1..=follow).filter_map(Item::delivery);
+                    let row = queue.range(1..=follow).filter_map(Item::delivery);
                     encode(first, row, frame_bytes_max, out);
                     1 + follow
                 }
                 None => break,
             };
-            waiting.remove(gone);
+            queue.remove(gone);
         }
-        self.weigh(before, waiting.delivery_bytes);
+        self.weigh(before, waiting.queue.delivery_bytes());
         if waiting.reply_bytes < reply_bytes_before {
             self.emptied.notify_waiters();
         }
@@ -492,7 +439,7 @@ impl Outbox {
 
 impl Drop for Outbox {
     fn drop(&mut self) {
-        self.weigh(self.waiting.borrow().delivery_bytes, 0);
+        self.weigh(self.waiting.borrow().queue.delivery_bytes(), 0);
     }
 }
 
@@ -501,7 +448,7 @@ mod tests {
     use std::time::Duration;
 
     use sennit_engine::SessionId;
-    use sennit_model::{Generation, Offset, OffsetRange, Timestamp, TopicId};
+    use sennit_model::{Generation, Offset, OffsetRange, PartitionIndex, Timestamp, TopicId};
     use sennit_protocol::GapReason;
     use tokio::time::{Instant, sleep_until};
 
@@ -516,32 +463,6 @@ mod tests {
     fn gap(partition: u32, offsets: std::ops::Range<u64>, reason: GapReason) -> Gap {
         let offsets = OffsetRange { start: Offset(offsets.start), end: Offset(offsets.end) };
         Gap { subscription: 7, partition: PartitionIndex(partition), offsets, reason }
-    }
-
-    fn gaps(outbox: &Outbox) -> Vec<Gap> {
-        let waiting = outbox.waiting.borrow();
-        let gap = |item: &Item| match item {
-            Item::Gap(gap) => Some(*gap),
-            _ => None,
-        };
-        waiting.items.iter().filter_map(gap).collect()
-    }
-
-    #[test]
-    fn who_does_not_read_has_one_gap_waiting_for_each_partition_that_is_passed_over() {
-        let outbox = outbox();
-        let passed = GapReason::Filtered;
-        for n in 0..10_000 {
-            outbox.gap(gap(0, 2 * n..2 * n + 2, passed));
-            outbox.gap(gap(1, n..n + 1, passed));
-        }
-        assert_eq!(gaps(&outbox), [gap(0, 0..20_000, passed), gap(1, 0..10_000, passed)]);
-        // Another reason is told by itself, and what was sent is not added to.
-        outbox.gap(gap(1, 10_000..10_001, GapReason::Retention));
-        outbox.fill(&mut Outgoing::default());
-        assert!(outbox.is_empty() && outbox.waiting.borrow().gaps.is_empty());
-        outbox.gap(gap(0, 20_000..20_001, passed));
-        assert_eq!(gaps(&outbox), [gap(0, 20_000..20_001, passed)]);
     }
 
     fn delivery(attempt: u32, bytes: usize) -> Delivery {
@@ -604,7 +525,8 @@ mod tests {
         let many = DELIVERIES_WAITING_CORE_BYTES_MAX / DELIVERIES_WAITING_BYTES_MAX;
         let mut deaf: Vec<Outbox> = (0..3 * many).map(|_| outbox()).collect();
         deaf.iter().for_each(give_all);
-        let at_least = deaf.iter().map(|outbox| outbox.waiting.borrow().delivery_bytes).min();
+        let at_least =
+            deaf.iter().map(|outbox| outbox.waiting.borrow().queue.delivery_bytes()).min();
         assert!(at_least > Some(WRITE_BYTES), "everybody is given something");
         let more_for_each = deaf.len() * 2 * WRITE_BYTES;
         assert!(held.get() <= DELIVERIES_WAITING_CORE_BYTES_MAX + more_for_each, "{}", held.get());

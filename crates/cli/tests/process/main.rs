@@ -28,6 +28,7 @@ mod patterns;
 mod reading;
 mod refusals;
 mod rotten;
+mod short_frames;
 mod soak;
 mod storage;
 mod stream_ends;

@@ -188,3 +188,16 @@ fn a_line_too_long_is_named_and_those_before_it_are_confirmed() {
         assert_eq!(broker.ok(&["consume", "lines"], b""), b"one\ntwo\n");
     }
 }
+
+#[test]
+fn a_benchmark_whose_reader_has_left_does_not_fail() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start(folder.path());
+    for json in [&[][..], &["--json", "-"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut bench = broker.command(&["bench", "publish", "--messages", "10"]);
+        let output = bench.args(json).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        refused(&output, 0, &[]);
+    }
+}

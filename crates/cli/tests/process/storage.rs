@@ -19,7 +19,7 @@ fn verify(data: &Path) -> (Option<i32>, Vec<Value>, String) {
 fn verify_counts_what_is_whole_and_names_what_is_damaged() {
     let folder = tempfile::tempdir().unwrap();
     let (code, _, said) = verify(folder.path());
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(3), "nothing is damaged");
     assert!(said.contains("no FORMAT file"), "{said}");
 
     let data = folder.path().join("data");
@@ -27,7 +27,7 @@ fn verify_counts_what_is_whole_and_names_what_is_damaged() {
     let lines: Vec<u8> = (0..20_000).flat_map(|n| format!("line {n}\n").into_bytes()).collect();
     broker.ok(&["publish", "lines", "--create"], &lines);
     let (code, _, said) = verify(&data);
-    assert_eq!(code, Some(1));
+    assert_eq!(code, Some(4), "nobody has looked");
     assert!(said.contains("in use"), "{said}");
     broker.kill();
 
@@ -188,4 +188,23 @@ fn a_segment_whose_header_is_gone_is_named_if_messages_in_it_are_wanted() {
     assert!(!pack.exists());
     let (code, _, said) = verify(&data);
     assert_eq!(code, Some(0), "{said}");
+}
+
+#[test]
+fn what_was_found_and_repaired_is_told_although_a_later_shard_cannot_be_looked_at() {
+    let folder = tempfile::tempdir().unwrap();
+    Broker::start_with(folder.path(), &["--shards", "2"]).kill();
+    let lane = folder.path().join("lane-1");
+    std::fs::remove_dir_all(&lane).unwrap();
+    std::fs::write(&lane, "no folder").unwrap();
+    for (verb, code) in [("verify", 1), ("repair", 7)] {
+        let mut command = sennit(&["storage", verb, "--json", "--data"]);
+        command.arg(folder.path());
+        let output = run(command, b"");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains("lane-1"), "{said}");
+        let shard: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(shard["shard"], 0, "{verb}");
+    }
 }

@@ -132,6 +132,8 @@ fn subscriptions_are_made_listed_shown_and_deleted_from_the_command_line() {
     }
     text(&["subscription", "delete", "one"]);
     assert_eq!(text(&["subscription", "list", "--json"]).lines().count(), 1);
-    let gone = broker.run(&["subscription", "show", "one"], b"");
-    assert_eq!(gone.status.code(), Some(3), "{}", String::from_utf8_lossy(&gone.stderr));
+    for verb in ["show", "delete"] {
+        let gone = broker.run(&["subscription", verb, "one"], b"");
+        assert_eq!(gone.status.code(), Some(3), "{}", String::from_utf8_lossy(&gone.stderr));
+    }
 }

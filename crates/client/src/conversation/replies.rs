@@ -13,7 +13,7 @@ use crate::{
     error::Error,
     link::{Answer, tell},
     partition_buffer::BatchRefusal,
-    publisher_core::publisher_of_sequence,
+    shares::Share,
 };
 
 /// How long to wait before a topic is opened again that the broker had no room for, unless it says.
@@ -136,8 +136,10 @@ impl Conversation {
         }
         let mut last = None;
         for run in confirm.runs.iter() {
-            let number = publisher_of_sequence(run.first_sequence);
-            if last.replace(number) != Some(number) {
+            let share = Share::of_sequence(run.first_sequence);
+            if last.replace(share) != Some(share)
+                && let Some(number) = self.shares.publisher(share)
+            {
                 self.confirmed_to(number, confirm, now);
             }
         }
@@ -163,11 +165,18 @@ impl Conversation {
 
     pub(super) fn forget_if_drained(&mut self, number: u64) {
         let done = |publishing: &Publishing| publishing.dropped && publishing.core.is_drained();
-        if self.publishers.get(&number).is_some_and(done)
-            && let Some(publishing) = self.publishers.remove(&number)
-        {
-            self.by_producer.remove(&publishing.core.producer);
+        if self.publishers.get(&number).is_some_and(done) {
+            self.forget(number);
         }
+    }
+
+    fn forget(&mut self, number: u64) -> Option<Publishing> {
+        let publishing = self.publishers.remove(&number)?;
+        match publishing.core.share() {
+            Some(share) => self.shares.take_back(share),
+            None => drop(self.by_producer.remove(&publishing.core.producer)),
+        }
+        Some(publishing)
     }
 
     fn refused(&mut self, number: u64, body: control::Error, now: Instant) -> Result<(), Error> {
@@ -239,9 +248,117 @@ impl Conversation {
             publishing.open_at = Some(at);
             return self.wake_by(at);
         }
-        let publishing = self.publishers.remove(&publisher).expect("it was there above");
-        self.by_producer.remove(&publishing.core.producer);
+        let publishing = self.forget(publisher).expect("it was there above");
         publishing.core.fail(&error, &error);
         tell(publishing.answer, Err(error));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use sennit_model::{BatchBuilder, Message, Offset};
+    use sennit_protocol::{ConfirmHead, ConfirmRun, FrameReader, Publish};
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::{
+        link::Command,
+        publisher_core::{PublisherCore, PublisherSettings, SharedPublisher},
+    };
+
+    const FRAME_BYTES_MAX: usize = 16_384;
+
+    fn connected() -> Conversation {
+        let mut conversation = Conversation::new(Arc::default());
+        conversation.connected(FRAME_BYTES_MAX, <_>::default(), Instant::now());
+        conversation
+    }
+
+    /// What was said since the last time.
+    fn said(conversation: &mut Conversation) -> Vec<(u64, Request)> {
+        let mut bytes = BytesMut::new();
+        conversation.outgoing.slices().iter().for_each(|slice| bytes.extend_from_slice(slice));
+        conversation.outgoing.clear();
+        let mut frames = FrameReader::before_greeting();
+        let next = || frames.next_frame(&mut bytes).unwrap();
+        std::iter::from_fn(next)
+            .map(|(header, body)| (header.request, Request::decode(&header, body).unwrap()))
+            .collect()
+    }
+
+    fn answer(conversation: &mut Conversation, number: u64, reply: &Reply) {
+        let (mut bytes, mut frames) = (BytesMut::new(), FrameReader::before_greeting());
+        reply.encode(number, &mut bytes);
+        let (header, body) = frames.next_frame(&mut bytes).unwrap().unwrap();
+        conversation.frame(&header, body, Instant::now()).unwrap();
+    }
+
+    /// A publisher without a producer id, of a topic of one partition.
+    fn anonymous(conversation: &mut Conversation, number: u64) -> SharedPublisher {
+        let settings = PublisherSettings {
+            topic: "orders".parse().unwrap(),
+            create_if_missing: false,
+            idempotent: false,
+            window_messages: 10,
+            window_bytes: 1000,
+            give_up_after: None,
+            partition: None,
+        };
+        let publisher = Arc::new(PublisherCore::new(number, ProducerId(0), settings, None));
+        let (told, mut is_open) = oneshot::channel();
+        let command = Command::OpenPublisher { publisher: Arc::clone(&publisher), answer: told };
+        conversation.command(command, Instant::now());
+        let opened = said(conversation).remove(0).0;
+        let body =
+            control::TopicOpened { topic_id: 1, incarnation: 9, partitions: 1, limits: None };
+        answer(conversation, opened, &Reply::TopicOpened(body));
+        assert!(matches!(is_open.try_recv(), Ok(Ok(()))));
+        publisher
+    }
+
+    fn published(conversation: &mut Conversation, publisher: &SharedPublisher) -> Publish {
+        let message = Message::new("x");
+        let taken = publisher.take(&message, BatchBuilder::encoded_len(&message));
+        assert!(taken.is_ok_and(|taken| taken.tell));
+        conversation.outbox.publisher_has_batches(Arc::clone(publisher));
+        conversation.fill(Instant::now());
+        match said(conversation).remove(0).1 {
+            Request::Publish(publish) => publish,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn confirm(conversation: &mut Conversation, publish: &Publish) {
+        let (stamp, count) = (publish.head.producer, publish.head.count);
+        let head = ConfirmHead {
+            partition: publish.head.partition,
+            producer: stamp.id,
+            up_to_sequence: stamp.first_sequence + u64::from(count),
+            ..<_>::default()
+        };
+        let first_sequence = stamp.first_sequence;
+        let first_offset = Some(Offset(0));
+        let run = ConfirmRun { first_sequence, first_offset, count, duplicate: false };
+        answer(
+            conversation,
+            0,
+            &Reply::Confirm(Confirm { head, runs: [run].into_iter().collect() }),
+        );
+    }
+
+    #[test]
+    fn a_client_that_has_opened_millions_tells_its_publishers_without_an_id_apart() {
+        let mut conversation = connected();
+        // Readers and consumers are numbered among them.
+        let publishers = [1, (1 << 24) - 1, 1 << 24, (1 << 24) + 1, (2 << 24) + 1]
+            .map(|number| anonymous(&mut conversation, number));
+        let publishes = publishers.each_ref().map(|one| published(&mut conversation, one));
+        for at in [4, 2, 0, 3, 1] {
+            let drained = publishers.each_ref().map(|one| one.is_drained());
+            confirm(&mut conversation, &publishes[at]);
+            let expected = std::array::from_fn(|n| n == at || drained[n]);
+            assert_eq!(publishers.each_ref().map(|one| one.is_drained()), expected);
+        }
     }
 }

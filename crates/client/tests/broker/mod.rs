@@ -46,8 +46,13 @@ impl Broker {
         self.listener.accept().await.unwrap().0
     }
 
-    /// Reads preface and hello, and answers.
+    /// Reads preface and hello, and grants all that is asked for.
     pub async fn greet(stream: TcpStream) -> Peer {
+        Self::greet_without(stream, "nothing").await
+    }
+
+    /// The same of a broker that does not know one of the features.
+    pub async fn greet_without(stream: TcpStream, feature: &str) -> Peer {
         let mut peer = Peer {
             stream,
             frames: FrameReader::before_greeting(),
@@ -69,7 +74,7 @@ impl Broker {
             server_name: "script".into(),
             server_version: "1".into(),
             limits: Some(peer.limits),
-            features: hello.features,
+            features: hello.features.into_iter().filter(|name| name != feature).collect(),
             session_token: hello.replaces.unwrap_or(70) + 7,
             ..Default::default()
         };

@@ -1,5 +1,8 @@
 //! Glob patterns: `*` for any bytes, `?` for one character, `\` before one that is meant itself.
 
+/// Bytes of a character of UTF-8.
+const CHARACTER_BYTES_MAX: usize = 4;
+
 /// A part of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
@@ -40,10 +43,14 @@ impl Glob {
     /// How many times a byte of a value may be looked at.
     pub(super) fn weight(&self) -> u64 {
         // Only behind a star is there something to try again.
-        match self.parts.contains(&Part::Any) {
-            true => self.parts.len().max(1) as u64,
-            false => 1,
+        if !self.parts.contains(&Part::Any) {
+            return 1;
         }
+        let looks_at = |part: &Part| match part {
+            Part::One => CHARACTER_BYTES_MAX as u64,
+            Part::Byte(_) | Part::Any => 1,
+        };
+        self.parts.iter().map(looks_at).sum()
     }
 
     /// Only the newest star is ever tried again: what an older one took has been found as early as
@@ -64,7 +71,9 @@ impl Glob {
                 }
                 Some(Part::One) if at < value.len() => {
                     let behind = &value[at + 1..];
-                    let more = behind.iter().take_while(|&&byte| byte & 0xc0 == 0x80).count();
+                    let goes_on = |byte: &&u8| **byte & 0xc0 == 0x80;
+                    let more =
+                        behind.iter().take(CHARACTER_BYTES_MAX - 1).take_while(goes_on).count();
                     (part, at) = (part + 1, at + 1 + more);
                     continue;
                 }
@@ -116,6 +125,14 @@ mod tests {
                 "{pattern} {value}"
             );
         }
+    }
+
+    #[test]
+    fn a_question_mark_takes_no_more_bytes_than_a_character_has() {
+        // Bytes that go on a character, without one that begins it. If one sign took them all, each would be
+        // looked at for each before it where a star has it try again.
+        let is_taken = |count| Glob::of(b"?").matches(&[0x80; 5][..count]);
+        assert!(is_taken(4) && !is_taken(5));
     }
 
     #[test]
