@@ -42,7 +42,7 @@ bench: ## Measure the broker on this machine
 	done
 
 torture: ## The long runs: simulator (TORTURE_SEEDS=20000, TORTURE_ACTS=5), kill -9 loops, planted bugs, fuzzing (TORTURE_SECONDS=600 each), soak (SOAK_SECONDS=1200)
-	$(call step,torture,SENNIT_TORTURE_SECONDS=$(TORTURE_SECONDS) SENNIT_SIM_SEEDS=$(TORTURE_SEEDS) SENNIT_SIM_SEQUENCE=$(TORTURE_ACTS) cargo test -p sennit-sim -p sennit -- --nocapture)
+	$(call step,torture,SENNIT_TORTURE_SECONDS=$(TORTURE_SECONDS) SENNIT_SIM_SEEDS=$(TORTURE_SEEDS) SENNIT_SIM_SEQUENCE=$(TORTURE_ACTS) cargo test -p sennit-sim -p sennit -p sennit-shard -- --nocapture)
 	$(call step,planted bugs,sim/planted/run)
 	$(call step,soak,SENNIT_SOAK_SECONDS=$(SOAK_SECONDS) cargo test -p sennit --test process soak -- --nocapture)
 	$(call step,fuzzing,fuzz/run $(TORTURE_SECONDS))

@@ -58,10 +58,10 @@ impl Backoff {
     pub(crate) fn delay(&mut self) -> Duration {
         let (low, high) = match self.last {
             Duration::ZERO => (Duration::ZERO, self.min),
-            last => (self.min, (last * 3).min(self.max)),
+            last => (self.min, last.saturating_mul(3).min(self.max)),
         };
-        let span = u64::try_from((high.saturating_sub(low)).as_micros()).unwrap_or(u64::MAX - 1);
-        let drawn = low + Duration::from_micros(random() % (span + 1));
+        let span = high.saturating_sub(low).as_micros();
+        let drawn = low + Duration::from_micros((u128::from(random()) % (span + 1)) as u64);
         self.last = drawn.max(self.min);
         drawn
     }
@@ -94,6 +94,21 @@ mod tests {
                 before = delay;
             }
             backoff.reset();
+        }
+    }
+
+    #[test]
+    fn the_longest_delays_that_can_be_asked_for_are_drawn_like_others() {
+        let (long, longest) = (Duration::from_micros(u64::MAX), Duration::MAX);
+        for (min, max) in
+            [(long, longest), (long, 2 * long), (longest / 2, longest), (longest, long)]
+        {
+            let mut backoff = Backoff::new(min, max);
+            assert!(backoff.delay() <= min);
+            for _ in 0..100 {
+                let delay = backoff.delay();
+                assert!(delay >= min && delay <= max.max(min), "{min:?} to {max:?}: {delay:?}");
+            }
         }
     }
 

@@ -165,7 +165,7 @@ impl Cut {
     /// be since are whole.
     ///
     /// # Errors
-    /// [`Fault::Io`] of the directory, or of a slot's header.
+    /// [`Fault::Io`] of the directory.
     pub fn files<D: Disk>(
         &self,
         disk: &D,
@@ -187,7 +187,7 @@ impl Cut {
                     continue;
                 }
             };
-            let end = self.end_of(disk, segment)?;
+            let end = self.end_of(disk, segment);
             // Of a slot that was cut off there is no more than there is.
             let bytes = end.unwrap_or(self.config.segment_bytes).min(length);
             let name = path.file_name().and_then(|name| name.to_str());
@@ -253,24 +253,21 @@ impl Cut {
     }
 
     /// How many bytes of a segment belong to the log, if that can be known: the next one says it.
-    fn end_of<D: Disk>(&self, disk: &D, segment: u64) -> Result<Option<u64>, Fault> {
+    fn end_of<D: Disk>(&self, disk: &D, segment: u64) -> Option<u64> {
         let start = segment * self.config.segment_bytes;
         if let Some((current, end)) = self.current
             && current == segment
         {
             // Nothing of it is durable before its first frame is.
-            return Ok(Some(end.0.saturating_sub(start)));
+            return Some(end.0.saturating_sub(start));
         }
-        let Some(next) = self.segments.get(&(segment + 1)) else { return Ok(None) };
-        let file = match disk.open_to_read(next) {
-            // Nobody keeps it for us, and it was removed.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(Fault::io("open", next))?,
-        };
-        let header = segment_in(&file, next)?.filter(|header| {
+        let next = self.segments.get(&(segment + 1))?;
+        // Nobody keeps it for us, and it was removed; or it cannot be read, as who reads it will find.
+        let file = disk.open_to_read(next).ok()?;
+        let header = segment_in(&file, next).ok()?.filter(|header| {
             header.segment == segment + 1 && header.incarnation == self.config.incarnation
         });
         let end = header.map(|next| next.previous_end.0.saturating_sub(start));
-        Ok(end.map(|end| end.clamp(BLOCK_BYTES as u64, self.config.segment_bytes)))
+        end.map(|end| end.clamp(BLOCK_BYTES as u64, self.config.segment_bytes))
     }
 }

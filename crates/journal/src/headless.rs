@@ -1,7 +1,7 @@
 //! Slots whose header is not whole: spare ones, and those that rot made look so. What their frames
 //! still say.
 
-use std::{ops::RangeInclusive, path::Path};
+use std::{collections::BTreeSet, ops::RangeInclusive, path::Path};
 
 use crate::{
     block::Blocks,
@@ -98,4 +98,17 @@ pub(crate) fn last_held(
         }
     })?;
     Ok(last)
+}
+
+/// The segments of which frames lie in a slot.
+pub(crate) fn segments_of(
+    file: &impl DiskFile,
+    path: &Path,
+    config: &LaneConfig,
+) -> Result<BTreeSet<u64>, Fault> {
+    let mut segments = BTreeSet::new();
+    each_frame(file, path, config, BLOCK_BYTES as u64, |header| {
+        segments.insert(header.position.segment(config.segment_bytes));
+    })?;
+    Ok(segments)
 }

@@ -1,7 +1,7 @@
 //! The lane: writes frames into slots and syncs them. One lane, one writer, one order.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     path::PathBuf,
 };
 
@@ -10,6 +10,7 @@ use crate::{
     disk::{Disk, DiskFile},
     fault::Fault,
     frame::Frame,
+    headless::segments_of,
     lane_config::LaneConfig,
     position::Position,
     slot::Slot,
@@ -120,6 +121,18 @@ impl<D: Disk> Lane<D> {
     /// Takes spare slots beyond `keep`: the lane uses them no more.
     pub fn take_surplus(&mut self, keep: usize) -> Vec<Slot> {
         self.spare.split_off(keep.min(self.spare.len())).into()
+    }
+
+    /// Leaves alone the spare slots in which frames of one of these segments lie: the lane uses them no
+    /// more. It reads every spare slot.
+    pub fn leave_alone(&mut self, segments: &BTreeSet<u64>) {
+        let Self { disk, config, .. } = self;
+        self.spare.retain(|Slot { path, .. }| {
+            let file = disk.open_to_read(path).map_err(Fault::io("open", path));
+            let held = file.and_then(|file| segments_of(&file, path, config));
+            // What cannot be read may hold them.
+            held.is_ok_and(|held| held.is_disjoint(segments))
+        });
     }
 
     /// What the lane holds now. A copy of it is what a crash would leave now; it stays good for as

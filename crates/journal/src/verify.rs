@@ -8,14 +8,14 @@ use std::{
 use crate::{
     disk::{Disk, DiskFile},
     fault::Fault,
-    format::{BLOCK_BYTES, SegmentHeader},
-    headless::look_at_headless,
+    format::SegmentHeader,
+    headless::{look_at_headless, segments_of},
     lane_config::LaneConfig,
     pack::pack_number,
     position::Position,
     reader::segment_in,
     recovery::check_header,
-    scan::{Ends, Found, Scan, each_frame},
+    scan::{Ends, Found, Scan},
     slot::slot_number,
     walk::{Damage, as_damage, pack_scan},
 };
@@ -160,19 +160,6 @@ impl Verdict {
             }
         }
     }
-}
-
-/// The segments of which frames lie in a slot.
-fn segments_of(
-    file: &impl DiskFile,
-    path: &Path,
-    config: &LaneConfig,
-) -> Result<BTreeSet<u64>, Fault> {
-    let mut segments = BTreeSet::new();
-    each_frame(file, path, config, BLOCK_BYTES as u64, |header| {
-        segments.insert(header.position.segment(config.segment_bytes));
-    })?;
-    Ok(segments)
 }
 
 enum Slotted {

@@ -9,6 +9,7 @@ mod routing;
 use std::{
     collections::HashMap,
     rc::Rc,
+    slice,
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
 };
@@ -181,6 +182,8 @@ impl Core {
 
     /// Notes a command for the shard of `core`; done when [`Core::handle`] is called.
     pub(crate) fn command(&mut self, core: usize, command: Command) {
+        // At once: others are about to publish in the same pass.
+        self.cores.gauges[core].sent(published_bytes(slice::from_ref(&command)));
         self.commands[core].push(command);
     }
 
@@ -188,17 +191,29 @@ impl Core {
     pub(crate) fn handle(&mut self) {
         if !self.commands[self.index].is_empty() {
             let mut commands = std::mem::take(&mut self.commands[self.index]);
-            self.shard.handle(&mut commands, now());
+            self.handle_noted(&mut commands);
             self.commands[self.index] = commands;
-            self.route();
         }
+    }
+
+    fn handle_noted(&mut self, commands: &mut Vec<Command>) {
+        let bytes = published_bytes(commands);
+        self.shard.handle(commands, now());
+        self.cores.gauges[self.index].arrived(bytes);
+        self.set_gauge();
+        self.route();
+    }
+
+    /// Says what publishers wait for. Once the disk is full publishes are read, to be refused: what waits
+    /// for it to have room again must not keep the acks behind it from making some.
+    fn set_gauge(&self) {
+        let ingest = if self.storage_full { 0 } else { self.shard.uncommitted_bytes() };
+        self.cores.gauges[self.index].set(ingest);
     }
 
     /// Does commands of other cores' sessions.
     pub(crate) fn handle_from_afar(&mut self, mut commands: Vec<Command>) {
-        self.cores.gauges[self.index].arrived(published_bytes(&commands));
-        self.shard.handle(&mut commands, now());
-        self.route();
+        self.handle_noted(&mut commands);
     }
 
     /// Sends effects of other cores' shards where they belong here.
@@ -279,7 +294,6 @@ impl Core {
         for core in 0..self.commands.len() {
             if core != self.index && !self.commands[core].is_empty() {
                 let commands = std::mem::take(&mut self.commands[core]);
-                self.cores.gauges[core].sent(published_bytes(&commands));
                 let _ = self.cores.inboxes[core].send(Message::Commands(commands));
             }
         }
@@ -308,11 +322,8 @@ impl Core {
             self.workers.reads.fetch(fetch);
         }
         let look_at = self.empty_something();
-        let ingest = self.shard.uncommitted_bytes();
-        // Once the disk is full publishes are read, to be refused: what waits for it to have room
-        // again must not keep the acks behind it from making some.
-        self.cores.gauges[self.index].set(if self.storage_full { 0 } else { ingest });
-        self.publish_metrics(ingest);
+        self.set_gauge();
+        self.publish_metrics(self.shard.uncommitted_bytes());
         self.shard.next_wake().into_iter().chain(lazy_until).chain(look_at).min()
     }
 

@@ -45,7 +45,7 @@ impl Drop for Waits<'_> {
 pub(crate) struct IngestGauge {
     /// Appended, and not committed.
     appended: AtomicU64,
-    /// Sent by other cores, and not arrived.
+    /// Sent by a core, and not arrived.
     travelling: AtomicU64,
     /// Of those who wait for room.
     waiting: AtomicU64,
@@ -72,12 +72,12 @@ impl IngestGauge {
         self.appended.load(Relaxed) + self.travelling.load(Relaxed)
     }
 
-    /// Another core has sent so many bytes.
+    /// So many bytes are on their way, from this core or another.
     pub(crate) fn sent(&self, bytes: u64) {
         self.travelling.fetch_add(bytes, Relaxed);
     }
 
-    /// So many bytes have arrived from another core.
+    /// So many bytes have arrived.
     pub(crate) fn arrived(&self, bytes: u64) {
         self.travelling.fetch_sub(bytes, Relaxed);
     }

@@ -153,8 +153,9 @@ pub fn recover<D: Disk>(
         if let Some(fault) = faults.into_iter().next() {
             return Err(fault.into());
         }
-        // Some slot whose header is gone may be theirs: it is not written over.
-        drop(lane.take_surplus(0));
+        // A slot whose header is gone may be theirs: it is not written over. The others are used, or each
+        // start would make new ones.
+        lane.leave_alone(&lost_segments);
     }
     // What was being written, or removed, when the last life ended.
     packs.release_empty();

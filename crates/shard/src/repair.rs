@@ -65,8 +65,12 @@ pub fn repair<D: Disk>(
         }
     }
     homes.extend(report.lost_packs.iter().map(|&pack| (Home::Pack(pack), BTreeSet::new())));
-    let lost_segments = report.lost_segments.iter();
-    homes.extend(lost_segments.map(|&segment| (Home::Segment(segment), BTreeSet::new())));
+    for &segment in &report.lost_segments {
+        // Its header is gone, or all of it.
+        let slots = verdict.headless.iter().filter(|slot| slot.segments.contains(&segment));
+        let paths = slots.map(|slot| slot.path.clone());
+        homes.entry(Home::Segment(segment)).or_default().extend(paths);
+    }
     if homes.is_empty() {
         return Ok(Repaired::default());
     }

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use sennit_journal::{
-    BLOCK_BYTES, Disk, Fault, Position,
+    BLOCK_BYTES, Disk, DiskFile, Fault, Position,
     disk::{FaultPlan, FaultyDisk, MemoryDisk},
 };
 
@@ -142,6 +142,19 @@ fn a_slot_that_is_gone_is_said_with_all_it_held() {
         assert_eq!(world.damage.len(), 1, "{:?}", world.damage);
         assert!(world.damage[0].1.what.contains("missing"));
     }
+}
+
+#[test]
+fn an_old_slot_that_is_cut_off_behind_its_last_frame_costs_nothing() {
+    let disk = FaultyDisk::new(1, FaultPlan::default());
+    let mut world = World::open(&disk).unwrap();
+    let mut entries = vec![world.write(1, &body(0, 40)).unwrap()];
+    world.builder.turn_segment();
+    entries.push(world.write(1, &body(1, 40)).unwrap());
+    let oldest = &slot_paths(&disk)[0];
+    disk.open_to_write(oldest).unwrap().set_length(2 * BLOCK_BYTES as u64).unwrap();
+    let world = World::open_past_rot(&disk).unwrap();
+    assert_eq!((&world.found, &world.damage), (&entries, &vec![]));
 }
 
 #[test]

@@ -53,6 +53,19 @@ fn damage_is_found_where_it_is_and_nowhere_else() {
 }
 
 #[test]
+fn a_header_that_the_disk_does_not_give_is_damage_and_hides_no_other() {
+    let (disk, world) = lane();
+    disk.spoil(&slot_paths(&disk)[1], 20);
+    disk.rot(&slot_paths(&disk)[0], 4096 + 70, 3);
+    disk.rot(&pack_path(4), 4096 + 70, 3);
+    for (home, scrubbed) in homes(&disk, &world) {
+        let Scrubbed::Read(damage) = scrubbed else { panic!("{scrubbed:?}") };
+        let is_damaged = matches!(home, Home::Segment(0 | 1) | Home::Pack(4));
+        assert_eq!(damage.len(), usize::from(is_damaged), "{home:?}: {damage:?}");
+    }
+}
+
+#[test]
 fn the_last_frame_of_a_segment_is_read_because_the_next_says_where_it_ends() {
     let (disk, world) = lane();
     let cut = world.lane.cut();

@@ -10,3 +10,4 @@ mod moving;
 mod restart;
 mod rot;
 mod together;
+mod two_rots;

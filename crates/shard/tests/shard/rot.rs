@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
+    slice,
     time::Duration,
 };
 
@@ -17,8 +18,8 @@ use crate::broker::{Broker, COUNT, GROUP, MAILS, NOW, ORDERS, SEGMENT_BYTES, tex
 const LANE: &str = "data/lane-0";
 
 /// A disk after some lives, and what lies there.
-struct Story {
-    disk: MemoryDisk,
+pub(crate) struct Story {
+    pub(crate) disk: MemoryDisk,
     /// The messages of each partition.
     published: BTreeMap<PartitionId, BTreeMap<u64, String>>,
     acked: BTreeSet<u64>,
@@ -26,7 +27,7 @@ struct Story {
 
 impl Story {
     /// Two queues, one with holes, in packs, old segments and the journal, with some checkpoints.
-    fn told() -> Self {
+    pub(crate) fn told() -> Self {
         let mut broker = Broker::open(&MemoryDisk::default(), SEGMENT_BYTES);
         broker.create(ORDERS);
         broker.create(MAILS);
@@ -61,16 +62,16 @@ impl Story {
         Self { disk: broker.disk, published, acked }
     }
 
-    fn files(&self) -> Vec<PathBuf> {
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
         files(&self.disk)
     }
 
     /// The slot of the newest segment.
-    fn newest(&self) -> PathBuf {
+    pub(crate) fn newest(&self) -> PathBuf {
         segments(&self.disk).into_iter().max().unwrap().1
     }
 
-    fn copy_of(&self, disk: &MemoryDisk) -> MemoryDisk {
+    pub(crate) fn copy_of(&self, disk: &MemoryDisk) -> MemoryDisk {
         let copy = MemoryDisk::default();
         for path in files(disk) {
             copy.put(&path, disk.bytes_of(&path).unwrap());
@@ -101,7 +102,12 @@ impl Story {
 
     /// The same, on a disk where `later` was published to orders since. Publishes another, and
     /// returns at which offset.
-    fn take_all_with(&self, disk: &MemoryDisk, what: &str, later: &[u64]) -> (usize, u64) {
+    pub(crate) fn take_all_with(
+        &self,
+        disk: &MemoryDisk,
+        what: &str,
+        later: &[u64],
+    ) -> (usize, u64) {
         let mut broker = match Broker::try_open(disk, SEGMENT_BYTES) {
             Ok(broker) => broker,
             Err(error) => panic!("{what}: {error}"),
@@ -389,6 +395,100 @@ fn a_batch_is_found_in_its_pack_though_the_record_of_its_move_is_gone() {
     assert!(!broker.parts.report.damage.is_empty());
     assert_eq!(broker.parts.report.lost_segments, [0u64; 0]);
     broker.gets(0..next * COUNT);
+}
+
+/// One with orders in an old segment whose header has rotted since, which segment, its slot, and what the
+/// header was.
+fn headless_segment(topics: u32) -> (Broker, u64, PathBuf, Vec<u8>) {
+    let mut broker = Broker::with_backlog(60);
+    for topic in 10..10 + topics {
+        broker.create(PartitionId { topic: TopicId(topic), ..ORDERS });
+    }
+    for _ in 0..2 {
+        broker.parts.shard.checkpoint_soon();
+        broker.settle_down();
+        broker.parts.shard.turn_segment();
+        broker.settle_down();
+    }
+    broker.parts.shard.forget_fallback();
+    broker.settle_down();
+    for spare in broker.parts.lane.take_surplus(0) {
+        broker.parts.slots.remove(&spare).unwrap();
+    }
+    let disk = broker.disk.clone();
+    let lost =
+        *referred(&disk, Broker::config(SEGMENT_BYTES), NOW).unwrap().segments.first().unwrap();
+    let (_, slot) = segments(&disk).into_iter().find(|(segment, _)| *segment == lost).unwrap();
+    let mut bytes = disk.bytes_of(&slot).unwrap();
+    let header = bytes[..BLOCK_BYTES].to_vec();
+    bytes[..BLOCK_BYTES].fill(0);
+    disk.put(&slot, bytes);
+    (broker, lost, slot, header)
+}
+
+#[test]
+fn a_slot_in_which_a_lost_segment_may_lie_is_not_written_over_and_others_are() {
+    let (mut broker, lost, slot, header) = headless_segment(0);
+    let rotten = broker.disk.bytes_of(&slot).unwrap();
+    let mut next = 60;
+    let mut slots = Vec::new();
+    for _ in 0..6 {
+        broker = broker.crashed();
+        assert_eq!(broker.parts.report.lost_segments, [lost]);
+        broker.publish(ORDERS, &texts(next * COUNT..(next + 1) * COUNT));
+        next += 1;
+        // As who writes a lane does: two are ready at any time.
+        while broker.parts.lane.spare_count() < 2 {
+            let spare = broker.parts.slots.make().unwrap();
+            broker.parts.lane.add_spare(spare);
+        }
+        slots.push(broker.slot_files());
+    }
+    assert!(slots.iter().all(|count| *count <= slots[0] + 3), "each start makes slots: {slots:?}");
+    assert!(broker.disk.bytes_of(&slot).unwrap() == rotten, "it was written over");
+    let mut mended = rotten;
+    mended[..BLOCK_BYTES].copy_from_slice(&header);
+    broker.disk.put(&slot, mended);
+    let mut broker = broker.crashed();
+    assert_eq!(broker.parts.report.lost_segments, [0u64; 0]);
+    broker.gets(0..next * COUNT);
+}
+
+#[test]
+fn a_repair_sets_aside_the_slot_of_a_lost_segment_and_writes_over_nothing_damaged() {
+    // With a state whose checkpoint takes some segments.
+    let (broker, lost, slot, _) = headless_segment(1_500);
+    let rotten = broker.disk.bytes_of(&slot).unwrap();
+    let config = Broker::config(SEGMENT_BYTES);
+    let repaired = repair(&broker.disk, &config, NOW).unwrap();
+    assert!(repaired.lost_messages > 0);
+    assert_eq!(repaired.to_set_aside, slice::from_ref(&slot), "segment {lost}");
+    assert!(broker.disk.bytes_of(&slot).unwrap() == rotten, "it was written over");
+    broker.disk.remove(&slot).unwrap();
+    let mut broker = broker.crashed();
+    assert_eq!(broker.parts.report.damage, []);
+    broker.subscribe();
+    let got = broker.delivered.len() as u64;
+    assert_eq!(got + repaired.lost_messages, 60 * COUNT);
+}
+
+#[test]
+fn a_repair_does_not_write_into_a_damaged_slot_that_came_free_meanwhile() {
+    let (broker, lost, slot, header) = headless_segment(1_500);
+    // Its header is whole again, and a batch in it is not.
+    let mut bytes = broker.disk.bytes_of(&slot).unwrap();
+    bytes[..BLOCK_BYTES].copy_from_slice(&header);
+    bytes[2 * BLOCK_BYTES + 100] ^= 4;
+    broker.disk.put(&slot, bytes.clone());
+    let config = Broker::config(SEGMENT_BYTES);
+    let repaired = repair(&broker.disk, &config, NOW).unwrap();
+    assert_eq!(repaired.to_set_aside, slice::from_ref(&slot), "segment {lost}");
+    assert!(broker.disk.bytes_of(&slot).unwrap() == bytes, "it was written over");
+    broker.disk.remove(&slot).unwrap();
+    let mut broker = broker.crashed();
+    assert_eq!(broker.parts.report.damage, []);
+    broker.subscribe();
+    assert_eq!(broker.delivered.len() as u64 + repaired.lost_messages, 60 * COUNT);
 }
 
 #[test]
