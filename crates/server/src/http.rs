@@ -32,6 +32,7 @@ pub(crate) mod port;
 mod refused;
 mod request;
 pub(crate) mod response;
+mod socket;
 pub(crate) mod status;
 pub(crate) mod streams;
 mod turn;
