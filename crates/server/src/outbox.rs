@@ -34,18 +34,22 @@ const WRITE_BYTES: usize = 256 << 10;
 /// Bytes of replies and confirms that may wait before the reader pauses.
 const REPLY_BYTES_HIGH: usize = 1 << 20;
 
+/// Replies that follow one another wait together up to here.
+const REPLIES_TOGETHER_BYTES: usize = 16 << 10;
+
 #[derive(Debug)]
 enum Item {
     Delivery(Delivery),
     Gap(Gap),
-    Reply(Vec<u8>),
+    /// Replies that follow one another. A short one by itself would hold many times what it is.
+    Replies(Vec<u8>),
 }
 
 impl Item {
     fn delivery(&self) -> Option<&Delivery> {
         match self {
             Self::Delivery(delivery) => Some(delivery),
-            Self::Gap(_) | Self::Reply(_) => None,
+            Self::Gap(_) | Self::Replies(_) => None,
         }
     }
 }
@@ -369,11 +373,21 @@ impl Outbox {
     }
 
     pub(crate) fn reply(&self, reply: &Reply, request: u64) {
-        let mut bytes = Vec::new();
-        reply.encode(request, &mut bytes);
         let mut waiting = self.waiting.borrow_mut();
-        waiting.reply_bytes += bytes.len();
-        waiting.items.push_back(Item::Reply(bytes));
+        let Waiting { items, reply_bytes, .. } = &mut *waiting;
+        match items.back_mut() {
+            Some(Item::Replies(bytes)) if bytes.len() < REPLIES_TOGETHER_BYTES => {
+                let before = bytes.len();
+                reply.encode(request, bytes);
+                *reply_bytes += bytes.len() - before;
+            }
+            _ => {
+                let mut bytes = Vec::new();
+                reply.encode(request, &mut bytes);
+                *reply_bytes += bytes.len();
+                items.push_back(Item::Replies(bytes));
+            }
+        }
         self.filled.notify_one();
     }
 
@@ -463,7 +477,7 @@ impl Outbox {
         while out.len() < WRITE_BYTES {
             let Waiting { items, reply_bytes, .. } = &mut *waiting;
             let gone = match items.front() {
-                Some(Item::Reply(bytes)) => {
+                Some(Item::Replies(bytes)) => {
                     *reply_bytes -= bytes.len();
                     out.own().extend_from_slice(bytes);
                     1
@@ -542,6 +556,31 @@ mod tests {
         assert!(outbox.is_empty() && outbox.waiting.borrow().gaps.is_empty());
         outbox.gap(gap(0, 20_000..20_001, passed));
         assert_eq!(gaps(&outbox), [gap(0, 20_000..20_001, passed)]);
+    }
+
+    #[test]
+    fn replies_that_wait_hold_little_more_than_they_are() {
+        let outbox = outbox();
+        let mut expected = Outgoing::default();
+        for request in 0..10_000 {
+            outbox.reply(&Reply::Pong, request);
+            Reply::Pong.encode(request, expected.own());
+        }
+        let waiting = outbox.waiting.borrow();
+        let of = |item: &Item| match item {
+            Item::Replies(bytes) => bytes.capacity(),
+            _ => 0,
+        };
+        let items = waiting.items.capacity() * size_of::<Item>();
+        let held = items + waiting.items.iter().map(of).sum::<usize>();
+        assert!(held < 3 * waiting.reply_bytes, "{held} for {}", waiting.reply_bytes);
+        drop(waiting);
+        let mut out = Outgoing::default();
+        while !outbox.is_empty() {
+            outbox.fill(&mut out);
+        }
+        assert!(out.own() == expected.own(), "each goes out, in order");
+        assert_eq!(outbox.waiting.borrow().reply_bytes, 0);
     }
 
     fn delivery(attempt: u32, bytes: usize) -> Delivery {
