@@ -171,6 +171,8 @@ pub(crate) struct Outbox {
     /// Whether the session is to be given no more, and what rings when that changes.
     holds_back: Cell<bool>,
     weighed: Notify,
+    /// Rung when the client was found to take nothing.
+    deaf: Notify,
 }
 
 impl Outbox {
@@ -188,7 +190,18 @@ impl Outbox {
             is_pausing: Cell::new(false),
             holds_back: Cell::new(false),
             weighed: Notify::new(),
+            deaf: Notify::new(),
         }
+    }
+
+    /// The writer says that the client takes nothing of what it is sent.
+    pub(crate) fn set_deaf(&self) {
+        self.deaf.notify_one();
+    }
+
+    /// Waits until it does.
+    pub(crate) async fn is_deaf(&self) {
+        self.deaf.notified().await;
     }
 
     /// Waits until the session is to be given no more, or something again; which of them,
