@@ -93,3 +93,47 @@ impl AsyncWrite for Socket {
         self.stream.is_write_vectored()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::poll_fn,
+        io::{Read as _, Write as _},
+        net,
+    };
+
+    use tokio::time::advance;
+
+    use super::*;
+
+    /// What the socket takes now of a piece; none if it is said to take nothing.
+    async fn taken(socket: &mut Socket) -> Option<usize> {
+        let piece = vec![b'x'; 64 << 10];
+        poll_fn(|context| {
+            let written = Pin::new(&mut *socket).poll_write(context, &piece);
+            Poll::Ready(match written {
+                Poll::Ready(count) => Some(count.unwrap()),
+                Poll::Pending => None,
+            })
+        })
+        .await
+    }
+
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn a_socket_that_is_said_to_take_nothing_is_tried_now_and_then() {
+        let listener = net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let mut client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let mut hold = stream.try_clone().unwrap();
+        let mut socket = Socket::new(TcpStream::from_std(stream).unwrap());
+        socket.stream.writable().await.unwrap();
+        while taken(&mut socket).await.is_some() {}
+        while hold.write(b"x").is_err() {
+            let _ = client.read(&mut [0; 16 << 10]).unwrap();
+        }
+        assert_eq!(taken(&mut socket).await, None, "nobody has said so, and it is early");
+        advance(TRY_EVERY).await;
+        assert!(taken(&mut socket).await.is_some_and(|count| count > 0));
+    }
+}

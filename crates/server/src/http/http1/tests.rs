@@ -288,6 +288,19 @@ fn many_who_take_nothing_hold_no_more_together_than_their_core_has_room_for() {
 }
 
 #[test]
+fn pages_that_wait_behind_another_answer_are_counted_by_themselves_alone() {
+    in_a_world(1000, async |mut world| {
+        world.ask(&["/a", "/b", "/c"]).await;
+        let none = PageSource::unfold((), async |()| None);
+        world.answer("/c", Body::Pages(none)).await;
+        let all = ANSWERS_CORE_BYTES_MAX as u64;
+        assert_eq!(world.hall.answers.page(all).bytes(), all);
+        world.answer("/b", text("x")).await;
+        assert!(world.hall.answers.page(all).bytes() < all, "others are counted");
+    });
+}
+
+#[test]
 fn an_answer_in_parts_has_their_length_together() {
     in_a_world(1 << 20, async |mut world| {
         world.ask(&["/"]).await;
