@@ -21,7 +21,7 @@ use crate::{
     holding_back::hold_back,
     inbox::Message,
     outbox::Outbox,
-    outgoing::Outgoing,
+    outgoing::{Outgoing, Untold},
     pace::Pace,
     session::{Flow, Session},
 };
@@ -44,6 +44,10 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// After this long without a byte the client is asked whether it is there, and after as long again
 /// it is taken for gone.
 const SILENCE: Duration = Duration::from_secs(30);
+
+/// After this long without a byte that the client takes of what waits for it, it is taken for gone as well,
+/// whatever it sends: beyond some replies it is not read either.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long what waits in the outbox may take to go out once the session has ended.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -81,6 +85,7 @@ pub(crate) async fn serve(arrival: Arrival, core: CoreHandle) {
     let end = tokio::select! {
         biased;
         () = outbox.successor.came() => Flow::Broken,
+        () = outbox.is_deaf() => Flow::Broken,
         end = speak(moved, &mut reading, &mut session, &outbox, &mut input) => end,
         never = hold_back(id, &core, &outbox) => match never {},
     };
@@ -209,8 +214,19 @@ async fn write(
         };
         let mut taken = 0;
         while taken < rest.len() {
-            stream.writable().await.ok()?;
-            taken = rest.write_now(stream.as_ref(), taken).ok()?;
+            taken = match timeout(WRITE_TIMEOUT, stream.writable()).await {
+                Ok(is_writable) => {
+                    is_writable.ok()?;
+                    rest.write_now(stream.as_ref(), taken).ok()?
+                }
+                Err(_) => match rest.write_now(&Untold(stream.as_ref()), taken).ok()? {
+                    still if still == taken => {
+                        outbox.set_deaf();
+                        return None;
+                    }
+                    more => more,
+                },
+            };
         }
         outbox.set_writing(false);
         if let Some(deliveries) = small {
@@ -222,4 +238,62 @@ async fn write(
         }
     }
     Some(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read as _, Write as _},
+        net,
+    };
+
+    use sennit_model::limits::GREETING_BYTES_MAX;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    /// A client, another hold on the socket that it is written to, and an outbox with as much for it as no
+    /// socket takes, whose writer has begun.
+    fn written_to() -> (net::TcpStream, net::TcpStream, Rc<Outbox>, impl Future) {
+        let listener = net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let hold = stream.try_clone().unwrap();
+        let (_, writing) = TcpStream::from_std(stream).unwrap().into_split();
+        let outbox = Rc::new(Outbox::new(GREETING_BYTES_MAX, Rc::default()));
+        for _ in 0..4 << 20 {
+            outbox.reply(&Reply::Pong, 0);
+        }
+        let writer = write(writing, outbox.clone(), Rc::default(), Rc::default());
+        (client, hold, outbox, writer)
+    }
+
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn a_client_that_takes_nothing_is_given_up_whatever_it_sends() {
+        let (_client, _hold, outbox, writer) = written_to();
+        let begin = Instant::now();
+        assert!(timeout(10 * WRITE_TIMEOUT, writer).await.is_ok(), "it is written to for ever");
+        let took = begin.elapsed();
+        assert!(took >= WRITE_TIMEOUT && took < 2 * WRITE_TIMEOUT, "{took:?}");
+        assert!(timeout(WRITE_TIMEOUT, outbox.is_deaf()).await.is_ok());
+    }
+
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn a_client_that_takes_a_little_now_and_then_is_not_given_up() {
+        let (mut client, mut hold, outbox, writer) = written_to();
+        let takes = async {
+            for _ in 0..5 {
+                sleep(WRITE_TIMEOUT - Duration::from_secs(1)).await;
+                while hold.write(b"x").is_err() {
+                    let _ = client.read(&mut [0; 16 << 10]).unwrap();
+                }
+            }
+        };
+        tokio::select! {
+            _ = writer => panic!("it was given up"),
+            () = outbox.is_deaf() => panic!("it was given up"),
+            () = takes => {}
+        }
+    }
 }

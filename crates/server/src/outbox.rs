@@ -113,6 +113,8 @@ pub(crate) struct Outbox {
     /// Whether the session is to be given no more, and what rings when that changes.
     holds_back: Cell<bool>,
     weighed: Notify,
+    /// Rung when the client was found to take nothing.
+    deaf: Notify,
 }
 
 impl Outbox {
@@ -130,7 +132,18 @@ impl Outbox {
             is_pausing: Cell::new(false),
             holds_back: Cell::new(false),
             weighed: Notify::new(),
+            deaf: Notify::new(),
         }
+    }
+
+    /// The writer says that the client takes nothing of what it is sent.
+    pub(crate) fn set_deaf(&self) {
+        self.deaf.notify_one();
+    }
+
+    /// Waits until it does.
+    pub(crate) async fn is_deaf(&self) {
+        self.deaf.notified().await;
     }
 
     /// Waits until the session is to be given no more, or something again; which of them,
@@ -316,11 +329,9 @@ impl Outbox {
     }
 
     pub(crate) fn reply(&self, reply: &Reply, request: u64) {
-        let mut bytes = Vec::new();
-        reply.encode(request, &mut bytes);
         let mut waiting = self.waiting.borrow_mut();
-        waiting.reply_bytes += bytes.len();
-        waiting.queue.push_reply(bytes);
+        let bytes = waiting.queue.push_reply(reply, request);
+        waiting.reply_bytes += bytes;
         self.filled.notify_one();
     }
 
@@ -410,7 +421,7 @@ impl Outbox {
         while out.len() < WRITE_BYTES {
             let Waiting { queue, reply_bytes, .. } = &mut *waiting;
             let gone = match queue.front() {
-                Some(Item::Reply(bytes)) => {
+                Some(Item::Replies(bytes)) => {
                     *reply_bytes -= bytes.len();
                     out.own().extend_from_slice(bytes);
                     1

@@ -7,6 +7,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use rustix::net::{SendFlags, send};
 use tokio::net::TcpStream;
 
 /// Shorter batches are copied: that costs less than another slice.
@@ -41,6 +42,21 @@ impl TakesNow for net::TcpStream {
     fn take_slices(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut stream = self;
         stream.write_vectored(slices)
+    }
+}
+
+/// A socket that is tried although the system has not said that it takes something. It says so only once a
+/// third of the socket's buffer is free, which is minutes for a client that is slow, and yet takes what it
+/// is sent.
+pub(crate) struct Untold<'a>(pub(crate) &'a TcpStream);
+
+impl TakesNow for Untold<'_> {
+    fn take(&self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(send(self.0, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?)
+    }
+
+    fn take_slices(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.take(slices.iter().find(|slice| !slice.is_empty()).map_or(&[], |slice| slice))
     }
 }
 
@@ -172,6 +188,8 @@ enum Part<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read as _;
+
     use super::*;
 
     fn plain(outgoing: &Outgoing, taken: usize) -> Vec<u8> {
@@ -181,6 +199,33 @@ mod tests {
             Part::Shared(batch, from) => bytes.extend_from_slice(&batch[from..]),
         });
         bytes
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_client_that_takes_a_little_is_given_more_before_the_system_says_that_there_is_room()
+    {
+        let listener = net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let mut client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let stream = TcpStream::from_std(stream).unwrap();
+        let piece = vec![b'x'; 64 << 10];
+        let fill = async || {
+            stream.writable().await.unwrap();
+            while stream.take(&piece).is_ok() || Untold(&stream).take(&piece).is_ok() {}
+        };
+        fill().await;
+        assert_eq!(Untold(&stream).take(&piece).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let mut taken = 0;
+        let given = loop {
+            taken += client.read(&mut [0; 16 << 10]).unwrap();
+            match Untold(&stream).take_slices(&[IoSlice::new(&[]), IoSlice::new(&piece)]) {
+                Ok(given) => break given,
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
+            }
+        };
+        assert!(given > 0);
+        assert_eq!(stream.take(&piece).unwrap_err().kind(), io::ErrorKind::WouldBlock, "{taken}");
     }
 
     #[test]

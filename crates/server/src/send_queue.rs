@@ -8,22 +8,25 @@ use std::{
 
 use sennit_engine::Delivery;
 use sennit_model::PartitionIndex;
-use sennit_protocol::Gap;
+use sennit_protocol::{Gap, Reply};
+
+/// Replies that follow one another wait together up to here.
+const REPLIES_TOGETHER_BYTES: usize = 16 << 10;
 
 /// What is sent as it comes.
 #[derive(Debug)]
 pub(crate) enum Item {
     Delivery(Delivery),
     Gap(Gap),
-    /// A whole frame.
-    Reply(Vec<u8>),
+    /// Replies that follow one another. A short one by itself would hold many times what it is.
+    Replies(Vec<u8>),
 }
 
 impl Item {
     pub(crate) fn delivery(&self) -> Option<&Delivery> {
         match self {
             Self::Delivery(delivery) => Some(delivery),
-            Self::Gap(_) | Self::Reply(_) => None,
+            Self::Gap(_) | Self::Replies(_) => None,
         }
     }
 }
@@ -68,8 +71,20 @@ impl SendQueue {
         self.delivery_bytes
     }
 
-    pub(crate) fn push_reply(&mut self, frame: Vec<u8>) {
-        self.items.push_back(Item::Reply(frame));
+    /// Adds a reply; returns of how many bytes.
+    pub(crate) fn push_reply(&mut self, reply: &Reply, request: u64) -> usize {
+        if let Some(Item::Replies(bytes)) = self.items.back_mut()
+            && bytes.len() < REPLIES_TOGETHER_BYTES
+        {
+            let before = bytes.len();
+            reply.encode(request, bytes);
+            return bytes.len() - before;
+        }
+        let mut bytes = Vec::new();
+        reply.encode(request, &mut bytes);
+        let count = bytes.len();
+        self.items.push_back(Item::Replies(bytes));
+        count
     }
 
     pub(crate) fn push_delivery(&mut self, delivery: Delivery) {
@@ -155,7 +170,7 @@ mod tests {
     fn gaps(queue: &SendQueue) -> Vec<Option<Gap>> {
         let gap = |item: &Item| match item {
             Item::Gap(gap) => Some(*gap),
-            Item::Delivery(_) | Item::Reply(_) => None,
+            Item::Delivery(_) | Item::Replies(_) => None,
         };
         queue.iter().map(gap).collect()
     }
@@ -180,6 +195,23 @@ mod tests {
     }
 
     #[test]
+    fn replies_that_wait_hold_little_more_than_they_are() {
+        let (mut queue, mut expected, mut counted) = (SendQueue::default(), Vec::new(), 0);
+        for request in 0..10_000 {
+            counted += queue.push_reply(&Reply::Pong, request);
+            Reply::Pong.encode(request, &mut expected);
+        }
+        let (mut waiting, mut held) = (Vec::new(), queue.items.capacity() * size_of::<Item>());
+        for item in queue.iter() {
+            let Item::Replies(bytes) = item else { panic!("{item:?}") };
+            held += bytes.capacity();
+            waiting.extend_from_slice(bytes);
+        }
+        assert!(held < 3 * counted, "{held} for {counted}");
+        assert!(waiting == expected && counted == expected.len(), "each waits, in order");
+    }
+
+    #[test]
     fn a_gap_is_told_behind_what_was_delivered_before_it_although_it_follows_an_earlier_gap() {
         let (mut queue, damaged) = (SendQueue::default(), GapReason::Damaged);
         queue.push_gap(gap(0, 0..2, damaged));
@@ -200,7 +232,7 @@ mod tests {
         let (mut queue, passed) = (SendQueue::default(), GapReason::Filtered);
         queue.push_gap(gap(0, 0..10, passed));
         queue.subscription_begins();
-        queue.push_reply(Vec::new());
+        queue.push_reply(&Reply::Pong, 1);
         queue.push_gap(gap(0, 10..20, passed));
         queue.push_gap(gap(0, 20..30, passed));
         let expected = [Some(gap(0, 0..10, passed)), None, Some(gap(0, 10..30, passed))];

@@ -25,3 +25,8 @@ pub(super) fn of(body: &Body) -> usize {
         Body::Pages(_) => ANSWER_BYTES_EXPECTED,
     }
 }
+
+/// What an answer holds of what its core has room for, in bytes. Pages count themselves there.
+pub(super) fn of_core(body: &Body) -> usize {
+    if matches!(body, Body::Pages(_)) { 0 } else { of(body) }
+}

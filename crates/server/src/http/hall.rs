@@ -11,7 +11,8 @@ use bytes::BytesMut;
 use http::StatusCode;
 
 use super::{
-    closing::Closing, date::Date, limits::BODIES_BYTES_MAX, lot_door::LotDoor, refused::Refused,
+    answer_room::AnswerRoom, closing::Closing, date::Date, limits::BODIES_BYTES_MAX,
+    lot_door::LotDoor, refused::Refused,
 };
 use crate::{metrics::CoreMetrics, neighbours::Neighbours, outgoing::Outgoing};
 
@@ -36,6 +37,8 @@ pub(crate) struct Hall {
     open: Cell<usize>,
     /// Bytes of bodies whose requests are not answered, and of what waits behind them.
     body_bytes: Cell<usize>,
+    /// What answers hold.
+    pub(super) answers: Rc<AnswerRoom>,
 }
 
 impl Hall {
@@ -50,6 +53,7 @@ impl Hall {
             date: Date::new(),
             open: Cell::new(0),
             body_bytes: Cell::new(0),
+            answers: Rc::default(),
         }
     }
 

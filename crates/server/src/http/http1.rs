@@ -16,6 +16,7 @@ use http::StatusCode;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 
 use super::{
+    answer_room::AnswerAccount,
     answer_weight,
     door::Asked,
     hall::{BodyAccount, Guest, Hall},
@@ -103,6 +104,8 @@ struct Http1<S, A, F> {
     begun: VecDeque<Begun<F>>,
     /// The weights of their answers together.
     weight: usize,
+    /// What answers hold that are there.
+    held: AnswerAccount,
     /// The one behind them, if it is of another. Nothing behind it is looked at.
     next: Option<Box<Next>>,
     /// The body of the answer that goes out.
@@ -181,6 +184,7 @@ where
             service,
             guest: Some(guest),
             body: hall.account(),
+            held: hall.answers.account(),
             hall,
             input: BytesMut::new(),
             requests: RequestDecoder::default(),
@@ -256,6 +260,7 @@ where
             let was_full = !self.has_room();
             self.answer(context)?;
             if !(self.is_next_due() || was_full && self.has_room()) {
+                self.held.set(self.held_now());
                 return Ok(());
             }
         }
@@ -270,10 +275,21 @@ where
             && self.has_room_for_answer()
     }
 
-    /// Whether its client has taken so much of what it is answered that there may be another answer.
+    /// Whether its client has taken so much of what it is answered that there may be another answer: all of
+    /// it, where the core has no room.
     fn has_room_for_answer(&self) -> bool {
         let held = self.weight + self.rest.len() - self.taken;
-        held <= ANSWERS_BYTES_MAX - ANSWER_BYTES_EXPECTED
+        let is_full = held > 0 && self.hall.answers.is_full();
+        !is_full && held <= ANSWERS_BYTES_MAX - ANSWER_BYTES_EXPECTED
+    }
+
+    /// What its answers hold of what the core has room for.
+    fn held_now(&self) -> usize {
+        let of = |begun: &Begun<F>| match &begun.answer {
+            Answer::Ready(answer) => answer_weight::of_core(&answer.body),
+            Answer::UnderWay(_) => 0,
+        };
+        self.begun.iter().map(of).sum::<usize>() + self.rest.len() - self.taken
     }
 
     /// Whether the request that waits for those before it need not wait any longer.

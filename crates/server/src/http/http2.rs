@@ -62,7 +62,7 @@ where
     A: AsyncFn(&Asked) -> Response + 'static,
 {
     let _guest = hall.enter();
-    let doings = Doings::new();
+    let doings = Doings::new(hall.answers.clone());
     let desk = Rc::new(Desk { hall: hall.clone(), doings: doings.clone(), service });
     let service = service_fn(|request: Request<Incoming>| {
         let (desk, under_way) = (desk.clone(), UnderWay::new(doings.clone()));
@@ -130,7 +130,7 @@ impl<A: AsyncFn(&Asked) -> Response> Desk<A> {
         let is_head = request.method() == Method::HEAD;
         let (answer, held) = match whole(request, &self.hall).await {
             Ok((request, _account)) => self.ask(&request.into()).await,
-            Err(refused) => (refused.answer(), self.doings.hold(0)),
+            Err(refused) => (refused.answer(), self.doings.hold()),
         };
         self.hall.count(answer.status());
         let Response { status, headers, mut body } = answer;
@@ -162,12 +162,14 @@ impl<A: AsyncFn(&Asked) -> Response> Desk<A> {
             let weight = answer_weight::of(&answer.body);
             // What has come is there when it is asked for again, unless it was asked for as what is new.
             if self.doings.has_room(weight) || matches!(stays_at, None | Some(ReadFrom::Latest)) {
-                return (answer, self.doings.hold(weight));
+                let mut held = self.doings.hold();
+                held.set_to(&answer.body);
+                return (answer, held);
             }
         }
         let mut held = self.doings.room_for(expected).await;
         let answer = (self.service)(request).await;
-        held.set(answer_weight::of(&answer.body));
+        held.set_to(&answer.body);
         (answer, held)
     }
 }

@@ -13,7 +13,12 @@ use bytes::{Buf, Bytes};
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
 use tokio::{sync::Notify, time::Instant};
 
-use super::{body::Body, limits::ANSWERS_BYTES_MAX};
+use super::{
+    answer_room::{AnswerAccount, AnswerRoom},
+    answer_weight,
+    body::Body,
+    limits::ANSWERS_BYTES_MAX,
+};
 
 /// What goes on on a connection.
 #[derive(Debug)]
@@ -30,10 +35,12 @@ pub(super) struct Doings {
     held: Cell<usize>,
     /// Rung when they become fewer.
     room: Notify,
+    /// What all connections of the core may hold.
+    of_core: Rc<AnswerRoom>,
 }
 
 impl Doings {
-    pub(super) fn new() -> Rc<Self> {
+    pub(super) fn new(of_core: Rc<AnswerRoom>) -> Rc<Self> {
         Rc::new(Self {
             under_way: Cell::new(0),
             stuck: Cell::new(0),
@@ -41,6 +48,7 @@ impl Doings {
             moved_at: Cell::new(Instant::now()),
             held: Cell::new(0),
             room: Notify::new(),
+            of_core,
         })
     }
 
@@ -51,21 +59,26 @@ impl Doings {
 
     /// Whether an answer may hold so many bytes.
     pub(super) fn has_room(&self, bytes: usize) -> bool {
-        self.held.get() == 0 || self.held.get() + bytes <= ANSWERS_BYTES_MAX
+        let held = self.held.get();
+        held == 0 || held + bytes <= ANSWERS_BYTES_MAX && !self.of_core.is_full()
     }
 
-    /// Holds so many bytes once there is room for them.
+    /// An answer that is thought to hold so many bytes, once there is room for them.
     pub(super) async fn room_for(self: &Rc<Self>, bytes: usize) -> Held {
         while !self.has_room(bytes) {
-            self.room.notified().await;
+            tokio::select! {
+                () = self.room.notified() => {}
+                () = self.of_core.has_come() => {}
+            }
         }
-        self.hold(bytes)
+        let mut held = self.hold();
+        held.expect(bytes);
+        held
     }
 
-    /// Holds so many bytes.
-    pub(super) fn hold(self: &Rc<Self>, bytes: usize) -> Held {
-        self.held.set(self.held.get() + bytes);
-        Held { doings: self.clone(), bytes }
+    /// An answer that holds nothing yet.
+    pub(super) fn hold(self: &Rc<Self>) -> Held {
+        Held { doings: self.clone(), bytes: 0, of_core: self.of_core.account() }
     }
 }
 
@@ -74,11 +87,25 @@ impl Doings {
 pub(super) struct Held {
     doings: Rc<Doings>,
     bytes: usize,
+    /// What of them is there.
+    of_core: AnswerAccount,
 }
 
 impl Held {
     /// It holds so many from now on.
     pub(super) fn set(&mut self, bytes: usize) {
+        self.expect(bytes);
+        self.of_core.set(bytes);
+    }
+
+    /// It holds what the body of an answer does.
+    pub(super) fn set_to(&mut self, body: &Body) {
+        self.expect(answer_weight::of(body));
+        self.of_core.set(answer_weight::of_core(body));
+    }
+
+    /// It is thought to hold so many.
+    fn expect(&mut self, bytes: usize) {
         let held = &self.doings.held;
         held.set(held.get() - self.bytes + bytes);
         if bytes < self.bytes {
@@ -122,7 +149,8 @@ pub(super) struct Piece {
 impl Piece {
     fn new(bytes: Bytes, doings: &Rc<Doings>) -> Self {
         doings.given.set(doings.given.get() + bytes.len());
-        let held = doings.hold(bytes.len());
+        let mut held = doings.hold();
+        held.set(bytes.len());
         Self { bytes, held }
     }
 }

@@ -45,6 +45,13 @@ pub(crate) const STREAMS_MAX: u32 = 128;
 /// request of it is begun. Eight reads find room at once.
 pub(crate) const ANSWERS_BYTES_MAX: usize = 64 << 20;
 
+/// The same of all connections of a core together. While they hold more, pages of streams are short, and a
+/// connection begins no further request before its client has taken what it was answered.
+pub(crate) const ANSWERS_CORE_BYTES_MAX: usize = 1 << 30;
+
+/// How long a page is then; longer only where one message is.
+pub(crate) const SHORT_PAGE_BYTES: u64 = 64 << 10;
+
 /// What the answer to a read holds at most, but for messages of several MiB: two pages of a stream.
 pub(crate) const ANSWER_BYTES_EXPECTED: usize = 8 << 20;
 

@@ -17,6 +17,7 @@ use super::{
     lot_door::Arriving,
     moving::Departure,
     parking::{Back, Left},
+    socket::Socket,
     status::Status,
     turned_away::turn_away,
 };
@@ -140,7 +141,7 @@ pub(super) async fn come_back(
     cores: Arc<Cores>,
 ) {
     let left = match TcpStream::from_std(stream) {
-        Ok(stream) => connection::go_on(stream, back, door.clone()).await,
+        Ok(stream) => connection::go_on(Socket::new(stream), back, door.clone()).await,
         Err(error) => {
             tracing::warn!(%error, "an HTTP connection could not be taken over");
             None
@@ -150,13 +151,8 @@ pub(super) async fn come_back(
 }
 
 /// Has a connection go where it wants to, if it goes on.
-fn see_off(
-    left: Option<(TcpStream, Left)>,
-    place: OwnedSemaphorePermit,
-    door: &Door,
-    cores: &Cores,
-) {
-    let left = left.and_then(|(stream, left)| stream.into_std().ok().zip(Some(left)));
+fn see_off(left: Option<(Socket, Left)>, place: OwnedSemaphorePermit, door: &Door, cores: &Cores) {
+    let left = left.and_then(|(stream, left)| stream.into_inner().into_std().ok().zip(Some(left)));
     if let Some((stream, Left::Parks(parking))) = left {
         return door.hall().lot.enter(Arriving { stream, place, parking });
     }
@@ -167,7 +163,7 @@ fn see_off(
     }
 }
 
-async fn welcome(stream: TcpStream, moves: u32, door: Rc<Door>) -> Option<(TcpStream, Left)> {
+async fn welcome(stream: TcpStream, moves: u32, door: Rc<Door>) -> Option<(Socket, Left)> {
     let metrics = &door.hall().metrics;
     if moves == 0 {
         let _ = stream.set_nodelay(true);
@@ -176,5 +172,5 @@ async fn welcome(stream: TcpStream, moves: u32, door: Rc<Door>) -> Option<(TcpSt
         metrics.http_connections_moved.add(1);
     }
     metrics.http_connections.add(1);
-    connection::serve(stream, moves, door.clone()).await
+    connection::serve(Socket::new(stream), moves, door.clone()).await
 }

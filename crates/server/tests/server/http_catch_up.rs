@@ -1,9 +1,12 @@
 //! Reads of more than the broker reads at once: one answer gives all that there is.
 
+use sennit_server::Config;
+use tempfile::TempDir;
+
 use crate::{
     browser::Browser,
     http_streams::{JSON, TEXT, ask, header, next},
-    world::Broker,
+    world::{Broker, config},
 };
 
 /// More appends than one read of the engine gives.
@@ -85,5 +88,45 @@ fn a_read_that_cannot_go_on_breaks_off() {
     assert!(slow.until("\r\n\r\n").contains(&next(&all)));
     assert_eq!(ask(http, "DELETE", "long", "", "").status, 204);
     assert_eq!(slow.chunks(), None);
+    broker.stop();
+}
+
+/// What the broker has room for in answers of a core, and in those of a connection.
+const CORE_BYTES: usize = 1 << 30;
+const CONNECTION_BYTES: usize = 64 << 20;
+
+/// An element of a stream.
+const PART_BYTES: usize = 16 << 10;
+
+#[test]
+fn pages_are_short_while_the_deaf_hold_what_a_core_has_room_for_and_who_reads_gets_all() {
+    let folder = TempDir::new().unwrap();
+    // What is read lies in memory once, however many hold it.
+    let config = Config { shards: Some(1), cache_bytes: 64 << 20, ..config(folder.path()) };
+    let broker = Broker::start(config);
+    let http = &mut Browser::of(&broker);
+    assert_eq!(ask(http, "PUT", "long", TEXT, &"x".repeat(12 << 20)).status, 201);
+    assert_eq!(ask(http, "PUT", "parts", JSON, "").status, 201);
+    let part = format!("\"{}\"", "x".repeat(PART_BYTES - 3));
+    let parts = format!("[{}]", vec![&part[..]; 100].join(","));
+    for _ in 0..4 {
+        assert_eq!(ask(http, "POST", "parts", JSON, &parts).status, 204);
+    }
+    let poll = "parts?live=long-poll&offset=-1";
+    let whole = ask(http, "GET", poll, "", "");
+    assert!(whole.body.len() > 1 << 20, "{}", whole.body.len());
+    let one = "GET /v1/stream/long HTTP/1.1\r\nHost: x\r\n\r\n";
+    let mut deaf: Vec<Browser> = Vec::new();
+    while deaf.len() <= 2 * CORE_BYTES / CONNECTION_BYTES {
+        deaf.push(Browser::of(&broker));
+        let last = deaf.last_mut().unwrap();
+        last.say(one.repeat(8));
+        assert!(last.until("\r\n\r\n").contains("200 OK"));
+    }
+    let short = ask(http, "GET", poll, "", "");
+    assert!(short.body.len() < 128 << 10, "{}", short.body.len());
+    let expected = format!("[{}]", vec![&part[..]; 400].join(","));
+    assert!(ask(http, "GET", "parts", "", "").body == expected, "nothing is missing");
+    drop(deaf);
     broker.stop();
 }

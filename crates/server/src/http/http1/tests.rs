@@ -1,6 +1,9 @@
 //! A connection over a pipe in memory, and a clock that runs only while everybody waits.
 
-use std::{cell::RefCell, time::Duration};
+use std::{
+    cell::{Cell, RefCell},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::{HeaderValue, header};
@@ -16,8 +19,8 @@ use crate::{
     http::{
         body::{Body, EventSource, PageSource, Pieces},
         limits::{
-            BODIES_BYTES_MAX, BODY_TIMEOUT, HALF_CLOSED, HEAD_FREE_BYTES, HEAD_TIMEOUT,
-            IDLE_TIMEOUT, WRITE_TIMEOUT,
+            ANSWERS_CORE_BYTES_MAX, BODIES_BYTES_MAX, BODY_TIMEOUT, HALF_CLOSED, HEAD_FREE_BYTES,
+            HEAD_TIMEOUT, IDLE_TIMEOUT, WRITE_TIMEOUT,
         },
     },
     metrics::CoreMetrics,
@@ -240,6 +243,60 @@ fn no_more_reads_are_begun_than_there_is_room_for_answers() {
         }
         assert_eq!(world.hear().await.matches("200 OK").count(), 2 * together);
         assert_eq!(world.paths().len(), together, "it has taken it");
+    });
+}
+
+#[test]
+fn many_who_take_nothing_hold_no_more_together_than_their_core_has_room_for() {
+    in_a_world(1000, async |world| {
+        let (hall, begun) = (world.hall.clone(), Rc::new(Cell::new(0)));
+        let long = Bytes::from(vec![b'x'; ANSWER_BYTES_EXPECTED]);
+        let together = ANSWERS_BYTES_MAX / ANSWER_BYTES_EXPECTED;
+        // Somebody who asks for as much as a connection may hold, and how many of that were begun.
+        let connect = async || {
+            let (mut client, stream) = duplex(1000);
+            let (hall, count, long) = (hall.clone(), begun.clone(), long.clone());
+            spawn_local(serve(stream, b"", 0, hall, move |_| {
+                count.set(count.get() + 1);
+                std::future::ready(Response::new(Body::Full(long.clone())))
+            }));
+            let before = begun.get();
+            client.write_all(of_one_stream(&vec!["GET"; together]).as_bytes()).await.unwrap();
+            settled().await;
+            (client, begun.get() - before)
+        };
+        let many = ANSWERS_CORE_BYTES_MAX / ANSWERS_BYTES_MAX;
+        let mut deaf = Vec::new();
+        for number in 0..3 * many {
+            let (client, begun) = connect().await;
+            deaf.push(client);
+            assert_eq!(begun, if number <= many { together } else { 1 }, "{number}");
+        }
+        let (mut reads, _) = connect().await;
+        let mut bytes = vec![0; together * ANSWER_BYTES_EXPECTED];
+        reads.read_exact(&mut bytes).await.unwrap();
+        settled().await;
+        assert!(bytes.ends_with(b"xxx"), "who reads goes on");
+        drop(deaf);
+        settled().await;
+        assert_eq!(connect().await.1, together, "there is room again");
+        drop(reads);
+        sleep(WRITE_TIMEOUT + Duration::from_secs(1)).await;
+        let all = ANSWERS_CORE_BYTES_MAX as u64;
+        assert_eq!(hall.answers.page(all).bytes(), all, "they are gone");
+    });
+}
+
+#[test]
+fn pages_that_wait_behind_another_answer_are_counted_by_themselves_alone() {
+    in_a_world(1000, async |mut world| {
+        world.ask(&["/a", "/b", "/c"]).await;
+        let none = PageSource::unfold((), async |()| None);
+        world.answer("/c", Body::Pages(none)).await;
+        let all = ANSWERS_CORE_BYTES_MAX as u64;
+        assert_eq!(world.hall.answers.page(all).bytes(), all);
+        world.answer("/b", text("x")).await;
+        assert!(world.hall.answers.page(all).bytes() < all, "others are counted");
     });
 }
 

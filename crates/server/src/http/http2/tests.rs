@@ -13,7 +13,10 @@ use tokio::{
 
 use super::*;
 use crate::{
-    http::limits::{ANSWER_BYTES_EXPECTED, ANSWERS_BYTES_MAX, BODIES_BYTES_MAX, HEAD_FREE_BYTES},
+    http::limits::{
+        ANSWER_BYTES_EXPECTED, ANSWERS_BYTES_MAX, ANSWERS_CORE_BYTES_MAX, BODIES_BYTES_MAX,
+        HEAD_FREE_BYTES,
+    },
     metrics::CoreMetrics,
 };
 
@@ -187,6 +190,36 @@ fn all_may_wait_at_once_and_are_answered_as_there_is_room() {
         client.answer(long()).await;
         let answered = coming.iter().filter(|coming| coming.is_finished()).count();
         assert_eq!(answered, together);
+    });
+}
+
+#[test]
+fn reads_of_a_connection_go_one_by_one_while_others_hold_all_that_a_core_has_room_for() {
+    in_a_world(async |world| {
+        let (client, hall) = world.greeted().await;
+        let mut others = hall.answers.account();
+        others.set(ANSWERS_CORE_BYTES_MAX + 1);
+        let mut coming = Vec::new();
+        for _ in 0..4 {
+            coming.push(client.ask("/v1/stream/a").await);
+        }
+        assert_eq!(client.count(), 1);
+        client.answer(long()).await;
+        assert_eq!(client.count(), 0, "one is not taken yet");
+        let mut first = coming.remove(0).await.unwrap().into_body();
+        assert_eq!(read(&mut first, usize::MAX).await, ANSWER_BYTES_EXPECTED);
+        assert_eq!(client.count(), 1, "who reads goes on");
+        client.answer(long()).await;
+        others.set(0);
+        settled().await;
+        assert_eq!(client.count(), 2, "there is room for all");
+        let all = ANSWERS_CORE_BYTES_MAX as u64;
+        assert!(hall.answers.page(all).bytes() < all, "what it has not taken counts");
+        for gone in coming {
+            gone.abort();
+        }
+        settled().await;
+        assert_eq!(hall.answers.page(all).bytes(), all, "nobody wants the others");
     });
 }
 

@@ -12,7 +12,10 @@ use super::{
     read::{READ_BYTES_MAX, Source},
     refusals::Problem,
 };
-use crate::http::body::{Body, PageSource};
+use crate::http::{
+    answer_room::AnswerAccount,
+    body::{Body, PageSource},
+};
 
 impl Source {
     /// What follows `first` in the same answer: up to where the stream ends now, or where one broke off;
@@ -30,7 +33,8 @@ impl Source {
         if rest.until <= first.next {
             return Ok(None);
         }
-        let page = self.page(ReadFrom::Offset(first.next), rest.until, READ_BYTES_MAX).await;
+        let read = self.room.page(READ_BYTES_MAX);
+        let page = self.page(ReadFrom::Offset(first.next), rest.until, read.bytes()).await;
         Ok(page.ok().filter(|page| follows(page, first)).map(|page| (rest, page)))
     }
 
@@ -52,7 +56,9 @@ impl Source {
         let mut ready = VecDeque::from(joining.join(&first.messages, false));
         ready.extend(joining.join(&page.messages, page.next >= until));
         let last = StreamChunk { messages: Vec::new(), ..page };
-        let pages = Pages { source: self, last, until, joining, ready };
+        let held = self.room.account();
+        let mut pages = Pages { source: self, last, until, joining, ready: VecDeque::new(), held };
+        pages.are_ready(ready);
         Body::Pages(PageSource::unfold(Some(pages), |pages| async move {
             let mut pages = pages?;
             match pages.piece().await {
@@ -76,8 +82,9 @@ struct Pages {
     last: StreamChunk,
     until: Offset,
     joining: Joining,
-    /// Pieces of what was read.
+    /// Pieces of what was read, and what they hold.
     ready: VecDeque<Bytes>,
+    held: AnswerAccount,
 }
 
 impl Pages {
@@ -86,13 +93,21 @@ impl Pages {
         while self.ready.is_empty() && self.last.next < self.until {
             self.turn().await?;
         }
-        Ok(self.ready.pop_front())
+        let piece = self.ready.pop_front();
+        self.held.set(self.held.bytes() - piece.as_ref().map_or(0, Bytes::len));
+        Ok(piece)
+    }
+
+    fn are_ready(&mut self, pieces: VecDeque<Bytes>) {
+        self.held.set(pieces.iter().map(Bytes::len).sum());
+        self.ready = pieces;
     }
 
     /// Reads the next page.
     async fn turn(&mut self) -> io::Result<()> {
         let (topic, next) = (self.last.topic, self.last.next);
-        let page = self.source.page(ReadFrom::Offset(next), self.until, READ_BYTES_MAX).await;
+        let read = self.source.room.page(READ_BYTES_MAX);
+        let page = self.source.page(ReadFrom::Offset(next), self.until, read.bytes()).await;
         let page = page.map_err(|problem| {
             self.source.streams.breaks_off(topic, next);
             io::Error::other(problem.code())
@@ -100,7 +115,8 @@ impl Pages {
         if !follows(&page, &self.last) {
             return Err(io::Error::other("the stream that was read is gone"));
         }
-        self.ready = self.joining.join(&page.messages, page.next >= self.until).into();
+        let pieces = self.joining.join(&page.messages, page.next >= self.until);
+        self.are_ready(pieces.into());
         self.last = StreamChunk { messages: Vec::new(), ..page };
         Ok(())
     }

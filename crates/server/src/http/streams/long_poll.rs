@@ -77,14 +77,16 @@ impl StreamsDoor {
         source: &Source,
         Awaited { at, cursor, until, may_leave }: Awaited,
     ) -> Option<Result<StreamChunk, Problem>> {
-        let mut waiting = pin!(source.chunk(at, true, READ_BYTES_MAX));
+        let page = source.room.page(READ_BYTES_MAX);
+        let bytes_max = page.bytes();
+        let mut waiting = pin!(source.chunk(at, true, bytes_max));
         if may_leave {
             let now = Instant::now();
             if let Ok(chunk) = timeout_at(until.min(now + STAY), waiting.as_mut()).await {
                 return Some(chunk);
             }
             // Where exactly it waits: an offset beyond the end is the end that there was.
-            let here = match source.chunk(at, false, READ_BYTES_MAX).await {
+            let here = match source.chunk(at, false, bytes_max).await {
                 Ok(here)
                     if here.messages.is_empty() && !here.is_closed && Instant::now() < until =>
                 {
@@ -92,11 +94,14 @@ impl StreamsDoor {
                 }
                 come => return Some(come),
             };
+            // It may be long before anything comes.
+            drop(page);
             let spot = source.spot(here.topic, here.next, Live::LongPoll).await;
             let wait = spot.map(|spot| Wait { spot, cursor, until, said_at: now, stays: false });
             let waiting = self.hall.lot.offer(wait, waiting);
             return timeout_at(until, waiting).await.ok();
         }
+        drop(page);
         timeout_at(until, waiting).await.ok()
     }
 }

@@ -9,7 +9,6 @@ use super::{
     long_poll::{self, Awaited},
     query::Live,
     read,
-    read::Source,
     spot::{Spot, Wait},
     sse,
 };
@@ -31,7 +30,7 @@ impl Spot {
 impl StreamsDoor {
     /// Goes on with a read that has waited without a task.
     pub(crate) async fn go_on(&self, wait: Wait) -> Response {
-        let source = Source { streams: self.streams.clone(), name: wait.spot.name.clone() };
+        let source = self.source(wait.spot.name.clone());
         let mut response = match wait.spot.live {
             Live::LongPoll => {
                 let Wait { cursor, until, stays, .. } = wait;

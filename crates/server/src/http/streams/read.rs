@@ -17,11 +17,12 @@ use super::{
     spot::Spot,
 };
 use crate::{
-    http::{request::Request, response::Response},
+    http::{answer_room::AnswerRoom, request::Request, response::Response},
     streams::Streams,
 };
 
-/// Bytes that are read at once, encoded; more only where one message is longer. Who waits goes on at
+/// Bytes that are read at once, encoded; more only where one message is longer, and fewer where answers hold
+/// too much. Who waits goes on at
 /// `Stream-Next-Offset`.
 pub(super) const READ_BYTES_MAX: u64 = 4 << 20;
 
@@ -37,6 +38,8 @@ const ASKED_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
 pub(super) struct Source {
     pub(super) streams: Rc<Streams>,
     pub(super) name: TopicName,
+    /// Where what is read is counted.
+    pub(super) room: Rc<AnswerRoom>,
 }
 
 impl Source {
@@ -94,27 +97,32 @@ pub(crate) fn is_sound(chunk: &StreamChunk) -> bool {
 }
 
 impl StreamsDoor {
+    pub(super) fn source(&self, name: TopicName) -> Source {
+        Source { streams: self.streams.clone(), name, room: self.hall.answers.clone() }
+    }
+
     pub(super) async fn read(
         &self,
         name: TopicName,
         request: &Request,
     ) -> Result<Response, Problem> {
         let mut asked = query::parse(request.query().unwrap_or_default())?;
-        let source = Source { streams: self.streams.clone(), name };
+        let source = self.source(name);
         match asked.live {
             None => {
-                let chunk = source.chunk(asked.at, false, READ_BYTES_MAX).await?;
+                let page = source.room.page(READ_BYTES_MAX);
+                let chunk = source.chunk(asked.at, false, page.bytes()).await?;
                 if asked.at == ReadFrom::Latest {
                     return of_end(&chunk);
                 }
-                let Some((rest, page)) = source.rest_of(&chunk).await? else {
+                let Some((rest, next)) = source.rest_of(&chunk).await? else {
                     return known_or(request, &chunk, of_chunk);
                 };
                 let StreamRest { until, is_up_to_date, is_closed } = rest;
                 let whole = StreamChunk { next: until, is_up_to_date, is_closed, ..chunk.clone() };
                 known_or(request, &whole, |whole| {
                     let mut response = head_of_chunk(whole)?;
-                    *response.body_mut() = source.body(chunk, page, until);
+                    *response.body_mut() = source.body(chunk, next, until);
                     Ok(response)
                 })
             }

@@ -34,7 +34,8 @@ pub(super) const EVENT_BYTES_MAX: u64 = 1 << 20;
 
 impl StreamsDoor {
     pub(super) async fn events(&self, source: Source, asked: Asked) -> Result<Response, Problem> {
-        let first = source.chunk(asked.at, false, EVENT_BYTES_MAX).await?;
+        let page = source.room.page(EVENT_BYTES_MAX);
+        let first = source.chunk(asked.at, false, page.bytes()).await?;
         let encoding = Encoding::of(&first.settings.content_type);
         let random = getrandom::u64().unwrap_or_default();
         let said_at = Instant::now();
@@ -126,7 +127,11 @@ impl Events {
             return None;
         }
         let until = self.ends_at.min(self.said_at + self.silence);
-        let read = self.source.chunk(ReadFrom::Offset(self.next), true, EVENT_BYTES_MAX);
+        let page = self.source.room.page(EVENT_BYTES_MAX);
+        let bytes_max = page.bytes();
+        // Who is behind is given something at once; others may wait long.
+        let _page = (!self.is_up_to_date).then_some(page);
+        let read = self.source.chunk(ReadFrom::Offset(self.next), true, bytes_max);
         match timeout_at(until, self.hall.lot.offer(self.wait(), read)).await {
             Ok(Ok(chunk)) if chunk.topic == self.topic => Some(self.told(&chunk)),
             Err(_) if until < self.ends_at => {

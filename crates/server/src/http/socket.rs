@@ -1,0 +1,139 @@
+//! The socket of a connection: one that a slow client takes from keeps taking, whatever the system says of it.
+//! It knows no HTTP.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+    time::Instant,
+};
+
+use crate::outgoing::{TakesNow, Untold};
+
+/// How often a socket is tried that is said to take nothing: far more often than a client is given up, and no
+/// more than that, for whoever is fast has its turn when the system says so.
+const TRY_EVERY: Duration = Duration::from_secs(1);
+
+/// The socket of a connection.
+pub(super) struct Socket {
+    stream: TcpStream,
+    tried_at: Instant,
+}
+
+impl Socket {
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self { stream, tried_at: Instant::now() }
+    }
+
+    pub(super) fn into_inner(self) -> TcpStream {
+        self.stream
+    }
+
+    /// What was written, if it was something; else what the socket takes although nobody has said so.
+    fn or_untold(
+        &mut self,
+        told: Poll<io::Result<usize>>,
+        untold: impl FnOnce(Untold<'_>) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        if told.is_ready() || self.tried_at.elapsed() < TRY_EVERY {
+            return told;
+        }
+        self.tried_at = Instant::now();
+        match untold(Untold(&self.stream)) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
+            written => Poll::Ready(written),
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        read: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, read)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let told = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.or_untold(told, |socket| socket.take(bytes))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let told = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.or_untold(told, |socket| socket.take_slices(slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::poll_fn,
+        io::{Read as _, Write as _},
+        net,
+    };
+
+    use tokio::time::advance;
+
+    use super::*;
+
+    /// What the socket takes now of a piece; none if it is said to take nothing.
+    async fn taken(socket: &mut Socket) -> Option<usize> {
+        let piece = vec![b'x'; 64 << 10];
+        poll_fn(|context| {
+            let written = Pin::new(&mut *socket).poll_write(context, &piece);
+            Poll::Ready(match written {
+                Poll::Ready(count) => Some(count.unwrap()),
+                Poll::Pending => None,
+            })
+        })
+        .await
+    }
+
+    #[tokio::test(flavor = "current_thread", start_paused = true)]
+    async fn a_socket_that_is_said_to_take_nothing_is_tried_now_and_then() {
+        let listener = net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let mut client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let mut hold = stream.try_clone().unwrap();
+        let mut socket = Socket::new(TcpStream::from_std(stream).unwrap());
+        socket.stream.writable().await.unwrap();
+        while taken(&mut socket).await.is_some() {}
+        while hold.write(b"x").is_err() {
+            let _ = client.read(&mut [0; 16 << 10]).unwrap();
+        }
+        assert_eq!(taken(&mut socket).await, None, "nobody has said so, and it is early");
+        advance(TRY_EVERY).await;
+        assert!(taken(&mut socket).await.is_some_and(|count| count > 0));
+    }
+}
