@@ -1,6 +1,6 @@
 //! The HTTP port. In reading order: the `port` accepts and hands a connection to a core; a `connection`
 //! finds out which HTTP it speaks; `http1` is the one of our own, from bytes (`head_end`, `http1_head`,
-//! `http1_body`, `http1_requests`) to answers (`http1_answers`), within `limits` and by its
+//! `http1_body`, `http1_requests`) to answers (`http1_answers`) and what the socket leaves of them (`unsent`), within `limits` and by its
 //! `http1_clock`, each request when it is its `turn`; `http2` is hyper's, with `http2_answers`. Neither begins more than what its client takes of answers has room for (`answer_weight`), nor all of a core together more than it has (`answer_room`). Both give whole requests (`request`) to the `door` of their thread, which knows
 //! whose they are, and get a `response` with a body of `answer`; `streams` is the largest of the rooms behind it. Who connects over what is the `hall`'s to know. A connection of `http1` may go
 //! to the core of its streams: `moving`; one that waits for a stream leaves its task for the `lot`: `parking`.
@@ -37,6 +37,7 @@ pub(crate) mod status;
 pub(crate) mod streams;
 mod turn;
 mod turned_away;
+mod unsent;
 
 pub use http1_requests::{Received, RequestDecoder};
 pub use refused::Refused;

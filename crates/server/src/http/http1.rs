@@ -2,10 +2,12 @@
 //! in order, and answered in order; what is ready goes out in one write. It knows requests and answers,
 //! and not what they mean.
 
+mod leaving;
+
 use std::{
     collections::VecDeque,
     future::poll_fn,
-    io::{self, IoSlice},
+    io,
     pin::{Pin, pin},
     rc::Rc,
     task::{Context, Poll, ready},
@@ -24,16 +26,16 @@ use super::{
     http1_clock::{Clock, Late, Waits},
     http1_requests::{Received, RequestDecoder, UnderWay},
     limits::{ANSWER_BYTES_EXPECTED, ANSWERS_BYTES_MAX, HEAD_BYTES_MAX, PIPELINED_MAX},
-    lot_door::Parking,
-    moving::{Departure, Leaning},
+    moving::Leaning,
     parking::{Back, Left},
     refused::Refused,
     request::Request,
     response::Response,
     streams::Live,
     turn::Turn,
+    unsent::Unsent,
 };
-use crate::outgoing::{Outgoing, SLICES_MAX};
+use crate::outgoing::Outgoing;
 
 /// Bytes of answers that are worth a write although more are ready.
 const WRITE_BYTES: usize = 256 << 10;
@@ -110,9 +112,7 @@ struct Http1<S, A, F> {
     next: Option<Box<Next>>,
     /// The body of the answer that goes out.
     streaming: Option<Streaming>,
-    /// What the socket has not taken, behind the first `taken` bytes.
-    rest: Outgoing,
-    taken: usize,
+    unsent: Unsent,
     inlet: Inlet,
     /// Whether the client has said that it sends no more.
     has_ended: bool,
@@ -158,7 +158,7 @@ where
 {
     let Back { guest, is_heard, rest, wait, mut manner, moves } = back;
     let mut connection = Http1::new(stream, guest, moves, hall, service);
-    connection.rest = rest;
+    connection.unsent = rest.into();
     connection.is_heard = is_heard;
     if manner.closes {
         connection.inlet = Inlet::Shut;
@@ -192,8 +192,7 @@ where
             weight: 0,
             next: None,
             streaming: None,
-            rest: Outgoing::default(),
-            taken: 0,
+            unsent: Unsent::default(),
             inlet: Inlet::Open,
             has_ended: false,
             lingers: false,
@@ -254,7 +253,9 @@ where
     /// Reads, begins, answers and writes what can be.
     fn work(&mut self, context: &mut Context<'_>) -> Result<(), Gone> {
         loop {
-            self.flush(context)?;
+            if self.unsent.flush(&mut self.stream, context)? {
+                self.has_written();
+            }
             self.begin_next();
             self.take_in(context)?;
             let was_full = !self.has_room();
@@ -278,7 +279,7 @@ where
     /// Whether its client has taken so much of what it is answered that there may be another answer: all of
     /// it, where the core has no room.
     fn has_room_for_answer(&self) -> bool {
-        let held = self.weight + self.rest.len() - self.taken;
+        let held = self.weight + self.unsent.len();
         let is_full = held > 0 && self.hall.answers.is_full();
         !is_full && held <= ANSWERS_BYTES_MAX - ANSWER_BYTES_EXPECTED
     }
@@ -289,7 +290,7 @@ where
             Answer::Ready(answer) => answer_weight::of_core(&answer.body),
             Answer::UnderWay(_) => 0,
         };
-        self.begun.iter().map(of).sum::<usize>() + self.rest.len() - self.taken
+        self.begun.iter().map(of).sum::<usize>() + self.unsent.len()
     }
 
     /// Whether the request that waits for those before it need not wait any longer.
@@ -305,47 +306,7 @@ where
         self.begun.is_empty()
             && self.next.is_none()
             && self.streaming.is_none()
-            && self.rest.len() == 0
-    }
-
-    /// Where to go, if another core is the better place and nothing has to be taken along.
-    fn departure(&self) -> Option<Departure> {
-        let departure = self.leaning.place(self.hall.neighbours.as_deref()?)?;
-        let is_free = self.inlet == Inlet::Open
-            && !self.has_ended
-            && self.is_at_rest()
-            && self.leaves_nothing();
-        is_free.then_some(departure)
-    }
-
-    /// What to go to the lot with, if what the one request under way waits for is all there is to do.
-    fn parking(&self) -> Option<Parking> {
-        let wait = self.hall.lot.take_offer()?;
-        let manner = match (&self.streaming, self.begun.front()) {
-            (None, Some(begun)) if self.begun.len() == 1 => begun.manner,
-            (Some(Streaming::Events { is_chunked, .. }), None) => {
-                Manner::of_events(*is_chunked, self.inlet != Inlet::Open)
-            }
-            _ => return None,
-        };
-        let is_free =
-            !self.has_ended && !self.is_heard && self.rest.len() == 0 && self.leaves_nothing();
-        is_free.then(|| Parking { wait, manner, moves: self.leaning.moves() })
-    }
-
-    /// Whether nothing has come that would have to be taken along, nor is the end near.
-    fn leaves_nothing(&self) -> bool {
-        self.input.is_empty()
-            && self.next.is_none()
-            && self.requests.under_way() == UnderWay::Nothing
-            && !self.hall.closing.has_begun()
-    }
-
-    fn is_done(&self) -> bool {
-        let is_last = self.inlet == Inlet::Shut
-            || self.has_ended
-            || (self.hall.closing.has_begun() && self.requests.under_way() != UnderWay::Body);
-        is_last && self.is_at_rest()
+            && self.unsent.is_empty()
     }
 
     fn waits(&self) -> Waits {
@@ -355,12 +316,12 @@ where
         let under_way = self.requests.under_way();
         let reads = self.has_room() && !self.has_ended;
         Waits {
-            writes: self.rest.len() > 0,
+            writes: !self.unsent.is_empty(),
             head: reads && under_way == UnderWay::Head,
             // Who waits to be told to send it is not late.
             body: reads && under_way == UnderWay::Body && !self.requests.expects_continue(),
             idle: under_way == UnderWay::Nothing && self.is_at_rest(),
-            half_closed: self.has_ended && (self.rest.len() == 0 || self.has_no_end()),
+            half_closed: self.has_ended && (self.unsent.is_empty() || self.has_no_end()),
             lingers: false,
         }
     }
@@ -531,16 +492,17 @@ where
         }
         let hall = self.hall.clone();
         let mut out = hall.write.borrow_mut();
-        while self.rest.len() == 0 {
+        while self.unsent.is_empty() {
             let gathered = self.gather(context, &mut out);
             let written = match gathered {
-                Ok(true) => self.write(context, &out),
+                Ok(true) => self.unsent.send(&mut self.stream, context, &out).map_err(Gone::from),
                 Ok(false) => break,
                 Err(gone) => Err(gone),
             };
             // All connections of the core gather here: what this one leaves would be another's.
             out.clear(WRITE_KEPT_BYTES_MAX);
             written?;
+            self.has_written();
         }
         Ok(())
     }
@@ -615,39 +577,6 @@ where
         }
     }
 
-    /// Writes what the socket takes, and keeps the rest.
-    fn write(&mut self, context: &mut Context<'_>, out: &Outgoing) -> Result<(), Gone> {
-        let mut taken = 0;
-        while taken < out.len() {
-            match poll_write(&mut self.stream, context, out, taken) {
-                Poll::Ready(count) => taken += count?,
-                Poll::Pending => {
-                    self.rest = out.rest(taken);
-                    break;
-                }
-            }
-        }
-        self.has_written();
-        Ok(())
-    }
-
-    /// Writes what the socket did not take before.
-    fn flush(&mut self, context: &mut Context<'_>) -> Result<(), Gone> {
-        while self.taken < self.rest.len() {
-            match poll_write(&mut self.stream, context, &self.rest, self.taken) {
-                Poll::Ready(count) => {
-                    self.taken += count?;
-                    self.has_written();
-                }
-                Poll::Pending => return Ok(()),
-            }
-        }
-        if self.taken > 0 {
-            (self.rest, self.taken) = (Outgoing::default(), 0);
-        }
-        Ok(())
-    }
-
     /// The socket has taken something. A client that sends no more is waited for again, unless what it
     /// takes has no end: then it would never be given up.
     fn has_written(&mut self) {
@@ -661,44 +590,6 @@ where
     fn has_no_end(&self) -> bool {
         self.streaming.as_ref().is_some_and(Streaming::is_endless)
     }
-
-    /// Says that it was the end, and reads what comes until the client has seen it.
-    fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        if ready!(Pin::new(&mut self.stream).poll_shutdown(context)).is_err() {
-            return Poll::Ready(());
-        }
-        let hall = self.hall.clone();
-        let mut read = hall.read.borrow_mut();
-        loop {
-            read.clear();
-            match ready!(pin!(self.stream.read_buf(&mut *read)).poll(context)) {
-                Ok(1..) => {}
-                Ok(0) | Err(_) => return Poll::Ready(()),
-            }
-        }
-    }
-}
-
-/// Writes once, behind the first `taken` bytes.
-fn poll_write<S: AsyncWrite + Unpin>(
-    stream: &mut S,
-    context: &mut Context<'_>,
-    out: &Outgoing,
-    taken: usize,
-) -> Poll<io::Result<usize>> {
-    let mut stream = Pin::new(stream);
-    let count = match out.plain(taken) {
-        Some(bytes) => ready!(stream.as_mut().poll_write(context, bytes))?,
-        None => {
-            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-            let count = out.slices(taken, &mut slices);
-            ready!(stream.as_mut().poll_write_vectored(context, &slices[..count]))?
-        }
-    };
-    if count == 0 {
-        return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-    }
-    Poll::Ready(Ok(count))
 }
 
 #[cfg(test)]

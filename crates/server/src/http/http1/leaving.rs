@@ -1,0 +1,82 @@
+//! When a connection may leave its task: for another core, for the lot, or for good.
+
+use std::{
+    pin::{Pin, pin},
+    task::{Context, Poll, ready},
+};
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
+
+use super::{Http1, Inlet};
+use crate::http::{
+    door::Asked,
+    http1_answers::{Manner, Streaming},
+    http1_requests::UnderWay,
+    lot_door::Parking,
+    moving::Departure,
+    response::Response,
+};
+
+impl<S, A, F> Http1<S, A, F>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+    A: Fn(Asked) -> F,
+    F: Future<Output = Response>,
+{
+    /// Where to go, if another core is the better place and nothing has to be taken along.
+    pub(super) fn departure(&self) -> Option<Departure> {
+        let departure = self.leaning.place(self.hall.neighbours.as_deref()?)?;
+        let is_free = self.inlet == Inlet::Open
+            && !self.has_ended
+            && self.is_at_rest()
+            && self.leaves_nothing();
+        is_free.then_some(departure)
+    }
+
+    /// What to go to the lot with, if what the one request under way waits for is all there is to do.
+    pub(super) fn parking(&self) -> Option<Parking> {
+        let wait = self.hall.lot.take_offer()?;
+        let manner = match (&self.streaming, self.begun.front()) {
+            (None, Some(begun)) if self.begun.len() == 1 => begun.manner,
+            (Some(Streaming::Events { is_chunked, .. }), None) => {
+                Manner::of_events(*is_chunked, self.inlet != Inlet::Open)
+            }
+            _ => return None,
+        };
+        let is_free =
+            !self.has_ended && !self.is_heard && self.unsent.is_empty() && self.leaves_nothing();
+        is_free.then(|| Parking { wait, manner, moves: self.leaning.moves() })
+    }
+
+    /// Whether nothing has come that would have to be taken along, nor is the end near.
+    fn leaves_nothing(&self) -> bool {
+        self.input.is_empty()
+            && self.next.is_none()
+            && self.requests.under_way() == UnderWay::Nothing
+            && !self.hall.closing.has_begun()
+    }
+
+    /// Whether nothing is left to do.
+    pub(super) fn is_done(&self) -> bool {
+        let is_last = self.inlet == Inlet::Shut
+            || self.has_ended
+            || (self.hall.closing.has_begun() && self.requests.under_way() != UnderWay::Body);
+        is_last && self.is_at_rest()
+    }
+
+    /// Says that it was the end, and reads what comes until the client has seen it.
+    pub(super) fn poll_linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        if ready!(Pin::new(&mut self.stream).poll_shutdown(context)).is_err() {
+            return Poll::Ready(());
+        }
+        let hall = self.hall.clone();
+        let mut read = hall.read.borrow_mut();
+        loop {
+            read.clear();
+            match ready!(pin!(self.stream.read_buf(&mut *read)).poll(context)) {
+                Ok(1..) => {}
+                Ok(0) | Err(_) => return Poll::Ready(()),
+            }
+        }
+    }
+}
