@@ -26,6 +26,8 @@ fn twice_begun() -> (MemoryDisk, Vec<Entry>, [Vec<u8>; 2]) {
     lost.push(1, b"torn with its header");
     lost.seal();
     lost.push(1, b"as is what was written with it");
+    lost.seal();
+    lost.push(1, b"and this");
     lost.commit().unwrap();
     let path = &slot_paths(&disk)[1];
     let torn = headless(disk.bytes_of(path).unwrap());
@@ -51,6 +53,16 @@ fn of_two_slots_that_held_one_segment_the_later_life_has_written_it() {
         assert_eq!(world.damage.len(), 1, "{:?}", world.damage);
         assert_eq!((world.lane.holds(1), world.lane.spare_count()), (true, 1));
     }
+}
+
+#[test]
+fn frames_of_a_life_that_was_torn_behind_those_of_the_next_change_nothing() {
+    let (disk, entries, [torn, mut slot]) = twice_begun();
+    let stale = 3 * BLOCK_BYTES..;
+    slot[stale.clone()].copy_from_slice(&torn[stale]);
+    disk.put(&directory().join("slot-00001.journal"), slot);
+    let world = World::open_past_rot(&disk).unwrap();
+    assert_eq!((&world.found[..], world.damage.len()), (&entries[..3], 1), "{:?}", world.damage);
 }
 
 #[test]
