@@ -154,8 +154,10 @@ fn an_old_slot_that_is_cut_off_behind_its_last_frame_costs_nothing() {
     entries.push(world.write(1, &body(1, 40)).unwrap());
     let oldest = &slot_paths(&disk)[0];
     disk.open_to_write(oldest).unwrap().set_length(2 * BLOCK_BYTES as u64).unwrap();
-    let world = World::open_past_rot(&disk).unwrap();
+    let mut world = World::open_past_rot(&disk).unwrap();
     assert_eq!((&world.found, &world.damage), (&entries, &vec![]));
+    world.lane.release(0);
+    assert_eq!(world.lane.spare_count(), 0, "what is shorter than a slot is not written to");
 }
 
 #[test]
