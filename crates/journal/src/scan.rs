@@ -103,6 +103,8 @@ pub(crate) struct Scan<'a, F> {
     /// What the next frame chains to; unknown where a replay begins in the middle of a segment,
     /// and behind a hole.
     chain: Option<u64>,
+    /// What the frame headers say that lie behind the first hole, once there is one.
+    tail: Option<Tail>,
     /// Whether the last frame of a pack is behind.
     is_over: bool,
     /// What was read ahead, from byte `window_at` of the file.
@@ -133,6 +135,7 @@ impl<'a, F: DiskFile> Scan<'a, F> {
             ends,
             at,
             chain: (at == BLOCK_BYTES as u64).then(|| header.chain()),
+            tail: None,
             is_over: false,
             window: Bytes::new(),
             window_at: 0,
@@ -169,6 +172,7 @@ impl<'a, F: DiskFile> Scan<'a, F> {
             ends: Ends::WithLastFrame,
             at: header.map_or(0, |_| BLOCK_BYTES as u64),
             chain: header.map(PackHeader::chain),
+            tail: None,
             is_over: false,
             window: Bytes::new(),
             window_at: 0,
@@ -211,7 +215,8 @@ impl<'a, F: DiskFile> Scan<'a, F> {
                 let tail = self.tail()?;
                 let durable = tail.durable.filter(|durable| *durable > position);
                 if durable.is_none() && not_next.end.is_none() {
-                    return Ok(Found::End { torn_bytes: tail.end.0 - position.0 });
+                    let torn_bytes = tail.end.0.saturating_sub(position.0);
+                    return Ok(Found::End { torn_bytes });
                 }
                 let durable = durable.map_or(0, |durable| durable.0 - self.first.0);
                 let end = durable.max(not_next.end.unwrap_or(0));
@@ -321,8 +326,12 @@ impl<'a, F: DiskFile> Scan<'a, F> {
         Ok(None)
     }
 
-    /// What the frame headers from here on say.
-    fn tail(&self) -> Result<Tail, Fault> {
+    /// What the frame headers from here on say. They are read once: those that were passed since then
+    /// say of nothing that lies here that it was durable.
+    fn tail(&mut self) -> Result<Tail, Fault> {
+        if let Some(tail) = self.tail {
+            return Ok(tail);
+        }
         let (generation, begin) = (self.generation, self.position());
         let mut tail = Tail { durable: None, end: begin };
         each_frame(self.file, self.path, self.config, self.at, |header| {
@@ -331,7 +340,7 @@ impl<'a, F: DiskFile> Scan<'a, F> {
                 tail.durable = tail.durable.max(Some(header.durable));
             }
         })?;
-        Ok(tail)
+        Ok(*self.tail.insert(tail))
     }
 }
 
@@ -345,6 +354,7 @@ impl AsRef<[u8]> for SharedBlocks {
 }
 
 /// What lies behind the end of a segment's frames.
+#[derive(Clone, Copy)]
 struct Tail {
     /// Everything before this was durable.
     durable: Option<Position>,

@@ -100,7 +100,7 @@ fn what_a_killed_process_had_written_is_durable_once_it_was_found() {
     assert_eq!(World::open(&disk).unwrap().found, [safe, written, later]);
 }
 
-fn write_without_sync(disk: &FaultyDisk, frame: &Frame) {
+pub fn write_without_sync(disk: &FaultyDisk, frame: &Frame) {
     let file = disk.open_to_write(&slot_paths(disk)[0]).unwrap();
     file.write_at(&frame.bytes, frame.position.in_segment(SEGMENT_BYTES)).unwrap();
 }

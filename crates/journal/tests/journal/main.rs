@@ -20,6 +20,7 @@ mod packs;
 mod recovery;
 mod rot;
 mod rot_skipped;
+mod salvage;
 mod scrubs;
 mod unreadable;
 mod verify;

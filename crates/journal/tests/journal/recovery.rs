@@ -110,6 +110,44 @@ fn segments_before_the_replay_are_still_held_until_they_are_released() {
     assert_eq!(again.reader.read(old.position, 9000).unwrap(), old.body);
 }
 
+/// Where the replay falls back to that begins with the newest segment, or here.
+fn fallback_from(disk: &MemoryDisk, from: ReplayFrom) -> Option<Position> {
+    recover(disk, config(), from, |_| Ok::<(), Fault>(())).unwrap().fallback_from
+}
+
+#[test]
+fn a_replay_falls_back_to_the_one_before_it_and_to_no_segment_that_is_not_there() {
+    let disk = MemoryDisk::default();
+    let mut world = World::open(&disk).unwrap();
+    world.write(1, b"first").unwrap();
+    for _ in 0..3 {
+        world.builder.turn_segment();
+        world.write(1, b"is kept").unwrap();
+        let begin = world.builder.frame_start();
+        world.builder.replay_from(begin);
+    }
+    world.builder.turn_segment();
+    world.mark().unwrap();
+    // Segments 0 and 1 say that a replay begins with the lane, 2 to 4 that it begins in the one
+    // before.
+    let begins = [0, 1, 2, 3].map(|segment| match segment {
+        0 => Position(0),
+        _ => Position(segment * SEGMENT_BYTES + BLOCK_BYTES as u64),
+    });
+    assert_eq!(World::open(&disk).unwrap().replay_from, begins[3]);
+    let mut falls = vec![fallback_from(&disk, ReplayFrom::Newest)];
+    while let Some(Some(from)) = falls.last() {
+        assert!(falls.len() <= begins.len(), "{falls:?} has no end");
+        falls.push(fallback_from(&disk, ReplayFrom::At(*from)));
+    }
+    assert_eq!(falls, [Some(begins[2]), Some(begins[1]), Some(begins[0]), None]);
+    disk.remove(&slot_paths(&disk)[0]).unwrap();
+    assert_eq!(fallback_from(&disk, ReplayFrom::At(begins[1])), None, "nothing to begin with");
+    disk.remove(&slot_paths(&disk)[0]).unwrap();
+    assert_eq!(fallback_from(&disk, ReplayFrom::Newest), Some(begins[2]));
+    assert_eq!(fallback_from(&disk, ReplayFrom::At(begins[2])), None);
+}
+
 #[test]
 fn what_the_caller_refuses_stops_the_recovery() {
     #[derive(Debug)]

@@ -1,11 +1,11 @@
 //! Damage to what was durable is reported or does no harm; it never makes the log shorter.
 
 use sennit_journal::{
-    BLOCK_BYTES, Fault, Position,
+    BLOCK_BYTES, Fault, LaneConfig, Position,
     disk::{FaultPlan, FaultyDisk, MemoryDisk},
 };
 
-use crate::world::{Entry, World, body, slot_paths};
+use crate::world::{Entry, World, body, config, slot_paths};
 
 /// A lane of three segments and two lives, closed by a mark, so that all but the mark itself is
 /// known to have been durable.
@@ -152,6 +152,19 @@ fn a_frame_of_another_generation_is_rot() {
     second.write(1, b"first").unwrap();
     second.write(1, b"second").unwrap();
     second.write(1, b"third!").unwrap();
+    misdirect(&disk, &other, 3, 3);
+    assert!(matches!(World::open(&disk).map(drop), Err(Fault::Rot { .. })));
+}
+
+/// Where a replay begins in the middle of a segment, the chain says nothing of the first frame.
+#[test]
+fn a_frame_of_another_directory_is_rot() {
+    let disk = lane_that_is_replayed_from(3, b"first");
+    let other = MemoryDisk::default();
+    let mut lane = World::open_as(&other, LaneConfig { incarnation: 43, ..config() }).unwrap();
+    for body in [&b"first"[..], b"second", b"theirs"] {
+        lane.write(1, body).unwrap();
+    }
     misdirect(&disk, &other, 3, 3);
     assert!(matches!(World::open(&disk).map(drop), Err(Fault::Rot { .. })));
 }

@@ -3,13 +3,14 @@
 
 use proptest::prelude::*;
 use sennit_journal::{
-    BLOCK_BYTES, Disk, DiskFile, Fault, Position,
+    BLOCK_BYTES, Disk, DiskFile, Fault, LaneConfig, Position, ReplayFrom, Walked,
     disk::{FaultPlan, FaultyDisk, MemoryDisk},
+    recover,
 };
 
 use crate::{
     recovery::crc32c_of_header,
-    world::{Entry, SEGMENT_BYTES, World, body, slot_paths},
+    world::{Entry, SEGMENT_BYTES, World, body, config, slot_paths},
 };
 
 /// A lane of two lives and several segments, whose last frame says that all before it was durable.
@@ -153,8 +154,10 @@ fn an_old_slot_that_is_cut_off_behind_its_last_frame_costs_nothing() {
     entries.push(world.write(1, &body(1, 40)).unwrap());
     let oldest = &slot_paths(&disk)[0];
     disk.open_to_write(oldest).unwrap().set_length(2 * BLOCK_BYTES as u64).unwrap();
-    let world = World::open_past_rot(&disk).unwrap();
+    let mut world = World::open_past_rot(&disk).unwrap();
     assert_eq!((&world.found, &world.damage), (&entries, &vec![]));
+    world.lane.release(0);
+    assert_eq!(world.lane.spare_count(), 0, "what is shorter than a slot is not written to");
 }
 
 #[test]
@@ -201,6 +204,31 @@ fn a_frame_behind_a_torn_one_does_not_come_back_because_there_is_rot_before_both
     let [(0, damage)] = &world.damage[..] else { panic!("{:?}", world.damage) };
     assert_eq!((damage.position.0, damage.bytes), (4096, 4096));
     assert_eq!((world.found.len(), world.torn_bytes), (0, 8192));
+}
+
+#[test]
+fn however_many_blocks_have_rotted_a_segment_is_read_a_few_times_and_no_more() {
+    let disk = FaultyDisk::new(1, FaultPlan::default());
+    let config = LaneConfig { segment_bytes: 1 << 20, ..config() };
+    let mut world = World::open_as(&disk, config.clone()).unwrap();
+    let entries: Vec<_> =
+        (0..200).map(|number| world.write(1, &body(number, 40)).unwrap()).collect();
+    let open = || {
+        let (before, mut holes) = (disk.calls(), 0);
+        let count = |walked| {
+            holes += usize::from(matches!(walked, Walked::Damage(_)));
+            Ok::<(), Fault>(())
+        };
+        recover(&disk, config.clone(), ReplayFrom::Newest, count).unwrap();
+        (holes, disk.calls() - before)
+    };
+    let (no_holes, calls_of_whole) = open();
+    for entry in entries.iter().step_by(2) {
+        disk.rot(&slot_paths(&disk)[0], entry.position.0 as usize, 0);
+    }
+    let (holes, calls) = open();
+    assert_eq!((no_holes, holes), (0, 100));
+    assert!(calls <= calls_of_whole + 1, "{calls} calls of the disk, {calls_of_whole} before");
 }
 
 #[test]

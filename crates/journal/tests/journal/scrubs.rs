@@ -100,3 +100,15 @@ fn a_pack_that_was_removed_meanwhile_is_gone_and_not_damaged() {
     disk.remove(&pack.path).unwrap();
     assert_eq!(scrub(&disk, &cut, pack, &mut |_| true), Scrubbed::Gone);
 }
+
+#[test]
+fn a_slot_that_holds_another_segment_by_now_says_nothing_of_the_one_before() {
+    let (disk, mut world) = lane();
+    let cut = world.lane.cut();
+    world.lane.release(3);
+    world.builder.turn_segment();
+    world.write(1, b"where the third lay").unwrap();
+    let files = cut.at_rest(&disk, &[4].into()).unwrap().files;
+    let before = files.iter().find(|file| file.home == Home::Segment(2)).unwrap();
+    assert_eq!(scrub(&disk, &cut, before, &mut |_| true), Scrubbed::Read(vec![]));
+}

@@ -478,10 +478,11 @@ fn a_repair_does_not_write_into_a_damaged_slot_that_came_free_meanwhile() {
     // Its header is whole again, and a batch in it is not.
     let mut bytes = broker.disk.bytes_of(&slot).unwrap();
     bytes[..BLOCK_BYTES].copy_from_slice(&header);
-    bytes[2 * BLOCK_BYTES + 100] ^= 4;
+    bytes[3 * BLOCK_BYTES + 1_000] ^= 4;
     broker.disk.put(&slot, bytes.clone());
     let config = Broker::config(SEGMENT_BYTES);
     let repaired = repair(&broker.disk, &config, NOW).unwrap();
+    assert_eq!(repaired.lost_messages, COUNT, "the batch that is not whole, and no other");
     assert_eq!(repaired.to_set_aside, slice::from_ref(&slot), "segment {lost}");
     assert!(broker.disk.bytes_of(&slot).unwrap() == bytes, "it was written over");
     broker.disk.remove(&slot).unwrap();

@@ -1,0 +1,83 @@
+//! Segments that lost their header and are read all the same: which slot is the segment's if frames
+//! of it lie in two, and what is built on it.
+
+use sennit_journal::{
+    BLOCK_BYTES, Disk,
+    disk::{FaultPlan, FaultyDisk, MemoryDisk},
+};
+
+use crate::{
+    lanes::write_without_sync,
+    world::{Entry, World, directory, slot_paths},
+};
+
+/// What a slot held, without its header.
+fn headless(mut slot: Vec<u8>) -> Vec<u8> {
+    slot[..BLOCK_BYTES].fill(0);
+    slot
+}
+
+/// A lane whose second segment was torn in one slot by one life, and then written by the next life in
+/// another: what was safe, and the two slots without their headers, the torn one first.
+fn twice_begun() -> (MemoryDisk, Vec<Entry>, [Vec<u8>; 2]) {
+    let disk = MemoryDisk::default();
+    let mut entries = vec![World::open(&disk).unwrap().write(1, b"safe").unwrap()];
+    let mut lost = World::open(&disk).unwrap();
+    lost.push(1, b"torn with its header");
+    lost.seal();
+    lost.push(1, b"as is what was written with it");
+    lost.seal();
+    lost.push(1, b"and this");
+    lost.commit().unwrap();
+    let path = &slot_paths(&disk)[1];
+    let torn = headless(disk.bytes_of(path).unwrap());
+    disk.put(path, torn.clone());
+    let mut again = World::open(&disk).unwrap();
+    assert_eq!((&again.found, again.builder.generation()), (&entries, 3));
+    entries.extend([&b"first"[..], b"second", b"third"].map(|body| again.write(1, body).unwrap()));
+    let real = headless(disk.bytes_of(path).unwrap());
+    disk.remove(path).unwrap();
+    (disk, entries, [torn, real])
+}
+
+#[test]
+fn of_two_slots_that_held_one_segment_the_later_life_has_written_it() {
+    let names = ["slot-00001.journal", "slot-00002.journal"];
+    for places in [[0, 1], [1, 0]] {
+        let (disk, entries, slots) = twice_begun();
+        for (slot, place) in slots.into_iter().zip(places) {
+            disk.put(&directory().join(names[place]), slot);
+        }
+        let world = World::open_past_rot(&disk).unwrap();
+        assert_eq!(world.found, entries, "the torn one lies in {}", names[places[0]]);
+        assert_eq!(world.damage.len(), 1, "{:?}", world.damage);
+        assert_eq!((world.lane.holds(1), world.lane.spare_count()), (true, 1));
+    }
+}
+
+#[test]
+fn frames_of_a_life_that_was_torn_behind_those_of_the_next_change_nothing() {
+    let (disk, entries, [torn, mut slot]) = twice_begun();
+    let stale = 3 * BLOCK_BYTES..;
+    slot[stale.clone()].copy_from_slice(&torn[stale]);
+    disk.put(&directory().join("slot-00001.journal"), slot);
+    let world = World::open_past_rot(&disk).unwrap();
+    assert_eq!((&world.found[..], world.damage.len()), (&entries[..3], 1), "{:?}", world.damage);
+}
+
+#[test]
+fn what_a_killed_process_had_written_is_durable_once_it_was_found_without_its_header() {
+    let disk = FaultyDisk::new(1, FaultPlan::default());
+    let mut world = World::open(&disk).unwrap();
+    let mut entries = [&b"first"[..], b"second"].map(|body| world.write(1, body).unwrap()).to_vec();
+    entries.push(world.push(1, b"written"));
+    write_without_sync(&disk, &world.take_sealed()[0]);
+    disk.kill();
+    disk.rot(&slot_paths(&disk)[0], 3, 1);
+    let mut next = World::open_past_rot(&disk).unwrap();
+    assert_eq!((&next.found, next.damage.len()), (&entries, 1));
+    entries.push(next.write(1, b"later").unwrap());
+    disk.crash();
+    let world = World::open_past_rot(&disk).unwrap();
+    assert_eq!((&world.found, world.damage), (&entries, next.damage));
+}
