@@ -8,7 +8,7 @@ use sennit_engine::{
     Command, DeadLetters, Effect, Engine, Outbox, Place, StreamAnswer, StreamCommand,
     StreamRefusal, Verdict,
 };
-use sennit_model::{GroupConfig, OffsetRange};
+use sennit_model::{Generation, GroupConfig, OffsetRange};
 use world::{
     ALICE, BOB, DEAD, ORDERS, World, queue, run, setting,
     streams::{answers, append, ask, opened, plain, read_at, settings},
@@ -106,6 +106,34 @@ fn damage_is_no_part_of_the_state_that_is_kept() {
 }
 
 #[test]
+fn what_is_kept_of_damaged_messages_is_how_often_they_were_tried_and_which_were_dying() {
+    let (mut tried, second) = three();
+    tried.subscribe(ALICE, 3);
+    tried.do_now(Command::EndSession { session: ALICE, grace: Duration::from_secs(1) });
+    tried.pass(Duration::from_secs(1));
+    let group = GroupConfig { attempts_max: 1, ..GroupConfig::default() };
+    let mut dying = World::with(queue(), group);
+    dying.open(ORDERS, queue(), vec![setting(group)], DeadLetters::NotYet);
+    dying.publish_texts(&["a"]);
+    dying.publish_texts(&["b"]);
+    dying.subscribe(ALICE, 2);
+    dying.settle(Verdict::Retry, vec![run(0, 2, 1)]);
+    assert_eq!((tried.group().ready, dying.group().dying), (3, 2));
+    let first = dying.engine.places().next().expect("both are kept");
+    for (mut world, place) in [(tried, second), (dying, first)] {
+        let put_back = |world: &World| {
+            let kept = snapshot(&world.engine).into();
+            let engine = Engine::from_snapshot(kept, Generation(2), world.now);
+            snapshot(&engine.expect("it is whole"))
+        };
+        let before = put_back(&world);
+        damage(&mut world, place);
+        assert_eq!(world.group().damaged, 1);
+        assert_eq!(put_back(&world), before);
+    }
+}
+
+#[test]
 fn a_dead_letter_that_cannot_be_read_is_moved_by_a_life_that_can() {
     let group = GroupConfig { attempts_max: 1, ..GroupConfig::default() };
     let mut world = World::with(queue(), group);
@@ -130,7 +158,7 @@ fn a_dead_letter_that_cannot_be_read_is_moved_by_a_life_that_can() {
 fn a_damaged_message_that_is_acked_is_damaged_no_more() {
     let (mut world, second) = three();
     damage(&mut world, second);
-    let before = sennit_model::Generation(0x77);
+    let before = Generation(0x77);
     world.ack(sennit_engine::DeliveryRun { generation: before, ..run(1, 1, 1) });
     assert_eq!(world.describe(ORDERS).damaged, 0);
     assert_eq!(world.engine.places().count(), 2);

@@ -67,6 +67,22 @@ fn a_dead_letter_keeps_its_key_and_headers_and_gives_the_consumers_reason() {
 }
 
 #[test]
+fn a_dead_letter_says_once_where_it_died_and_that_is_where_it_died_last() {
+    let mut world = World::new();
+    world.subscribe(ALICE, 9);
+    let before = sennit_model::Header::text(HEADER_REASON, "of a life before");
+    world.publish(&[Message { headers: vec![before], ..Message::new("bad") }]);
+    world.settle(Verdict::DeadLetter { reason: "of this one".into() }, vec![run(0, 1, 1)]);
+    world.deliveries();
+    world.subscribe_to(DEAD, BOB, Credit { messages: 9, bytes: 999 });
+    let deliveries = world.deliveries();
+    let letter = Messages::of_checked(&deliveries[0].messages).next().unwrap();
+    let headers = letter.headers().map(Result::unwrap);
+    let reasons: Vec<_> = headers.filter(|(name, ..)| *name == HEADER_REASON).collect();
+    assert_eq!(reasons, [(HEADER_REASON, HeaderKind::Text, &b"of this one"[..])]);
+}
+
+#[test]
 fn a_dead_letter_that_fails_stays_where_it_is() {
     let mut world = World::with(queue(), GroupConfig { attempts_max: 1, ..Default::default() });
     world.open(

@@ -6,9 +6,9 @@ mod world;
 use std::time::Duration;
 
 use sennit_engine::{
-    Command, Effect, ForkOf, OpenStream, Outbox, PartitionCommand, Record, Refusal, StreamAnswer,
-    StreamAppend, StreamAppended, StreamCommand, StreamContent, StreamNote, StreamProducer,
-    StreamRead, StreamRefusal, StreamSettings,
+    Command, Effect, ForkOf, OpenStream, Origin, Outbox, PartitionCommand, Record, Refusal,
+    StreamAnswer, StreamAppend, StreamAppended, StreamCommand, StreamContent, StreamNote,
+    StreamProducer, StreamRead, StreamRefusal, StreamSettings,
 };
 use sennit_model::{
     Durability, Generation, Message, Offset, OffsetRange, PartitionId, ReadFrom, Retention,
@@ -229,7 +229,10 @@ fn what_a_fork_says_of_itself_is_committed_before() {
     append(&mut world, "a", plain());
     let origin = world.origin(ALICE);
     let mut out = Outbox::default();
-    for command in [as_fork(), StreamCommand::Read(read_at(0))] {
+    // At what it inherits, and at its end.
+    let reads = [0, 1].map(|at| StreamCommand::Read(read_at(at)));
+    for (request, command) in (0..).zip([as_fork()].into_iter().chain(reads)) {
+        let origin = Origin { request, ..origin };
         let command = Command::Stream(origin, DEAD, command);
         world.engine.handle(command, world.now, &mut world.journal, &mut out);
     }
@@ -238,6 +241,7 @@ fn what_a_fork_says_of_itself_is_committed_before() {
     assert!(out.now.is_empty(), "{:?}", out.now);
     let is_inherited = |effect: &Effect| matches!(effect, Effect::Stream(_, answer) if matches!(**answer, StreamAnswer::Inherited { .. }));
     assert!(out.after_commit.iter().any(is_inherited), "{:?}", out.after_commit);
+    assert_eq!(out.after_commit.len(), 3);
 }
 
 #[test]

@@ -140,6 +140,7 @@ mod tests {
             ("*", "a", true),
             ("orders", "orders", true),
             ("orders.>", "orders.eu.dead-letter", false),
+            ("orders.*", "orders.dead-letter", false),
             ("orders.*.dead-letter", "orders.eu.dead-letter", true),
         ] {
             assert_eq!(matches(pattern, topic), expected, "{pattern} {topic}");

@@ -112,6 +112,9 @@ mod tests {
             ("*?€?*", "a€b", true),
             ("*ab*ab", "abxabab", true),
             ("*aab", "aaaaaab", true),
+            // What was tried begins again within what it had taken.
+            ("*aab", "aaab", true),
+            ("*a?b*", "aaxb", true),
             (r"\*", "*", true),
             (r"\*", "a", false),
             (r"a\\b", r"a\b", true),

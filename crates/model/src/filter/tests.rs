@@ -100,6 +100,8 @@ fn an_error_says_where_what_and_what_would_be_right() {
         ("exists 3", 7, "found `3`", "key or header.NAME"),
         ("key prefix 3", 11, "found `3`", "a text in quotes after prefix"),
         ("key = 1.", 6, "found `1.`", "a number such as 42, -1.5 or 2e9"),
+        ("KEY = 1", 0, "found `KEY`", "key, header.NAME, exists, not or ("),
+        (r#"header.region"eu" = 1"#, 13, r#"found the text "eu""#, "= != < <= > >= prefix or glob"),
         ("key & 1", 4, "found '&'", "key, header.NAME, exists, not, or a parenthesis"),
         (
             "header. = 1",
@@ -140,6 +142,82 @@ fn each_limit_is_refused_by_its_name_and_kept_just_below() {
         assert!(fits.parse::<Filter>().is_ok(), "{name}");
         let error = exceeds.parse::<Filter>().unwrap_err();
         assert!(error.wanted.contains(name), "{error}");
+    }
+}
+
+#[test]
+fn what_stands_beside_each_other_is_not_within_each_other() {
+    let beside = |text: &str| vec![text; FILTER_DEPTH_MAX + 1].join(" and ");
+    assert!(holds(&beside("(exists key)"), &order()));
+    assert!(holds(&beside("not exists header.test"), &order()));
+}
+
+#[test]
+fn a_name_is_no_longer_than_a_header_can_have() {
+    let exists = |length: usize| format!("exists header.{}", "n".repeat(length)).parse::<Filter>();
+    assert!(exists(255).is_ok());
+    assert_eq!(exists(256).unwrap_err().found, "a name that no header has");
+}
+
+#[test]
+fn what_is_equal_is_neither_less_nor_greater() {
+    // How a value stands to one that is less, to its equal and to one that is greater.
+    for (relation, passes) in [
+        ("=", [false, true, false]),
+        ("!=", [true, false, true]),
+        ("<", [false, false, true]),
+        ("<=", [false, true, true]),
+        (">", [true, false, false]),
+        (">=", [true, true, false]),
+    ] {
+        for (name, literals) in
+            [("region", ["'et'", "'eu'", "'ev'"]), ("amount", ["100.49", "+100.5", "1.0051e+2"])]
+        {
+            for (literal, expected) in literals.into_iter().zip(passes) {
+                let filter = format!("header.{name} {relation} {literal}");
+                assert_eq!(holds(&filter, &order()), expected, "{filter}");
+            }
+        }
+    }
+}
+
+#[test]
+fn names_and_texts_are_compared_as_they_are_written() {
+    for (filter, expected) in [
+        ("header.region = 'EU'", false),
+        ("exists header.Region", false),
+        ("key prefix 'Order'", false),
+        ("key prefix 'order-17'", true),
+        (r#"key != "it's""#, true),
+        (r#"key != 'so "called"'"#, true),
+    ] {
+        assert_eq!(holds(filter, &order()), expected, "{filter}");
+    }
+}
+
+/// A turn gives each filter so much: what is not counted, others wait for.
+#[test]
+fn a_filter_costs_each_byte_for_each_test_and_as_often_as_a_glob_may_try_it() {
+    let cost = |filter: &str, message: &Message| {
+        let filter: Filter = filter.parse().unwrap();
+        filter.cost(&batch_of(message).messages().next().unwrap())
+    };
+    let bare = cost("exists key", &Message::new("{}"));
+    let keyed = Message { key: "k".repeat(1000).into(), ..Message::new("{}") };
+    let headers = vec![Header::text("n", "v".repeat(1000))];
+    let headed = Message { headers, ..Message::new("{}") };
+    for message in [keyed, headed] {
+        for (filter, times) in [
+            ("exists key", 1),
+            ("exists key and exists header.n or not exists header.m", 3),
+            ("key glob 'abc?'", 1),
+            ("key glob '*abc'", 3),
+            ("key glob '*a?'", 1 + 4),
+        ] {
+            let cost = cost(filter, &message) - bare;
+            let range = 1000 * times..1000 * (2 * times + 3);
+            assert!(range.contains(&cost), "{filter} costs {cost}");
+        }
     }
 }
 
