@@ -112,12 +112,16 @@ impl Workload {
     }
 }
 
-/// Measures `workload` and prints its rows.
+/// Measures `workload` and prints its rows. `is_stopped` says whether somebody wants no more of them.
 ///
 /// # Errors
-/// The broker cannot be reached, a worker cannot work, or a row is not clean: then the rows have
-/// been printed first.
-pub fn run(workload: &Workload, options: &Options) -> Result<()> {
+/// The broker cannot be reached, a worker cannot work, somebody wants no more, or a row is not clean:
+/// then the rows have been printed first.
+pub fn run(
+    workload: &Workload,
+    options: &Options,
+    is_stopped: &mut dyn FnMut() -> bool,
+) -> Result<()> {
     // A broker that has just begun fills its slots: a sync beside that takes five times as long.
     let probe = options.probe.then(|| probe(options).context("the probe")).transpose()?;
     let serve = options.serve && !workload.brings_brokers();
@@ -137,7 +141,11 @@ pub fn run(workload: &Workload, options: &Options) -> Result<()> {
         Bench { options, broker: &broker, topic, workload: workload.name(), progress: &progress };
     let mut rows = Vec::new();
     for measurement in workload.rows(options) {
-        let runs: Result<Vec<Row>> = (0..options.runs).map(|_| measurement.run(&bench)).collect();
+        let mut measure = |_| {
+            anyhow::ensure!(!is_stopped(), "it was stopped");
+            measurement.run(&bench)
+        };
+        let runs: Result<Vec<Row>> = (0..options.runs).map(&mut measure).collect();
         let row =
             Row { probe, commit: commit.clone(), machine: machine.clone(), ..Row::median(runs?) };
         if let Some(path) = &options.json {

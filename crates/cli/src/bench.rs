@@ -4,6 +4,7 @@ use sennit_bench::{Options, Workload, worker};
 
 use crate::{
     exit::{Exit, Failure},
+    interrupt::is_interrupted,
     reach::no_broker,
 };
 
@@ -32,7 +33,13 @@ pub struct Args {
 /// # Errors
 /// The broker cannot be reached, or a row is not clean.
 pub fn run(args: Args) -> Result<(), Failure> {
-    sennit_bench::run(&args.workload, &args.options).map_err(|error| failure(&error))
+    // Its brokers and workers hear Ctrl-C too, and end. So the run fails, and clears up behind itself.
+    let mut is_interrupted = is_interrupted();
+    let run = sennit_bench::run(&args.workload, &args.options, &mut is_interrupted);
+    run.map_err(|error| match is_interrupted() {
+        true => Failure::new(Exit::Failed, "ended by Ctrl-C"),
+        false => failure(&error),
+    })
 }
 
 /// Does the part of a run that standard input says.

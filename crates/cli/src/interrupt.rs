@@ -14,6 +14,24 @@ const INTERRUPTED: i32 = 130;
 
 /// Listens from now on: what it returns waits for the first Ctrl-C, and the second ends the program.
 pub fn interrupted() -> impl Future<Output = ()> {
+    let heard = listen();
+    async {
+        if heard.await.is_err() {
+            std::future::pending().await
+        }
+    }
+}
+
+/// The same for who looks now and then: what it returns says whether the first Ctrl-C has come.
+pub fn is_interrupted() -> impl FnMut() -> bool {
+    let (mut heard, mut has_come) = (listen(), false);
+    move || {
+        has_come |= heard.try_recv().is_ok();
+        has_come
+    }
+}
+
+fn listen() -> oneshot::Receiver<()> {
     let (first, heard) = oneshot::channel();
     let (ready, is_ready) = mpsc::channel();
     // One that listens hears both, also when the second comes before anybody waits for it. On a thread of
@@ -32,9 +50,5 @@ pub fn interrupted() -> impl Future<Output = ()> {
     // Where there is nothing to listen with, Ctrl-C ends the program as it does any other.
     let _ = thread::Builder::new().name("interrupts".into()).spawn(listen);
     let _ = is_ready.recv();
-    async {
-        if heard.await.is_err() {
-            std::future::pending().await
-        }
-    }
+    heard
 }

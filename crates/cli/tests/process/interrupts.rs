@@ -2,12 +2,13 @@
 
 use std::{
     io::{BufRead, BufReader, Read},
+    os::unix::process::CommandExt as _,
     process::{Child, Command, Stdio},
     thread::sleep,
     time::{Duration, Instant},
 };
 
-use crate::broker::Broker;
+use crate::broker::{Broker, sennit};
 
 /// Longer than anything takes that is to happen.
 const SOON: Duration = Duration::from_secs(30);
@@ -95,4 +96,27 @@ fn the_first_ctrl_c_lets_a_verb_finish_what_it_has_begun() {
     signal("-INT", child.id());
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(broker.ok(&["consume", "orders"], b""), b"");
+}
+
+#[test]
+fn a_benchmark_that_ctrl_c_ends_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("bench-results");
+    let entries = || std::fs::read_dir(&results).map_or(0, Iterator::count);
+    let mut command = sennit(&["bench", "publish", "--serve", "--duration", "600"]);
+    command.current_dir(folder.path()).process_group(0);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    while entries() == 0 && begun.elapsed() < SOON {
+        sleep(Duration::from_millis(5));
+    }
+    assert_eq!(entries(), 1);
+    // As a terminal does: all of its processes hear it.
+    let group = format!("-{}", child.id());
+    assert!(Command::new("kill").args(["-INT", "--", &group]).status().unwrap().success());
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("ended by Ctrl-C"), "{said}");
+    assert_eq!(entries(), 0);
 }
