@@ -337,7 +337,10 @@ impl<'a, F: DiskFile> Scan<'a, F> {
         each_frame(self.file, self.path, self.config, self.at, |header| {
             if header.position >= begin && header.generation == generation {
                 tail.end = tail.end.max(header.position.plus(header.frame_bytes() as u64));
-                tail.durable = tail.durable.max(Some(header.durable));
+                // No frame says of itself that it was durable: of one that does so nothing is believed
+                // that would still be ahead once it is passed.
+                let durable = header.durable.min(header.position);
+                tail.durable = tail.durable.max(Some(durable));
             }
         })?;
         Ok(*self.tail.insert(tail))

@@ -1,10 +1,10 @@
-//! Headers whose checksums are right and whose numbers cannot be: refused, never counted with.
+//! Headers whose checksums are right and whose numbers cannot be: refused or passed over, never counted with.
 
-use sennit_journal::{BLOCK_BYTES, Fault, disk::MemoryDisk};
+use sennit_journal::{BLOCK_BYTES, Fault, ReplayFrom, Walked, disk::MemoryDisk, recover};
 
 use crate::{
-    recovery::crc32c_of_header,
-    world::{World, slot_paths},
+    recovery::{crc32c, crc32c_of_header},
+    world::{World, config, slot_paths},
 };
 
 /// Opens a lane of one record whose segment header has `bytes` at `at` and the checksum to it.
@@ -49,4 +49,32 @@ fn a_replay_that_begins_behind_the_segment_or_within_a_block_is_refused() {
 fn a_lane_whose_lives_are_used_up_is_refused() {
     let fault = open_with(40, &u32::MAX.to_le_bytes());
     assert!(fault.to_string().contains("as often as can be counted"), "{fault}");
+}
+
+#[test]
+fn a_frame_that_says_that_what_is_to_come_was_durable_is_not_believed() {
+    let disk = MemoryDisk::default();
+    let mut world = World::open(&disk).unwrap();
+    world.write(1, b"one").unwrap();
+    world.write(1, b"two").unwrap();
+    let path = &slot_paths(&disk)[0];
+    let mut slot = disk.bytes_of(path).unwrap();
+    // The first is rotten, so that it is looked for what proves that it was durable.
+    slot[BLOCK_BYTES + 64] ^= 1;
+    let second = &mut slot[2 * BLOCK_BYTES..];
+    second[32..40].copy_from_slice(&(1_u64 << 40).to_le_bytes());
+    let checksum = crc32c(&second[8..64]);
+    second[4..8].copy_from_slice(&checksum.to_le_bytes());
+    disk.put(path, slot);
+    let (mut found, mut holes) = (0, 0);
+    let walk = recover(&disk, config(), ReplayFrom::Newest, |walked| {
+        match walked {
+            Walked::Record { .. } => found += 1,
+            Walked::Damage(_) => holes += 1,
+        }
+        assert!(found + holes < 10, "it goes on for ever");
+        Ok::<(), Fault>(())
+    });
+    assert!(walk.is_ok());
+    assert_eq!((found, holes), (1, 1));
 }

@@ -201,8 +201,12 @@ fn a_newer_format_is_refused_with_both_numbers() {
 }
 
 pub fn crc32c_of_header(bytes: &[u8]) -> u32 {
+    crc32c(&bytes[..64])
+}
+
+pub fn crc32c(bytes: &[u8]) -> u32 {
     // Bit by bit, so that the test does not lean on what it tests.
-    !bytes[..64].iter().fold(u32::MAX, |crc, byte| {
+    !bytes.iter().fold(u32::MAX, |crc, byte| {
         (0..8).fold(crc ^ u32::from(*byte), |crc, _| (crc >> 1) ^ (0x82f6_3b78 * (crc & 1)))
     })
 }
