@@ -333,12 +333,13 @@ impl<'a, F: DiskFile> Scan<'a, F> {
             return Ok(tail);
         }
         let (generation, begin) = (self.generation, self.position());
+        let ahead = begin..self.first.plus(self.config.segment_bytes);
         let mut tail = Tail { durable: None, end: begin };
         each_frame(self.file, self.path, self.config, self.at, |header| {
-            if header.position >= begin && header.generation == generation {
+            if ahead.contains(&header.position) && header.generation == generation {
                 tail.end = tail.end.max(header.position.plus(header.frame_bytes() as u64));
-                // No frame says of itself that it was durable: of one that does so nothing is believed
-                // that would still be ahead once it is passed.
+                // No frame says of itself that it was durable. Of one that does nothing is believed that
+                // would still be ahead once it is passed.
                 let durable = header.durable.min(header.position);
                 tail.durable = tail.durable.max(Some(durable));
             }

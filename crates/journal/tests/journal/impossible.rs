@@ -4,8 +4,12 @@ use sennit_journal::{BLOCK_BYTES, Fault, ReplayFrom, Walked, disk::MemoryDisk, r
 
 use crate::{
     recovery::{crc32c, crc32c_of_header},
-    world::{World, config, slot_paths},
+    world::{SEGMENT_BYTES, World, config, slot_paths},
 };
+
+/// Where they stand in the header of a frame.
+const POSITION: usize = 16;
+const DURABLE: usize = 32;
 
 /// Opens a lane of one record whose segment header has `bytes` at `at` and the checksum to it.
 fn open_with(at: usize, bytes: &[u8]) -> Fault {
@@ -51,18 +55,18 @@ fn a_lane_whose_lives_are_used_up_is_refused() {
     assert!(fault.to_string().contains("as often as can be counted"), "{fault}");
 }
 
-#[test]
-fn a_frame_that_says_that_what_is_to_come_was_durable_is_not_believed() {
+/// What is found, and how many holes, where the first of two frames is rotten, and the second, which may
+/// prove that it was durable, was forged.
+fn found_beside(forge: impl FnOnce(&mut [u8])) -> (usize, usize) {
     let disk = MemoryDisk::default();
     let mut world = World::open(&disk).unwrap();
     world.write(1, b"one").unwrap();
     world.write(1, b"two").unwrap();
     let path = &slot_paths(&disk)[0];
     let mut slot = disk.bytes_of(path).unwrap();
-    // The first is rotten, so that it is looked for what proves that it was durable.
     slot[BLOCK_BYTES + 64] ^= 1;
     let second = &mut slot[2 * BLOCK_BYTES..];
-    second[32..40].copy_from_slice(&(1_u64 << 40).to_le_bytes());
+    forge(second);
     let checksum = crc32c(&second[8..64]);
     second[4..8].copy_from_slice(&checksum.to_le_bytes());
     disk.put(path, slot);
@@ -76,5 +80,18 @@ fn a_frame_that_says_that_what_is_to_come_was_durable_is_not_believed() {
         Ok::<(), Fault>(())
     });
     assert!(walk.is_ok());
-    assert_eq!((found, holes), (1, 1));
+    (found, holes)
+}
+
+#[test]
+fn a_frame_that_says_that_what_is_to_come_was_durable_is_not_believed() {
+    let far = (1_u64 << 40).to_le_bytes();
+    assert_eq!(found_beside(|second| second[DURABLE..DURABLE + 8].copy_from_slice(&far)), (1, 1));
+    // Nor one that says that it lies in another segment.
+    let elsewhere = |second: &mut [u8]| {
+        let place = 2 * BLOCK_BYTES as u64 + 7 * SEGMENT_BYTES;
+        second[POSITION..POSITION + 8].copy_from_slice(&place.to_le_bytes());
+        second[DURABLE..DURABLE + 8].copy_from_slice(&place.to_le_bytes());
+    };
+    assert_eq!(found_beside(elsewhere), (0, 0));
 }
