@@ -192,7 +192,7 @@ impl FrameHeader {
     }
 
     /// The header at the start of `bytes`, and what the next frame chains to; `None` if there is
-    /// no whole one.
+    /// no whole one, or it says what cannot be.
     pub(crate) fn decode(bytes: &[u8]) -> Option<(Self, u64)> {
         let header = bytes.get(..FRAME_HEADER_BYTES)?;
         if u32_at(header, 0) != FRAME_MAGIC || crc32c(&header[8..]) != u32_at(header, 4) {
@@ -208,7 +208,8 @@ impl FrameHeader {
             generation: u32_at(header, 48),
             record_count: u32_at(header, 52),
         };
-        Some((decoded, xxh3_64(header)))
+        // No frame says of itself that it was durable: nobody has written this one.
+        (decoded.durable <= decoded.position).then(|| (decoded, xxh3_64(header)))
     }
 
     /// Bytes the whole frame takes on disk.

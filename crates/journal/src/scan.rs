@@ -338,10 +338,7 @@ impl<'a, F: DiskFile> Scan<'a, F> {
         each_frame(self.file, self.path, self.config, self.at, |header| {
             if ahead.contains(&header.position) && header.generation == generation {
                 tail.end = tail.end.max(header.position.plus(header.frame_bytes() as u64));
-                // No frame says of itself that it was durable. Of one that does nothing is believed that
-                // would still be ahead once it is passed.
-                let durable = header.durable.min(header.position);
-                tail.durable = tail.durable.max(Some(durable));
+                tail.durable = tail.durable.max(Some(header.durable));
             }
         })?;
         Ok(*self.tail.insert(tail))

@@ -85,8 +85,12 @@ fn found_beside(forge: impl FnOnce(&mut [u8])) -> (usize, usize) {
 
 #[test]
 fn a_frame_that_says_that_what_is_to_come_was_durable_is_not_believed() {
-    let far = (1_u64 << 40).to_le_bytes();
-    assert_eq!(found_beside(|second| second[DURABLE..DURABLE + 8].copy_from_slice(&far)), (1, 1));
+    for durable in [2 * BLOCK_BYTES as u64 + 1, 1 << 40] {
+        let forge = |second: &mut [u8]| {
+            second[DURABLE..DURABLE + 8].copy_from_slice(&durable.to_le_bytes());
+        };
+        assert_eq!(found_beside(forge), (0, 0));
+    }
     // Nor one that says that it lies in another segment.
     let elsewhere = |second: &mut [u8]| {
         let place = 2 * BLOCK_BYTES as u64 + 7 * SEGMENT_BYTES;
