@@ -167,7 +167,11 @@ impl Engine {
         // One that is gone needs no more words. One that was made anew meanwhile is told by its
         // records, and what is said of it here is passed over by whoever reads it.
         let Some(partition) = self.partitions.look(&inside.id) else { return true };
-        if partition.log.end() < inside.end {
+        // Of the one that was begun no batch goes over either.
+        let goes_over = |at: u64| {
+            partition.log.find(at).is_some_and(|batch| batch.first < at && at < batch.end())
+        };
+        if partition.log.end() < inside.end || goes_over(inside.cursor) || goes_over(inside.end) {
             return true;
         }
         if !inside.producers.is_empty() {
