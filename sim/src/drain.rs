@@ -70,6 +70,7 @@ impl Run {
                 acks.into_iter().for_each(|ack| self.world.say(ack));
             }
             self.topics.letters(&mut self.world)?;
+            self.topics.retry_parked(&mut self.world)?;
             streaming::go_on(&mut self.world);
             self.calmly(1000)?;
             if self.is_settled_up()? {

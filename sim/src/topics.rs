@@ -104,7 +104,27 @@ impl Topics {
                 }
             }
         }
+        self.retry_parked_of(world, id);
         self.open(world, id)
+    }
+
+    /// Asks for the parked messages of all dead-letter topics.
+    ///
+    /// # Errors
+    /// The promise that was broken.
+    pub fn retry_parked(&self, world: &mut World) -> Result<(), Violation> {
+        self.topics.keys().for_each(|&id| self.retry_parked_of(world, id));
+        world.turn()
+    }
+
+    fn retry_parked_of(&self, world: &mut World, id: TopicId) {
+        let letters = self.topics.get(&id).filter(|held| held.dead_letters == DeadLetters::Stay);
+        let Some(topic) = letters else { return };
+        for partition in partitions(id, &topic.config) {
+            for group in &topic.groups {
+                say(world, partition, PartitionCommand::RetryParked(group.id, None));
+            }
+        }
     }
 
     /// Drops a topic's partitions, for good.

@@ -1,9 +1,11 @@
-//! `sennit group`: create, list, describe, delete.
+//! `sennit group`: create, list, describe, alter, retry, delete.
 
 use std::time::Duration;
 
-use sennit_client::GroupDescription;
-use sennit_model::{GroupConfig, GroupName, Offset, StartAt, TopicName};
+use sennit_client::{GroupDescription, ParkedRun};
+use sennit_model::{
+    GroupConfig, GroupName, Offset, OffsetRange, PartitionIndex, StartAt, TopicName,
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -17,6 +19,8 @@ const EXAMPLES: &str = "\
 Examples:
   sennit group create orders billing --lease 2m --attempts 5
   sennit group create orders audit --start latest
+  sennit group alter orders billing --attempts 8
+  sennit group retry orders.dead-letter default --offsets 5..9
   sennit group describe orders billing";
 
 /// The arguments of `sennit group`.
@@ -55,12 +59,45 @@ enum Verb {
         /// The topic's name
         topic: TopicName,
     },
-    /// Print how a group is
+    /// Print how a group is, and which of its messages are parked and why
     Describe {
         /// The topic's name
         topic: TopicName,
         /// The group's name
         name: GroupName,
+    },
+    /// Change settings of a group; what is not named stays as it is
+    ///
+    /// Leases that begin from now on have the new length. The next failed attempt at a message is
+    /// counted against the new number.
+    #[command(group = clap::ArgGroup::new("setting").required(true).multiple(true))]
+    Alter {
+        /// The topic's name
+        topic: TopicName,
+        /// The group's name
+        name: GroupName,
+        /// How long a consumer may hold a message before it returns to the others
+        #[arg(long, group = "setting", value_name = "DURATION", value_parser = duration)]
+        lease: Option<Duration>,
+        /// After this many attempts a message goes to the dead-letter topic
+        #[arg(long, group = "setting", value_name = "N")]
+        attempts: Option<u32>,
+    },
+    /// Deliver parked messages of a dead-letter topic again, with all their attempts
+    ///
+    /// A message that fails for good in a dead-letter topic is parked: it stays where it is and is
+    /// not delivered until it is asked for here. `describe` prints which messages are parked.
+    Retry {
+        /// The name of the dead-letter topic
+        topic: TopicName,
+        /// The group's name
+        name: GroupName,
+        /// Only these: one offset, or the first and the one behind the last, as in 5..9
+        #[arg(long, value_name = "A..B", value_parser = offsets)]
+        offsets: Option<OffsetRange>,
+        /// The partition of the offsets
+        #[arg(long, value_name = "N", default_value_t = 0, requires = "offsets")]
+        partition: u32,
     },
     /// Delete a group
     Delete {
@@ -80,6 +117,22 @@ fn start_at(text: &str) -> Result<StartAt, String> {
             .map(|offset| StartAt::Offset(Offset(offset)))
             .map_err(|_| format!("{text:?} is no start: earliest, latest or an offset")),
     }
+}
+
+fn offsets(text: &str) -> Result<OffsetRange, String> {
+    let wrong = || format!("{text:?} is no offset and no offsets: write 5, or 5..9");
+    let offset = |text: &str| text.trim().parse().map_err(|_| wrong());
+    let (start, end) = match text.split_once("..") {
+        Some((start, end)) => (offset(start)?, offset(end)?),
+        None => {
+            let start: u64 = offset(text)?;
+            (start, start.saturating_add(1))
+        }
+    };
+    if start >= end {
+        return Err(format!("{text}: the second has to be behind the first"));
+    }
+    Ok(OffsetRange { start: Offset(start), end: Offset(end) })
 }
 
 /// Runs the verb.
@@ -108,7 +161,28 @@ pub fn run(args: Args) -> Result<(), Failure> {
             }
             Verb::Describe { topic, name } => {
                 let group = client.describe_group(&topic, &name).await;
-                print(&[group.map_err(|error| about(error, &topic, &name))?], args.json)
+                let group = group.map_err(|error| about(error, &topic, &name))?;
+                print(std::slice::from_ref(&group), args.json)?;
+                if args.json { Ok(()) } else { print_parked(&group) }
+            }
+            Verb::Alter { topic, name, lease, attempts } => {
+                let altered = client.alter_group(&topic, &name, lease, attempts).await;
+                altered.map_err(|error| about(error, &topic, &name))?;
+                say_done(args.json, &topic, &name, "altered")
+            }
+            Verb::Retry { topic, name, offsets, partition } => {
+                let offsets: Vec<_> =
+                    offsets.map(|range| (PartitionIndex(partition), range)).into_iter().collect();
+                let retried = client.retry_parked(&topic, &name, &offsets).await;
+                let messages = retried.map_err(|error| about(error, &topic, &name))?;
+                if args.json {
+                    let (topic, group) = (topic.as_str(), name.as_str());
+                    return print_json(&json!({
+                        "topic": topic, "group": group, "outcome": "retried", "messages": messages,
+                    }));
+                }
+                talk(&format!("{topic} {name}: {messages} parked messages are ready again"));
+                Ok(())
             }
             Verb::Delete { topic, name } => {
                 let deleted = client.delete_group(&topic, &name).await;
@@ -149,10 +223,41 @@ fn print(groups: &[GroupDescription], as_json: bool) -> Result<(), Failure> {
             row.push(group.consumers.to_string());
             row.push(show_duration(group.config.lease));
             row.push(group.config.attempts_max.to_string());
+            row.push(group.parked.to_string());
             row
         })
         .collect();
-    print_table(&["GROUP", "READY", "LEASED", "DELAYED", "CONSUMERS", "LEASE", "ATTEMPTS"], &rows)
+    let heads = ["GROUP", "READY", "LEASED", "DELAYED", "CONSUMERS", "LEASE", "ATTEMPTS", "PARKED"];
+    print_table(&heads, &rows)
+}
+
+fn print_parked(group: &GroupDescription) -> Result<(), Failure> {
+    if group.parked_runs.is_empty() {
+        return Ok(());
+    }
+    let row = |run: &ParkedRun| {
+        let OffsetRange { start, end } = run.offsets;
+        let (partition, attempts) = (run.partition.0.to_string(), run.attempts.to_string());
+        vec![partition, format!("{start}..{end}"), attempts, run.reason.clone()]
+    };
+    let rows: Vec<_> = group.parked_runs.iter().map(row).collect();
+    print_table(&["PARTITION", "PARKED", "ATTEMPTS", "REASON"], &rows)?;
+    let shown: u64 = group.parked_runs.iter().map(|run| run.offsets.count()).sum();
+    if shown < group.parked {
+        talk(&format!("{} more parked messages are not shown", group.parked - shown));
+    }
+    Ok(())
+}
+
+fn parked_json(run: &ParkedRun) -> Value {
+    json!({
+        "partition": run.partition.0,
+        "first_offset": run.offsets.start.0,
+        "count": run.offsets.count(),
+        "attempts": run.attempts,
+        "failed_at_ms": run.failed_at.0,
+        "reason": run.reason,
+    })
 }
 
 /// A group as JSON.
@@ -165,6 +270,8 @@ pub(crate) fn description_json(group: &GroupDescription) -> Value {
         "leased": group.leased,
         "delayed": group.delayed,
         "dying": group.dying,
+        "parked": group.parked,
+        "parked_runs": group.parked_runs.iter().map(parked_json).collect::<Vec<_>>(),
         "consumers": group.consumers,
         "settled_before": group.settled_before.iter().map(|offset| offset.0).collect::<Vec<_>>(),
         "lease_ms": u64::try_from(group.config.lease.as_millis()).unwrap_or(u64::MAX),
@@ -181,5 +288,14 @@ mod tests {
         assert_eq!(start_at("latest"), Ok(StartAt::Latest));
         assert_eq!(start_at("17"), Ok(StartAt::Offset(Offset(17))));
         assert!(start_at("-1").is_err() && start_at("now").is_err());
+    }
+
+    #[test]
+    fn offsets_are_one_or_a_first_and_an_end() {
+        assert_eq!(offsets("5"), Ok(OffsetRange::new(Offset(5), 1)));
+        assert_eq!(offsets("5..9"), Ok(OffsetRange::new(Offset(5), 4)));
+        for text in ["", "..", "5..", "9..5", "5..5", "a"] {
+            assert!(offsets(text).is_err(), "{text:?}");
+        }
     }
 }

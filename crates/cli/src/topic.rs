@@ -369,10 +369,13 @@ fn describe(topic: &TopicDescription, as_json: bool) -> Result<(), Failure> {
         rows.push(vec![format!("partition {}", partition.index.0), held]);
     }
     for group in &topic.groups {
-        let state = format!(
+        let mut state = format!(
             "{} ready, {} leased, {} delayed, {} consumers",
             group.ready, group.leased, group.delayed, group.consumers
         );
+        if group.parked > 0 {
+            state += &format!(", {} parked", group.parked);
+        }
         rows.push(vec![format!("group {}", group.name), state]);
     }
     print_table(&["", ""], &rows)

@@ -1,9 +1,11 @@
 //! What a client can ask and change about topics and groups: requests out, descriptions in, checked
 //! at the rim.
 
+use std::time::Duration;
+
 use sennit_model::{
-    CursorName, GroupConfig, GroupId, GroupName, Incarnation, Offset, PartitionIndex, StartAt,
-    Timestamp, TopicConfig, TopicId, TopicKind, TopicName,
+    CursorName, GroupConfig, GroupId, GroupName, Incarnation, Offset, OffsetRange, PartitionIndex,
+    StartAt, Timestamp, TopicConfig, TopicId, TopicKind, TopicName,
 };
 use sennit_protocol::{Reply, Request, control};
 
@@ -90,10 +92,30 @@ pub struct GroupDescription {
     pub delayed: u64,
     /// On their way to the dead-letter topic.
     pub dying: u64,
+    /// In a dead-letter topic: failed there for good, and not delivered until
+    /// [`Client::retry_parked`] asks for it.
+    pub parked: u64,
+    /// The first of those, by partition and offset: only [`Client::describe_group`] tells of them.
+    pub parked_runs: Vec<ParkedRun>,
     /// How many subscriptions take part.
     pub consumers: u32,
     /// For each partition, by index: all offsets before this one are settled.
     pub settled_before: Vec<Offset>,
+}
+
+/// Messages of a dead-letter topic that failed there for good, together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParkedRun {
+    /// Of which partition.
+    pub partition: PartitionIndex,
+    /// Which messages.
+    pub offsets: OffsetRange,
+    /// How many attempts were made at each.
+    pub attempts: u32,
+    /// When the last attempt failed.
+    pub failed_at: Timestamp,
+    /// Why.
+    pub reason: String,
 }
 
 /// Errors of all of these: [`Error::Refused`] as the broker says, [`Error::Closed`],
@@ -183,6 +205,48 @@ impl Client {
             start: Some(start.into()),
         };
         self.change(Request::CreateGroup(body)).await.map(|done| done.created)
+    }
+
+    /// Changes settings of a group; what is `None` stays as it is. Leases that begin from now on have
+    /// the new length, and the next failed attempt is counted against the new number.
+    ///
+    /// # Errors
+    /// `unknown-topic`, `unknown-group`, `invalid-config`, `unknown-kind` by a broker that cannot;
+    /// and see above.
+    pub async fn alter_group(
+        &self,
+        topic: &TopicName,
+        group: &GroupName,
+        lease: Option<Duration>,
+        attempts_max: Option<u32>,
+    ) -> Result<(), Error> {
+        let lease_ms = lease.map(|lease| u64::try_from(lease.as_millis()).unwrap_or(u64::MAX));
+        let config = Some(control::GroupConfig { lease_ms, attempts_max });
+        let (topic, name) = (topic.to_string(), group.to_string());
+        let body = control::AlterGroup { topic, name, config };
+        self.change(Request::AlterGroup(body)).await.map(drop)
+    }
+
+    /// Makes parked messages of a group of a dead-letter topic ready again, with all their attempts:
+    /// those of these offsets, or, where none are named, all. Says how many there were.
+    ///
+    /// # Errors
+    /// `unknown-topic`, also for a partition that it does not have, `unknown-group`, `unknown-kind` by
+    /// a broker that parks nothing; and see above.
+    pub async fn retry_parked(
+        &self,
+        topic: &TopicName,
+        group: &GroupName,
+        offsets: &[(PartitionIndex, OffsetRange)],
+    ) -> Result<u64, Error> {
+        let named = |&(partition, range): &(PartitionIndex, OffsetRange)| {
+            let OffsetRange { start, end } = range;
+            control::OffsetsOfPartition { partition: partition.0, start: start.0, end: end.0 }
+        };
+        let offsets = offsets.iter().map(named).collect();
+        let (topic, name) = (topic.to_string(), group.to_string());
+        let body = control::RetryParked { topic, name, offsets };
+        self.change(Request::RetryParked(body)).await.map(|done| done.messages)
     }
 
     /// Deletes a group and what it knows of its messages.
@@ -340,6 +404,17 @@ fn cursor(body: control::Cursor) -> Result<Cursor, Error> {
     })
 }
 
+fn parked_run(body: control::ParkedRun) -> ParkedRun {
+    let start = Offset(body.first);
+    ParkedRun {
+        partition: PartitionIndex(body.partition),
+        offsets: OffsetRange { start, end: Offset(body.first.saturating_add(body.count)) },
+        attempts: body.attempts,
+        failed_at: Timestamp(body.failed_at_ms),
+        reason: body.reason,
+    }
+}
+
 fn group_description(body: control::GroupDescription) -> Result<GroupDescription, Error> {
     let config = body.config.unwrap_or_default();
     Ok(GroupDescription {
@@ -351,6 +426,8 @@ fn group_description(body: control::GroupDescription) -> Result<GroupDescription
         leased: body.leased,
         delayed: body.delayed,
         dying: body.dying,
+        parked: body.parked,
+        parked_runs: body.parked_runs.into_iter().map(parked_run).collect(),
         consumers: body.consumers,
         settled_before: body.settled_before.into_iter().map(Offset).collect(),
     })

@@ -46,7 +46,9 @@ mod subscriptions;
 mod untaken;
 mod watchings;
 
-pub use admin::{Cursor, GroupDescription, PartitionDescription, TopicDescription, TopicSummary};
+pub use admin::{
+    Cursor, GroupDescription, ParkedRun, PartitionDescription, TopicDescription, TopicSummary,
+};
 pub use auto_commit::AutoCommit;
 pub use client::{Client, ClientBuilder};
 pub use consumer::{Consumer, ConsumerBuilder};

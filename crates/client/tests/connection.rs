@@ -110,7 +110,7 @@ async fn topics_and_groups_are_described_in_the_models_words() {
         let (number, request) = peer.next().await;
         let Request::CreateTopic(create) = request else { panic!("{request:?}") };
         assert_eq!(create.topic_config().unwrap(), config);
-        let done = control::Done { created: true, topic_id: 1, group_id: 0 };
+        let done = control::Done { created: true, topic_id: 1, ..<_>::default() };
         peer.send(number, Reply::Done(done)).await;
         let (number, request) = peer.next().await;
         let Request::CreateGroup(create) = request else { panic!("{request:?}") };

@@ -5,7 +5,6 @@ use bytes::Bytes;
 use sennit_model::Durability;
 
 use crate::{
-    command::DeadLetters,
     engine::{Engine, stir},
     log::Place,
     partition::{NEVER, Partition},
@@ -112,6 +111,14 @@ impl Engine {
                 stir(&mut self.stirred, partition);
             }
             Record::Failed { .. } => self.apply_failed(record),
+            Record::Unparked { partition: id, group, ranges } => {
+                let Some(partition) = self.partitions.get_mut(id) else { return };
+                let Some(group) = partition.group(*group) else { return };
+                for range in ranges {
+                    group.unpark(range.start.0, range.end.0);
+                }
+                stir(&mut self.stirred, partition);
+            }
             Record::Buried { source, group, offset, target, first: _, appended_at, batch } => {
                 if let Some(partition) = self.partitions.get_mut(source)
                     && let Some(group) = partition.group(*group)
@@ -162,6 +169,7 @@ impl Engine {
             | Record::TopicAltered { .. }
             | Record::TopicDeleted { .. }
             | Record::GroupCreated { .. }
+            | Record::GroupAltered { .. }
             | Record::GroupDeleted { .. }
             | Record::CheckpointBegan { .. }
             | Record::CheckpointPart { .. }
@@ -188,7 +196,6 @@ impl Engine {
         };
         let wheel = &mut self.wheel;
         let Some(partition) = self.partitions.get_mut(id) else { return };
-        let stays = partition.dead_letters == DeadLetters::Stay;
         let Some(index) = partition.groups.iter().position(|held| held.id() == *group) else {
             return;
         };
@@ -209,14 +216,7 @@ impl Engine {
                     rest = held.settled.gaps(start, end);
                 }
                 for (start, end) in rest {
-                    held.fail(
-                        (start, end),
-                        *attempts,
-                        (*failed_at, *due),
-                        (*dead, stays),
-                        reason,
-                        wheel,
-                    );
+                    held.fail((start, end), *attempts, (*failed_at, *due), *dead, reason, wheel);
                 }
             }
         }

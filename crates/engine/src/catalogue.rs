@@ -273,6 +273,9 @@ impl Catalogue {
             CatalogueCommand::CreateGroup { topic, name, config, start } => {
                 self.create_group(topic, &name, config, start)
             }
+            CatalogueCommand::AlterGroup { topic, group, config } => {
+                self.alter_group(topic, group, config)
+            }
             CatalogueCommand::DeleteGroup { topic, group } => {
                 let known = self.existing(topic)?.groups.iter().any(|g| g.id == group);
                 if !known {
@@ -426,6 +429,21 @@ impl Catalogue {
         Ok(Decision { records, topic, group: Some(setting.id) })
     }
 
+    fn alter_group(
+        &self,
+        topic: TopicId,
+        group: GroupId,
+        config: GroupConfig,
+    ) -> Result<Decision, Refusal> {
+        config.check()?;
+        let held = self.existing(topic)?.groups.iter().find(|held| held.id == group);
+        let setting = held.ok_or(Refusal::UnknownGroup)?.setting();
+        let setting = GroupSetting { config, ..setting };
+        let same = held.is_some_and(|held| *held.config() == config);
+        let records = if same { Vec::new() } else { vec![Record::GroupAltered { topic, setting }] };
+        Ok(Decision { records, topic, group: Some(group) })
+    }
+
     /// Applies a record; those that are not the catalogue's change nothing.
     pub(crate) fn apply(&mut self, record: &Record, shared: &mut Shared) {
         match record {
@@ -455,6 +473,14 @@ impl Catalogue {
                         CatalogueGroup { id: setting.id, named: shared.named(name, setting) };
                     let groups = std::mem::take(&mut topic.groups);
                     topic.groups = groups.into_iter().chain([group]).collect();
+                }
+            }
+            Record::GroupAltered { topic, setting } => {
+                let held = self
+                    .topic_mut(*topic)
+                    .and_then(|topic| topic.groups.iter_mut().find(|group| group.id == setting.id));
+                if let Some(group) = held {
+                    group.named = shared.named(&group.name().clone(), setting);
                 }
             }
             Record::GroupDeleted { topic, group } => {

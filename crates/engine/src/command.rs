@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use sennit_model::{
     Batch, CursorName, Filter, Generation, GroupConfig, GroupId, GroupName, Incarnation, Offset,
-    PartitionId, ProducerStamp, ReadFrom, StartAt, TopicConfig, TopicId, TopicName, WhenSlow,
+    OffsetRange, PartitionId, ProducerStamp, ReadFrom, StartAt, TopicConfig, TopicId, TopicName,
+    WhenSlow,
 };
 
 use crate::stream::{StreamAppend, StreamCommand};
@@ -311,6 +312,15 @@ pub enum CatalogueCommand {
         /// Where it begins.
         start: StartAt,
     },
+    /// Give a group other settings.
+    AlterGroup {
+        /// Of which topic.
+        topic: TopicId,
+        /// Which.
+        group: GroupId,
+        /// The new settings, all of them.
+        config: GroupConfig,
+    },
     /// Forget a group.
     DeleteGroup {
         /// Of which topic.
@@ -339,7 +349,7 @@ pub enum DeadLetters {
     NotYet,
     /// To the partition of the same number of this topic.
     To(TopicId),
-    /// Nowhere: the partition holds dead letters itself, and what fails there stays there.
+    /// Nowhere: the partition holds dead letters itself, and what fails there for good is parked there.
     Stay,
 }
 
@@ -369,4 +379,7 @@ pub enum PartitionCommand {
     ListCursors,
     /// Free the batches that end at this offset or before.
     Trim(Offset),
+    /// Make parked messages of a group ready again, those of a range or all. Answered with
+    /// [`crate::Effect::Unparked`].
+    RetryParked(GroupId, Option<OffsetRange>),
 }

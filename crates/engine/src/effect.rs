@@ -1,6 +1,8 @@
 //! What is to be done in the world once a command is decided. Effects that promise something wait
 //! for the commit of the records they stand on; the shard holds them back.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use sennit_model::{
     CursorName, Durability, Generation, GroupId, Offset, OffsetRange, PartitionId, ProducerId,
@@ -113,6 +115,13 @@ pub enum Effect {
     StreamEnded {
         /// Which.
         topic: TopicId,
+    },
+    /// Tell the asker that parked messages are ready again.
+    Unparked {
+        /// Who asked.
+        origin: Origin,
+        /// How many.
+        count: u64,
     },
     /// Tell the asker which cursors a partition has.
     Cursors {
@@ -238,6 +247,24 @@ pub struct PartitionDescription {
     pub oldest_appended_at: Option<Timestamp>,
     /// Its groups.
     pub groups: Vec<GroupDescription>,
+    /// The parked messages of its groups, by group and offset: at most
+    /// [`sennit_model::limits::PARKED_SHOWN_MAX`] runs of each group.
+    pub parked: Vec<ParkedRun>,
+}
+
+/// Messages of a dead-letter topic that failed there together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParkedRun {
+    /// In which group.
+    pub group: GroupId,
+    /// Which messages.
+    pub range: OffsetRange,
+    /// How many attempts were made at each.
+    pub attempts: u32,
+    /// When the last attempt failed.
+    pub failed_at: Timestamp,
+    /// Why.
+    pub reason: Arc<str>,
 }
 
 /// How a group is doing in one partition. All counts are of messages.
@@ -253,6 +280,8 @@ pub struct GroupDescription {
     pub delayed: u64,
     /// On their way to the dead-letter topic.
     pub dying: u64,
+    /// Failed for good in a dead-letter topic: not delivered until somebody asks for it.
+    pub parked: u64,
     /// Found to be unreadable, and passed over.
     pub damaged: u64,
     /// All offsets before this one are settled.

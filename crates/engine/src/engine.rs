@@ -30,6 +30,7 @@ use crate::{
     shared::Shared,
     stream::StreamAnswer,
     streams::Streams,
+    survey::Survey,
     timer::Timer,
     wheel::Wheel,
 };
@@ -118,6 +119,7 @@ pub struct Engine {
     /// The highest place that anything was ever said to have that was moved, or is in a checkpoint.
     pub(crate) highest_place: u64,
     pub(crate) shared: Shared,
+    pub(crate) survey: Survey,
 }
 
 impl Engine {
@@ -146,6 +148,7 @@ impl Engine {
             first_offset: 0,
             highest_place: 0,
             shared: Shared::default(),
+            survey: Survey::default(),
         }
     }
 
@@ -398,6 +401,9 @@ impl Engine {
                 return self.delete_cursor(origin, id, name, journal, out);
             }
             PartitionCommand::Trim(before) => return self.trim(origin, id, before, journal, out),
+            PartitionCommand::RetryParked(group, range) => {
+                return self.retry_parked(origin, (id, group), range, journal, out);
+            }
             PartitionCommand::ListCursors => return self.list_cursors(origin, id, out),
             PartitionCommand::Locate(from, cursor) => {
                 if let Some(name) = self.held_cursor(id, cursor.as_ref()) {

@@ -1,5 +1,5 @@
 //! A group in one partition: which of its messages are ready, leased, waiting, dying, damaged
-//! or settled.
+//! or settled. In a dead-letter topic the dying ones are parked: they go nowhere.
 //! Every visible offset is in exactly one of these states, or delayed by its publisher.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -52,7 +52,8 @@ pub(crate) struct Waiting {
     pub(crate) due: Timestamp,
 }
 
-/// A run of messages on their way to the dead-letter topic.
+/// A run of messages that failed for good: on their way to the dead-letter topic, or parked where they
+/// are in such a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Dying {
     pub(crate) attempts: u32,
@@ -381,19 +382,28 @@ impl Group {
         self.settled.gaps(start, end)
     }
 
+    /// Makes the messages of `start..end` ready that failed for good, as if nobody had tried them.
+    /// Only for a partition where these are parked.
+    pub(crate) fn unpark(&mut self, start: u64, end: u64) {
+        for (from, to, _) in self.dying.remove(start, end) {
+            self.ready.insert(from, to, 0);
+        }
+        self.rest();
+    }
+
     /// Puts `start..end`, which is in no state, where a failed attempt leads: to the dead letters
-    /// when it was the last or when `dead`, unless the partition's failures stay; else to wait for
+    /// (or, in their own topic, to the parked) when it was the last or when `dead`; else to wait for
     /// `due`; else to the ready.
     pub(crate) fn fail(
         &mut self,
         (start, end): (u64, u64),
         attempts: u32,
         (failed_at, due): (Timestamp, Timestamp),
-        (dead, stays): (bool, bool),
+        dead: bool,
         reason: &str,
         wheel: &mut Wheel<Timer>,
     ) {
-        if !stays && (dead || attempts >= self.terms.config.attempts_max) {
+        if dead || attempts >= self.terms.config.attempts_max {
             self.dying.insert(start, end, Dying { attempts, failed_at, reason: reason.into() });
         } else if due > failed_at {
             self.wait((start, end), Waiting { attempts, due }, wheel);
@@ -463,19 +473,28 @@ impl Group {
         delayed.map(|(start, end, _)| end - start).sum()
     }
 
-    /// How the group is doing, with all offsets below `visible` to be accounted for.
-    pub(crate) fn describe(&self, visible: u64, delays: &Runs<Timestamp>) -> GroupDescription {
+    /// How the group is doing, with all offsets below `visible` to be accounted for; `parks` says
+    /// whether what fails for good is parked.
+    pub(crate) fn describe(
+        &self,
+        visible: u64,
+        delays: &Runs<Timestamp>,
+        parks: bool,
+    ) -> GroupDescription {
         let unsettled = visible.saturating_sub(self.settled.count());
         let held = self.leased_count + self.waiting.count() + self.dying.count();
         let held = held + self.damaged.count();
         let delayed = self.delayed(visible, delays);
         let elsewhere = held + delayed;
+        let failed = self.dying.count();
+        let (dying, parked) = if parks { (0, failed) } else { (failed, 0) };
         GroupDescription {
             group: self.id(),
             ready: unsettled.saturating_sub(elsewhere),
             leased: self.leased_count,
             delayed: self.waiting.count() + delayed,
-            dying: self.dying.count(),
+            dying,
+            parked,
             damaged: self.damaged.count(),
             settled_before: Offset(self.settled.floor()),
             consumers: u32::try_from(self.members.len()).unwrap_or(u32::MAX),

@@ -28,6 +28,7 @@ mod lost;
 mod memory_topics;
 mod ordered;
 mod pages;
+mod parked;
 mod partition;
 mod partitions;
 mod producer;
@@ -54,6 +55,7 @@ mod stream_decide;
 mod stream_read;
 mod stream_together;
 mod streams;
+mod survey;
 mod tiers;
 mod timer;
 mod timers;
@@ -72,7 +74,8 @@ pub use dead_letter::{
     HEADER_SOURCE_GROUP, HEADER_SOURCE_OFFSET, HEADER_SOURCE_PARTITION, HEADER_SOURCE_TOPIC,
 };
 pub use effect::{
-    Confirmed, Delivery, Effect, GapReason, GroupDescription, PartitionDescription, Settled,
+    Confirmed, Delivery, Effect, GapReason, GroupDescription, ParkedRun, PartitionDescription,
+    Settled,
 };
 pub use engine::{Engine, Journal, Outbox, Payloads};
 pub use latest::Tombstones;
@@ -89,3 +92,4 @@ pub use stream::{
     StreamStatus, is_same_media_type, media_type,
 };
 pub use stream_content::StreamContent;
+pub use survey::Findings;

@@ -44,6 +44,7 @@ impl MemoryTopics {
             Record::Appended { partition, .. }
             | Record::Settled { partition, .. }
             | Record::Failed { partition, .. }
+            | Record::Unparked { partition, .. }
             | Record::Trimmed { partition, .. }
             | Record::StreamNoted { partition, .. } => Some(*partition).filter(|id| self.has(*id)),
             _ => None,

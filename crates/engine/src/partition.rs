@@ -124,6 +124,11 @@ impl Partition {
         self.settle_up_to_start(wheel);
     }
 
+    /// Whether messages that fail for good are parked here: it is a dead-letter topic's.
+    pub(crate) fn parks(&self) -> bool {
+        self.dead_letters == DeadLetters::Stay
+    }
+
     pub(crate) fn group(&mut self, id: GroupId) -> Option<&mut Group> {
         let index = self.groups.binary_search_by_key(&id, Group::id).ok()?;
         Some(&mut self.groups[index])
@@ -439,6 +444,7 @@ impl Partition {
     /// How it is; `lost` offsets of it are.
     pub(crate) fn describe(&self, lost: u64) -> PartitionDescription {
         let live_bytes = self.live_bytes();
+        let describe = |group: &Group| group.describe(self.visible, &self.delays, self.parks());
         PartitionDescription {
             live_bytes,
             damaged: self.damaged(),
@@ -448,7 +454,8 @@ impl Partition {
             end: Offset(self.log.end()),
             bytes: self.log.bytes(),
             oldest_appended_at: self.log.oldest().map(|entry| entry.appended_at),
-            groups: self.groups.iter().map(|g| g.describe(self.visible, &self.delays)).collect(),
+            groups: self.groups.iter().map(describe).collect(),
+            parked: self.parked_runs(),
         }
     }
 }

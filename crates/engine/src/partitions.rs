@@ -219,6 +219,28 @@ impl Partitions {
         self.held.iter().filter(|held| !held.is_free()).map(Held::look)
     }
 
+    /// Looks at one of so many parts of all partitions, from this place on, and says where the next part
+    /// begins: 0 after the last. One that is folded is unfolded only if it says that it may tell something.
+    pub(crate) fn look_at_some(
+        &self,
+        from: u32,
+        parts: u32,
+        may_tell: impl Fn(&Folded) -> bool,
+        mut look: impl FnMut(&Partition),
+    ) -> u32 {
+        let places = self.held.places();
+        let until = from.saturating_add(places.div_ceil(parts)).min(places);
+        for place in from..until {
+            let held = &self.held[place];
+            match (held.open.get(), &held.folded) {
+                (Some(partition), _) => look(partition),
+                (None, Some(folded)) if may_tell(folded) => look(&held.look()),
+                _ => {}
+            }
+        }
+        if until < places { until } else { 0 }
+    }
+
     /// Folds a partition now if nothing is under way in it.
     pub(crate) fn fold(&mut self, id: &PartitionId) {
         if let Some(place) = self.place(id) {

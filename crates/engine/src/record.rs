@@ -45,6 +45,13 @@ pub enum Record {
         /// What its partitions must know.
         setting: GroupSetting,
     },
+    /// A group has other settings.
+    GroupAltered {
+        /// Of which topic.
+        topic: TopicId,
+        /// Which, and its settings now.
+        setting: GroupSetting,
+    },
     /// A group is gone.
     GroupDeleted {
         /// Of which topic.
@@ -110,6 +117,15 @@ pub enum Record {
         reason: String,
         /// Which messages, with the attempts made so far.
         runs: Vec<(OffsetRange, u32)>,
+    },
+    /// Parked messages of a dead-letter topic are ready again, as if nobody had tried them.
+    Unparked {
+        /// Of which partition.
+        partition: PartitionId,
+        /// In which group.
+        group: GroupId,
+        /// Which messages.
+        ranges: Vec<OffsetRange>,
     },
     /// A message was moved to the dead-letter topic: settled here and appended there.
     Buried {

@@ -18,6 +18,7 @@ const TOPIC_ALTERED: u8 = 2;
 const TOPIC_DELETED: u8 = 3;
 const GROUP_CREATED: u8 = 4;
 const GROUP_DELETED: u8 = 5;
+const GROUP_ALTERED: u8 = 6;
 const PARTITION_OPENED: u8 = 16;
 const PARTITION_DROPPED: u8 = 17;
 const APPENDED: u8 = 18;
@@ -41,6 +42,7 @@ const STREAM_OPENED: u8 = 40;
 const STREAM_NOTED: u8 = 41;
 const STREAM_FORKED: u8 = 42;
 const STREAM_DELETED: u8 = 43;
+const UNPARKED: u8 = 48;
 
 /// The engine's records have kinds below this; the rest are the shard's own.
 pub const RECORD_KIND_END: u8 = 128;
@@ -54,6 +56,7 @@ impl Record {
             Self::TopicAltered { .. } => TOPIC_ALTERED,
             Self::TopicDeleted { .. } => TOPIC_DELETED,
             Self::GroupCreated { .. } => GROUP_CREATED,
+            Self::GroupAltered { .. } => GROUP_ALTERED,
             Self::GroupDeleted { .. } => GROUP_DELETED,
             Self::PartitionOpened { .. } => PARTITION_OPENED,
             Self::PartitionDropped { .. } => PARTITION_DROPPED,
@@ -61,6 +64,7 @@ impl Record {
             Self::Appended { note: Some(_), .. } => STREAM_APPENDED,
             Self::Settled { .. } => SETTLED,
             Self::Failed { .. } => FAILED,
+            Self::Unparked { .. } => UNPARKED,
             Self::Buried { .. } => BURIED,
             Self::Trimmed { .. } => TRIMMED,
             Self::Moved { .. } => MOVED,
@@ -111,6 +115,9 @@ impl Record {
             Self::GroupCreated { topic, name, setting } => {
                 w.u32(topic.0).text(name.as_str()).group_setting(setting);
             }
+            Self::GroupAltered { topic, setting } => {
+                w.u32(topic.0).group_setting(setting);
+            }
             Self::GroupDeleted { topic, group } => {
                 w.u32(topic.0).u32(group.0);
             }
@@ -147,6 +154,12 @@ impl Record {
                 w.u8(u8::from(*dead)).text(reason).count(runs.len());
                 for (range, attempts) in runs {
                     w.range(*range).u32(*attempts);
+                }
+            }
+            Self::Unparked { partition, group, ranges } => {
+                w.partition(*partition).u32(group.0).count(ranges.len());
+                for range in ranges {
+                    w.range(*range);
                 }
             }
             Self::Buried { source, group, offset, target, first, appended_at, batch: _ } => {
@@ -234,6 +247,9 @@ impl Record {
                 name: r.group_name()?,
                 setting: r.group_setting()?,
             },
+            GROUP_ALTERED => {
+                Self::GroupAltered { topic: TopicId(r.u32()?), setting: r.group_setting()? }
+            }
             GROUP_DELETED => {
                 Self::GroupDeleted { topic: TopicId(r.u32()?), group: GroupId(r.u32()?) }
             }
@@ -298,6 +314,11 @@ impl Record {
                 dead: r.flag("dead")?,
                 reason: r.text()?,
                 runs: r.list(|r| Ok((r.range()?, r.u32()?)))?,
+            },
+            UNPARKED => Self::Unparked {
+                partition: r.partition()?,
+                group: GroupId(r.u32()?),
+                ranges: r.list(Reader::range)?,
             },
             BURIED => {
                 let (source, group) = (r.partition()?, GroupId(r.u32()?));
@@ -418,6 +439,7 @@ mod tests {
             Record::TopicAltered { topic: TopicId(7), config },
             Record::TopicDeleted { topic: TopicId(7) },
             Record::GroupCreated { topic: TopicId(7), name: "billing".parse().unwrap(), setting },
+            Record::GroupAltered { topic: TopicId(7), setting },
             Record::GroupDeleted { topic: TopicId(7), group: GroupId(4) },
             Record::PartitionOpened {
                 partition,
@@ -449,6 +471,7 @@ mod tests {
                 reason: "no such customer".into(),
                 runs: vec![(range, 2)],
             },
+            Record::Unparked { partition, group: GroupId(4), ranges: vec![range] },
             Record::Buried {
                 source: partition,
                 group: GroupId(4),

@@ -169,6 +169,7 @@ impl Engine {
         journal: &mut impl Journal,
     ) {
         let Some(partition) = self.partitions.get(&id) else { return };
+        let parks = partition.parks();
         let parts = partition.expiries.within(over.start.0, over.end.0);
         let mut expired: BTreeMap<GroupId, Vec<OffsetRange>> = BTreeMap::new();
         for group in &partition.groups {
@@ -178,11 +179,12 @@ impl Engine {
                 }
                 for (from, to) in group.settled.gaps(start, end) {
                     // What a consumer holds is its own until it settles or the lease ends; what is
-                    // dying is on its way already.
+                    // dying is on its way already, unless it is parked.
                     let mut at = from;
                     let leased = group.leased_within(from, to);
                     let held = leased.iter().map(|&(a, b, _)| (a, b));
-                    let dying = group.dying.within(from, to).into_iter().map(|(a, b, _)| (a, b));
+                    let dying = if parks { Vec::new() } else { group.dying.within(from, to) };
+                    let dying = dying.into_iter().map(|(a, b, _)| (a, b));
                     let mut kept: Vec<_> = held.chain(dying).collect();
                     kept.sort_unstable();
                     for (kept_from, kept_to) in kept.into_iter().chain([(to, to)]) {

@@ -4,9 +4,12 @@ mod world;
 
 use std::time::Duration;
 
-use sennit_engine::{Credit, DeadLetters, Effect, HEADER_REASON, Verdict};
+use sennit_engine::{
+    Command, Credit, DeadLetters, Effect, HEADER_REASON, PartitionCommand, Verdict,
+};
 use sennit_model::{
-    GroupConfig, HeaderKind, Message, Messages, TopicConfig, limits::REASON_BYTES_MAX,
+    GroupConfig, HeaderKind, Message, Messages, Offset, OffsetRange, TopicConfig,
+    limits::REASON_BYTES_MAX,
 };
 use world::{ALICE, BOB, DEAD, ORDERS, World, queue, run};
 
@@ -82,19 +85,123 @@ fn a_dead_letter_says_once_where_it_died_and_that_is_where_it_died_last() {
     assert_eq!(reasons, [(HEADER_REASON, HeaderKind::Text, &b"of this one"[..])]);
 }
 
+/// A dead-letter topic with a message, and a consumer who has it.
+fn letters(attempts_max: u32) -> World {
+    let group = world::setting(GroupConfig { attempts_max, ..GroupConfig::default() });
+    let mut world = World::new();
+    world.open(ORDERS, queue(), vec![group], DeadLetters::Stay);
+    world.subscribe(ALICE, 9);
+    world.publish_texts(&["a", "b"]);
+    world
+}
+
+fn dead_letter_verdict(reason: &str) -> Verdict {
+    Verdict::DeadLetter { reason: reason.into() }
+}
+
 #[test]
-fn a_dead_letter_that_fails_stays_where_it_is() {
-    let mut world = World::with(queue(), GroupConfig { attempts_max: 1, ..Default::default() });
-    world.open(
-        ORDERS,
-        queue(),
-        vec![world::setting(GroupConfig { attempts_max: 1, ..Default::default() })],
-        DeadLetters::Stay,
-    );
+fn a_dead_letter_that_fails_for_good_is_parked_where_it_is_and_not_delivered_again() {
+    let mut world = letters(9);
+    world.settle(dead_letter_verdict("still no such customer"), vec![run(0, 1, 1)]);
+    assert_eq!(world.attempts(), [(0, 1), (1, 1)]);
+    world.pass(Duration::from_secs(3600));
+    assert_eq!(world.attempts(), [(1, 2)]);
+}
+
+#[test]
+fn a_dead_letter_is_parked_after_the_last_attempt_that_its_own_topic_allows() {
+    let mut world = letters(2);
+    world.settle(Verdict::Retry, vec![run(0, 1, 1)]);
+    world.settle(Verdict::Retry, vec![run(0, 1, 2)]);
+    assert_eq!(world.attempts(), [(0, 1), (1, 1), (0, 2)]);
+}
+
+#[test]
+fn the_description_counts_the_parked_messages_and_says_why_each_failed() {
+    let mut world = letters(2);
+    world.settle(dead_letter_verdict("no such customer"), vec![run(1, 1, 1)]);
+    world.settle(Verdict::Retry, vec![run(0, 1, 1)]);
+    world.settle(Verdict::Retry, vec![run(0, 1, 2)]);
+    let said = world.group();
+    assert_eq!((said.parked, said.dying, said.ready, said.leased), (2, 0, 0, 0));
+    let parked = world.describe(ORDERS).parked;
+    let parked: Vec<_> =
+        parked.iter().map(|run| (run.range.start.0, run.attempts, &*run.reason)).collect();
+    assert_eq!(parked, [(0, 2, "retried by the consumer"), (1, 1, "no such customer")]);
+}
+
+#[test]
+fn a_parked_message_is_kept_until_it_is_settled() {
+    let mut world = letters(9);
+    world.settle(dead_letter_verdict("no"), vec![run(0, 1, 1)]);
+    world.ack(run(1, 1, 1));
+    assert!(world.describe(ORDERS).bytes > 0);
+    // Its last consumer may have done it after all.
+    assert_eq!(world.ack(run(0, 1, 1)).applied, 1);
+    assert_eq!((world.group().parked, world.describe(ORDERS).bytes), (0, 0));
+}
+
+fn unpark(world: &mut World, range: Option<OffsetRange>) -> u64 {
+    let origin = world.origin(ALICE);
+    let command = PartitionCommand::RetryParked(world::GROUP, range);
+    world.do_now(Command::Partition(origin, ORDERS, command));
+    let answer = |effect: &Effect| match effect {
+        Effect::Unparked { origin: asked, count } if *asked == origin => Some(*count),
+        _ => None,
+    };
+    world.effects.iter().find_map(answer).expect("it is answered")
+}
+
+#[test]
+fn parked_messages_are_delivered_again_once_somebody_asks_with_all_their_attempts() {
+    let mut world = letters(1);
+    world.settle(Verdict::Retry, vec![run(0, 2, 1)]);
+    world.deliveries();
+    assert_eq!(unpark(&mut world, Some(OffsetRange::new(Offset(1), 9))), 1);
+    assert_eq!(world.attempts(), [(1, 1)]);
+    assert_eq!(world.group().parked, 1);
+    assert_eq!(unpark(&mut world, None), 1);
+    assert_eq!(world.attempts(), [(0, 1)]);
+    assert_eq!(unpark(&mut world, None), 0);
+}
+
+#[test]
+fn what_is_on_its_way_to_a_dead_letter_topic_is_not_parked() {
+    let group = GroupConfig { attempts_max: 1, ..GroupConfig::default() };
+    let mut world = World::with(queue(), group);
+    world.open(ORDERS, queue(), vec![world::setting(group)], DeadLetters::NotYet);
     world.subscribe(ALICE, 9);
     world.publish_texts(&["a"]);
-    world.settle(Verdict::DeadLetter { reason: "x".into() }, vec![run(0, 1, 1)]);
-    assert_eq!(world.attempts(), [(0, 1), (0, 2)]);
+    world.settle(Verdict::Retry, vec![run(0, 1, 1)]);
+    assert_eq!(unpark(&mut world, None), 0);
+    assert_eq!((world.group().dying, world.group().parked), (1, 0));
+}
+
+#[test]
+fn a_restart_finds_parked_what_was_parked_and_ready_what_was_asked_for() {
+    let mut world = letters(9);
+    world.settle(dead_letter_verdict("no such customer"), vec![run(0, 1, 1), run(1, 1, 1)]);
+    unpark(&mut world, Some(OffsetRange::new(Offset(1), 1)));
+    let records = world.journal.records.len();
+    let mut world = world.crashed(records);
+    assert_eq!((world.group().parked, world.group().ready), (1, 1));
+    assert_eq!(&*world.describe(ORDERS).parked[0].reason, "no such customer");
+    world.subscribe(BOB, 9);
+    assert_eq!(world.attempts(), [(1, 1)]);
+}
+
+#[test]
+fn a_parked_message_whose_time_to_live_ends_is_settled() {
+    let config = TopicConfig { time_to_live: Some(Duration::from_secs(10)), ..queue() };
+    let mut world = World::with(config, GroupConfig::default());
+    let group = world::setting(GroupConfig::default());
+    world.open(ORDERS, config, vec![group], DeadLetters::Stay);
+    world.subscribe(ALICE, 1);
+    world.publish_texts(&["a"]);
+    world.settle(dead_letter_verdict("no"), vec![run(0, 1, 1)]);
+    assert_eq!(world.group().parked, 1);
+    world.pass(Duration::from_secs(20));
+    assert_eq!((world.group().parked, world.group().settled_before.0), (0, 1));
 }
 
 #[test]

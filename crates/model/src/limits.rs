@@ -109,6 +109,9 @@ pub const SETTLE_RUNS_MAX: usize = 8192;
 /// Longest reason given with a dead letter, in bytes.
 pub const REASON_BYTES_MAX: usize = 1024;
 
+/// Most runs of parked messages that the description of a group shows, with their reasons.
+pub const PARKED_SHOWN_MAX: usize = 64;
+
 /// Most messages a subscription may hold unsettled.
 pub const CREDIT_MESSAGES_MAX: u32 = 1_000_000;
 

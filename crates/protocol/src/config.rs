@@ -167,6 +167,22 @@ impl control::CreateGroup {
     }
 }
 
+impl control::AlterGroup {
+    /// The settings of the group with those that it names replaced, checked.
+    ///
+    /// # Errors
+    /// The first field that is out of bounds.
+    pub fn over(&self, held: GroupConfig) -> Result<GroupConfig, ConfigError> {
+        let given = self.config.unwrap_or_default();
+        let config = GroupConfig {
+            lease: given.lease_ms.map_or(held.lease, Duration::from_millis),
+            attempts_max: given.attempts_max.unwrap_or(held.attempts_max),
+        };
+        config.check()?;
+        Ok(config)
+    }
+}
+
 impl control::Read {
     /// Where the reader begins, in partitions of which it says nothing else; at the earliest where
     /// it does not say.

@@ -89,6 +89,10 @@ kinds! {
     ListCursors = 27, true, false;
     /// Free the oldest messages of a topic.
     TrimTopic = 28, true, false;
+    /// Give a group other settings.
+    AlterGroup = 29, true, false;
+    /// Make parked messages of a group ready again.
+    RetryParked = 30, true, false;
     /// A change is committed.
     Done = 32, false, true;
     /// How a topic is.

@@ -139,6 +139,8 @@ impl Reply {
             | Kind::DeleteCursor
             | Kind::ListCursors
             | Kind::TrimTopic
+            | Kind::AlterGroup
+            | Kind::RetryParked
             | Kind::OpenTopic
             | Kind::Subscribe
             | Kind::Read

@@ -19,6 +19,8 @@ pub(crate) enum Answer {
     Described(PartitionDescription),
     /// Where a reader begins in a partition, and where that ends.
     Located { first: Offset, end: Offset },
+    /// So many parked messages are ready again.
+    Unparked(u64),
     /// The cursors of a partition.
     Cursors(Vec<(CursorName, Offset)>),
     /// What a stream says.
@@ -84,6 +86,13 @@ impl Answers {
         Origin { session: self.session, request: OF_LOT | number }
     }
 
+    /// The dead letters of this topic have nowhere to go. Each of its partitions may say so.
+    pub(crate) fn dead_letter_topic_needed(&mut self, source: TopicId) {
+        if !self.dead_letter_topics_needed.contains(&source) {
+            self.dead_letter_topics_needed.push(source);
+        }
+    }
+
     /// Takes an effect that is meant for this session.
     pub(crate) fn take(&mut self, effect: Effect) {
         let (request, answer) = match effect {
@@ -96,11 +105,12 @@ impl Answers {
             Effect::Located { origin, first, end } => {
                 (origin.request, Ok(Answer::Located { first, end }))
             }
+            Effect::Unparked { origin, count } => (origin.request, Ok(Answer::Unparked(count))),
             Effect::Cursors { origin, cursors } => (origin.request, Ok(Answer::Cursors(cursors))),
             Effect::Stream(origin, answer) => (origin.request, Ok(Answer::Stream(*answer))),
             Effect::Refused { origin, refusal } => (origin.request, Err(refusal)),
             Effect::DeadLetterTopicNeeded { source } => {
-                self.dead_letter_topics_needed.push(source);
+                self.dead_letter_topic_needed(source);
                 return;
             }
             Effect::StreamEnded { topic } => {

@@ -3,7 +3,7 @@
 //! the next start.
 #![expect(clippy::result_large_err, reason = "a failure is rare, and leaves at once as a reply")]
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
 
 use sennit_engine::{
     CatalogueCommand, Command, PartitionCommand, PartitionDescription, Refusal, SessionId, Topic,
@@ -45,6 +45,9 @@ pub(crate) struct Control {
     pub(crate) subscriptions: Rc<Subscriptions>,
     frame_bytes_max: usize,
 }
+
+/// How long to wait before a dead-letter topic that could not be made is tried again.
+const DEAD_LETTER_TOPIC_AGAIN: Duration = Duration::from_secs(10);
 
 /// Answers that shards owe.
 pub(crate) type Asked = Vec<oneshot::Receiver<Result<Answer, Refusal>>>;
@@ -129,15 +132,27 @@ impl Control {
         Ok(())
     }
 
-    /// Creates the dead-letter topics that shards have asked for.
+    /// Creates the dead-letter topics that shards have asked for. One that cannot be made is tried again
+    /// later: shards ask once, and their messages wait for it.
     pub(crate) async fn create_dead_letter_topics(&self) {
         loop {
             let needed = self.core.with(|core| core.answers.dead_letter_topics_needed.pop());
             let Some(source) = needed else { return };
             if let Err(error) = self.create_dead_letter_topic(source).await {
-                tracing::error!(topic = source.0, error = error.message, "no dead-letter topic");
+                let (topic, error) = (self.name_of(source), error.message);
+                tracing::error!(topic, error, "no dead-letter topic: it is tried again");
+                tokio::time::sleep(DEAD_LETTER_TOPIC_AGAIN).await;
+                self.core.with(|core| core.answers.dead_letter_topic_needed(source));
             }
         }
+    }
+
+    /// What a topic is called, for people; its number where it is gone.
+    fn name_of(&self, topic: TopicId) -> String {
+        let name = self.core.look(|core| {
+            core.shard().catalogue().topic(topic).map(|topic| topic.created.name.to_string())
+        });
+        name.unwrap_or_else(|| format!("number {}", topic.0))
     }
 
     async fn create_dead_letter_topic(&self, source: TopicId) -> Result<(), Failure> {
@@ -148,10 +163,12 @@ impl Control {
         let _changes = self.changes.of(name.as_str()).await;
         let incarnation = incarnation()?;
         let command = CatalogueCommand::CreateDeadLetterTopic { source, incarnation };
-        let (topic, _, _) = self.change_catalogue(command).await?;
+        let (topic, _, created) = self.change_catalogue(command).await?;
         // The letters' partitions first: the source's send there as soon as they know them.
         self.open_partitions(topic).await?;
-        self.announce(topic, Offset(0));
+        if created {
+            self.announce(topic, Offset(0));
+        }
         self.open_partitions(source).await
     }
 
@@ -169,7 +186,9 @@ impl Control {
             Request::DescribeTopic(body) => self.describe_topic(body).await,
             Request::ListTopics(body) => self.list_topics(&body),
             Request::CreateGroup(body) => self.create_group(body).await,
+            Request::AlterGroup(body) => self.alter_group(body).await,
             Request::DeleteGroup(body) => self.delete_group(body).await,
+            Request::RetryParked(body) => self.retry_parked(body).await,
             Request::ListGroups(body) => self.list_groups(&body),
             Request::DescribeGroup(body) => self.describe_group(body).await,
             Request::OpenTopic(body) => self.open_topic(body).await,
@@ -204,7 +223,7 @@ impl Control {
         }
     }
 
-    async fn change_catalogue(
+    pub(crate) async fn change_catalogue(
         &self,
         command: CatalogueCommand,
     ) -> Result<(TopicId, u32, bool), Failure> {
@@ -226,7 +245,7 @@ impl Control {
     }
 
     /// Has every partition of a topic be as the catalogue says.
-    async fn open_partitions(&self, topic: TopicId) -> Result<(), Failure> {
+    pub(crate) async fn open_partitions(&self, topic: TopicId) -> Result<(), Failure> {
         match self.ask_to_open(topic) {
             Some(asked) => gather(asked).await.map(drop),
             None => Ok(()),
@@ -290,7 +309,7 @@ impl Control {
         found.ok_or_else(|| unknown_topic(name))
     }
 
-    fn group_named(
+    pub(crate) fn group_named(
         &self,
         topic: &Topic,
         name: &str,
@@ -372,40 +391,6 @@ impl Control {
         Ok(())
     }
 
-    async fn create_group(&self, body: control::CreateGroup) -> Result<ControlReply, Failure> {
-        let name: GroupName = body.name.parse().map_err(|error| Failure::from(&error))?;
-        let config = body.group_config().map_err(|error| Failure::from(&error))?;
-        let _changes = self.changes.of(&body.topic).await;
-        let topic = self.topic_named(&body.topic)?.id();
-        let (group, created) = self.new_group(topic, name, config, body.start_at()).await?;
-        Ok(done(topic, group, created))
-    }
-
-    async fn new_group(
-        &self,
-        topic: TopicId,
-        name: GroupName,
-        config: GroupConfig,
-        start: StartAt,
-    ) -> Result<(u32, bool), Failure> {
-        let command = CatalogueCommand::CreateGroup { topic, name, config, start };
-        let (_, group, created) = self.change_catalogue(command).await?;
-        if created {
-            self.open_partitions(topic).await?;
-        }
-        Ok((group, created))
-    }
-
-    async fn delete_group(&self, body: control::DeleteGroup) -> Result<ControlReply, Failure> {
-        let _changes = self.changes.of(&body.topic).await;
-        let topic = self.topic_named(&body.topic)?;
-        let group = self.group_named(&topic, &body.name)?.id;
-        let topic = topic.id();
-        self.change_catalogue(CatalogueCommand::DeleteGroup { topic, group }).await?;
-        self.open_partitions(topic).await?;
-        Ok(done(topic, group.0, false))
-    }
-
     async fn open_topic(&self, body: control::OpenTopic) -> Result<ControlReply, Failure> {
         let topic = match self.topic_named(&body.name) {
             Err(_) if body.create_if_missing => {
@@ -477,20 +462,7 @@ impl Control {
         Ok(ControlReply { reply: Reply::TopicList(list), home: TopicId::default() })
     }
 
-    fn list_groups(&self, body: &control::ListGroups) -> Result<ControlReply, Failure> {
-        let topic = self.topic_named(&body.topic)?;
-        let mut groups: Vec<_> = topic.groups.iter().collect();
-        groups.sort_unstable_by(|a, b| a.name().cmp(b.name()));
-        let groups = groups.into_iter().map(|group| control::GroupEntry {
-            name: group.name().to_string(),
-            id: group.id.0,
-            config: Some(group.config().into()),
-        });
-        let list = control::GroupList { groups: groups.collect() };
-        Ok(ControlReply { reply: Reply::GroupList(list), home: topic.created.home })
-    }
-
-    async fn describe_partitions(
+    pub(crate) async fn describe_partitions(
         &self,
         topic: &Topic,
     ) -> Result<Vec<PartitionDescription>, Failure> {
@@ -520,14 +492,6 @@ impl Control {
         let reply = Reply::TopicDescription(description);
         Ok(ControlReply { reply, home: topic.created.home })
     }
-
-    async fn describe_group(&self, body: control::DescribeGroup) -> Result<ControlReply, Failure> {
-        let topic = self.topic_named(&body.topic)?;
-        let group = self.group_named(&topic, &body.name)?;
-        let partitions = self.describe_partitions(&topic).await?;
-        let reply = Reply::GroupDescription(group_description(&topic, &group, &partitions));
-        Ok(ControlReply { reply, home: topic.created.home })
-    }
 }
 
 /// Waits for all answers.
@@ -543,7 +507,7 @@ pub(crate) async fn gather(asked: Asked) -> Result<Vec<Answer>, Failure> {
 }
 
 pub(crate) fn done(topic: TopicId, group: u32, created: bool) -> ControlReply {
-    let done = control::Done { created, topic_id: topic.0, group_id: group };
+    let done = control::Done { created, topic_id: topic.0, group_id: group, messages: 0 };
     ControlReply { reply: Reply::Done(done), home: topic }
 }
 

@@ -5,6 +5,7 @@ mod emptying;
 mod folding;
 mod handle;
 mod routing;
+mod surveying;
 
 use std::{
     collections::HashMap,

@@ -147,6 +147,7 @@ impl CoreThread {
         local.block_on(&runtime, async move {
             spawn_local(core.clone().run());
             spawn_local(core.clone().fold_untouched());
+            spawn_local(core.clone().survey());
             spawn_local(give_back_at_rest(config.give_back));
             spawn_local(core.pace.clone().run());
             let metrics = &core.cores.metrics;

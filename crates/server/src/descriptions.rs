@@ -2,6 +2,7 @@
 //! partitions say. Asks nobody.
 
 use sennit_engine::{CatalogueGroup, PartitionDescription, Topic};
+use sennit_model::GroupId;
 use sennit_protocol::control;
 
 /// How the partitions of a topic are, by index.
@@ -43,10 +44,29 @@ pub(crate) fn group_description(
         description.leased += held.leased;
         description.delayed += held.delayed;
         description.dying += held.dying;
+        description.parked += held.parked;
         description.consumers = description.consumers.max(held.consumers);
         description.settled_before.push(held.settled_before.0);
     }
     description
+}
+
+/// The parked messages of a group, by partition and offset.
+pub(crate) fn parked_runs(
+    group: GroupId,
+    partitions: &[PartitionDescription],
+) -> impl Iterator<Item = control::ParkedRun> {
+    (0..).zip(partitions).flat_map(move |(partition, held)| {
+        let parked = held.parked.iter().filter(move |parked| parked.group == group);
+        parked.map(move |parked| control::ParkedRun {
+            partition,
+            first: parked.range.start.0,
+            count: parked.range.count(),
+            attempts: parked.attempts,
+            failed_at_ms: parked.failed_at.0,
+            reason: parked.reason.to_string(),
+        })
+    })
 }
 
 /// What a watch is told of a topic.

@@ -1,5 +1,5 @@
-//! Answers that are longer than the frames of their connection: a page of topics becomes shorter, and of
-//! anything else the client is told how long it would be.
+//! Answers that are longer than the frames of their connection: a page of topics becomes shorter, a group
+//! shows fewer of its parked messages, and of anything else the client is told how long it would be.
 
 use sennit_protocol::{ErrorCode, FrameHeader, Reply, control};
 
@@ -15,6 +15,9 @@ pub(crate) fn fitting(mut reply: Reply, frame_bytes_max: usize) -> Reply {
                 list.topics.truncate(list.topics.len() / 2);
                 let last = list.topics.last().expect("one at least is left");
                 list.next_page_token.clone_from(&last.name);
+            }
+            Reply::GroupDescription(group) if !group.parked_runs.is_empty() => {
+                group.parked_runs.truncate(group.parked_runs.len() / 2);
             }
             _ => {
                 let message = format!(

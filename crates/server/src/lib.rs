@@ -30,6 +30,7 @@ mod error;
 mod fitting;
 mod found;
 mod gauge;
+mod groups;
 mod holding_back;
 mod http;
 mod inbox;

@@ -76,6 +76,7 @@ core_metrics! {
     counter delivered_messages none "Messages handed to consumers";
     counter delivered_bytes bytes "Bytes of messages handed to consumers";
     counter delivered_early_messages none "Messages handed out before they were committed, as their topic has it";
+    gauge parked_messages none "Messages of dead-letter topics that failed there for good, and wait until somebody asks for them";
     counter refusals none "Commands refused";
     counter damaged_batches none "Batches read back damaged, or not at all";
     counter checkpoints none "Checkpoints of the state written to the journal";

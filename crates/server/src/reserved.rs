@@ -39,7 +39,9 @@ pub(crate) fn refusal(request: &Request) -> Option<control::Error> {
         Request::OpenTopic(body) => &body.name,
         Request::TrimTopic(body) => &body.topic,
         Request::CreateGroup(body) => &body.topic,
+        Request::AlterGroup(body) => &body.topic,
         Request::DeleteGroup(body) => &body.topic,
+        Request::RetryParked(body) => &body.topic,
         Request::Subscribe(body) => &body.topic,
         _ => return None,
     };

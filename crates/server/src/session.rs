@@ -476,6 +476,7 @@ impl Session {
             created: false,
             topic_id: subscription.topic.0,
             group_id: subscription.group.0,
+            messages: 0,
         };
         self.outbox.reply(&Reply::Done(done), request);
         Flow::GoOn

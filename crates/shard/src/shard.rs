@@ -5,8 +5,8 @@ use std::{collections::VecDeque, time::Duration};
 
 use bytes::Bytes;
 use sennit_engine::{
-    Catalogue, Command, Confirmed, Delivery, Effect, Engine, Origin, Outbox, Payloads, Place,
-    Refusal, StreamCommand,
+    Catalogue, Command, Confirmed, Delivery, Effect, Engine, Findings, Origin, Outbox, Payloads,
+    Place, Refusal, StreamCommand,
 };
 use sennit_journal::{Frame, Home, Position};
 use sennit_model::{Durability, Offset, PartitionId, Timestamp};
@@ -223,6 +223,12 @@ impl Shard {
     /// for a round take a few bytes from then on, until somebody asks for them.
     pub fn fold_untouched(&mut self, parts: u32) {
         self.engine.fold_untouched(parts);
+    }
+
+    /// Goes on with a survey of all partitions, by one of so many `parts` of them; what it found, once it
+    /// has come round.
+    pub fn survey(&mut self, parts: u32) -> Option<Findings> {
+        self.engine.survey(parts)
     }
 
     fn needs_mark(&self) -> bool {

@@ -75,10 +75,10 @@ impl Oracle {
         partition.seen_end = partition.seen_end.max(offset + 1);
         let is_delayed =
             partition.entries.get(offset as usize).is_some_and(|entry| entry.due.is_some());
-        let stays = partition.dead_letters == DeadLetters::Stay;
+        let parks = partition.dead_letters == DeadLetters::Stay;
         let Some(group) = partition.groups.get_mut(&group) else { return Ok(()) };
         let is_delayed = is_delayed || partition.gaps.contains(&offset);
-        let given = Given { offset, number: self.deliveries, is_delayed, stays };
+        let given = Given { offset, number: self.deliveries, is_delayed, parks };
         group.delivered(delivery, given, now)
     }
 

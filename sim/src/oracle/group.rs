@@ -27,8 +27,11 @@ pub(super) enum Done {
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     pub(super) done: Done,
-    /// It was given to the dead letters in this turn; 0 when that is durable for sure.
+    /// It was given to the dead letters, or parked among them, in this turn; 0 when that is durable for
+    /// sure.
     pub(super) dying: Option<u64>,
+    /// Parked messages were asked for: if it was one, its attempts begin with 1 again.
+    starts_over: bool,
     /// The highest attempt of any generation: it may have been the last.
     highest_attempt: u32,
     /// The generation and attempt of the last delivery, and its number among all deliveries.
@@ -80,6 +83,8 @@ pub(super) struct GroupModel {
     highest_first: Option<u64>,
     /// How many settlements were asked for.
     asked_count: u64,
+    /// The last turn in which its parked messages were asked for.
+    retried: u64,
 }
 
 /// A settlement that was asked for, with what must become of it.
@@ -105,8 +110,8 @@ pub(super) struct Given {
     pub(super) number: u64,
     /// Whether its publisher delayed it.
     pub(super) is_delayed: bool,
-    /// Whether what fails here stays here.
-    pub(super) stays: bool,
+    /// Whether what fails here for good is parked here.
+    pub(super) parks: bool,
 }
 
 impl GroupModel {
@@ -132,6 +137,7 @@ impl GroupModel {
             held: BTreeMap::new(),
             highest_first: None,
             asked_count: 0,
+            retried: 0,
         }
     }
 
@@ -167,7 +173,7 @@ impl GroupModel {
         given: Given,
         now: Timestamp,
     ) -> Result<(), Violation> {
-        let Given { offset, number, is_delayed, stays } = given;
+        let Given { offset, number, is_delayed, parks } = given;
         let state = self.states.entry(offset).or_default();
         let wrong = |rule, what: String| {
             let group = self.setting.id.0;
@@ -178,6 +184,14 @@ impl GroupModel {
             return wrong(
                 "I3 what is settled is not delivered again",
                 format!("it was acked in turn {turn}"),
+            );
+        }
+        if let Some(turn) = state.dying
+            && parks
+        {
+            return wrong(
+                "I7 what is parked waits until somebody asks for it",
+                format!("it was parked in turn {turn}"),
             );
         }
         if let Some(turn) = state.dying {
@@ -193,6 +207,7 @@ impl GroupModel {
         }
         if let Some((generation, attempt, _)) = state.last
             && generation == delivery.generation
+            && !state.starts_over
         {
             let least = if state.untried { attempt } else { attempt + 1 };
             if delivery.attempt < least {
@@ -202,7 +217,7 @@ impl GroupModel {
                 );
             }
         }
-        if delivery.attempt == 0 || (!stays && delivery.attempt > self.attempts_max) {
+        if delivery.attempt == 0 || delivery.attempt > self.attempts_max {
             return wrong(
                 "I5 attempts rise to a limit",
                 format!("attempt {} of at most {}", delivery.attempt, self.attempts_max),
@@ -227,6 +242,7 @@ impl GroupModel {
         }
         state.done = Done::No;
         state.untried = false;
+        state.starts_over = false;
         state.not_before = None;
         state.highest_attempt = state.highest_attempt.max(delivery.attempt);
         state.last = Some((delivery.generation, delivery.attempt, number));
@@ -321,7 +337,6 @@ impl GroupModel {
         &mut self,
         asked: &Asked,
         stale: &[DeliveryRun],
-        stays: bool,
     ) -> Result<u64, Violation> {
         let is_stale = |offset: u64, run: &DeliveryRun| {
             stale.iter().any(|part| {
@@ -362,20 +377,14 @@ impl GroupModel {
         for run in &asked.settle.runs {
             for offset in run.first.0..run.first.0 + u64::from(run.count) {
                 if !is_stale(offset, run) {
-                    self.applied(asked, run, offset, stays)?;
+                    self.applied(asked, run, offset)?;
                 }
             }
         }
         Ok(asked.must_apply.len() as u64)
     }
 
-    fn applied(
-        &mut self,
-        asked: &Asked,
-        run: &DeliveryRun,
-        offset: u64,
-        stays: bool,
-    ) -> Result<(), Violation> {
+    fn applied(&mut self, asked: &Asked, run: &DeliveryRun, offset: u64) -> Result<(), Violation> {
         let state = self.states.entry(offset).or_default();
         let delivered_since = state.last.is_some_and(|(_, _, number)| number > asked.delivery);
         if asked.settle.verdict == Verdict::Ack {
@@ -405,7 +414,7 @@ impl GroupModel {
                 self.held.remove(&offset);
             }
             Verdict::DeadLetter { .. } => {
-                if !stays {
+                if asked.turn > self.retried {
                     state.dying = Some(asked.turn);
                 }
                 self.held.remove(&offset);
@@ -422,6 +431,14 @@ impl GroupModel {
             }
         }
         Ok(())
+    }
+
+    /// Parked messages are asked for, all of them.
+    pub(super) fn retried(&mut self, turn: u64) {
+        self.retried = turn;
+        for state in self.states.values_mut() {
+            (state.dying, state.starts_over) = (None, true);
+        }
     }
 
     /// What was freed is back after a crash, and may be delivered for the first time only now.

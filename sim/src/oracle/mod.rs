@@ -22,8 +22,8 @@ use std::{
 };
 
 use sennit_engine::{
-    Command, Confirmed, DeadLetters, DeliveryRun, Effect, PartitionCommand, Publish, Refusal,
-    SessionId, Settled, StreamCommand, Subscribe, Verdict,
+    Command, Confirmed, DeliveryRun, Effect, PartitionCommand, Publish, Refusal, SessionId,
+    Settled, StreamCommand, Subscribe, Verdict,
 };
 use sennit_model::{Generation, GroupId, Offset, PartitionId, Timestamp};
 
@@ -206,7 +206,6 @@ impl Oracle {
                     return Ok(());
                 };
                 let limits = (partition.is_clear(), partition.limit());
-                let stays = partition.dead_letters == DeadLetters::Stay;
                 let Some(group) = partition.groups.get_mut(&settle.group) else { return Ok(()) };
                 let when = (self.turn, now, self.deliveries);
                 let asked = group.asked(settle, self.generation, when, limits);
@@ -214,7 +213,7 @@ impl Oracle {
                     self.asked.insert(settle.origin.request, asked);
                 } else {
                     let stale = stale.get(&settle.origin.request).copied().unwrap_or_default();
-                    group.answered(&asked, stale, stays)?;
+                    group.answered(&asked, stale)?;
                 }
             }
             Command::Subscribe(subscribe) => {
@@ -312,6 +311,7 @@ impl Oracle {
                 (Ok(_), PartitionCommand::SetCursor(name, _, by)) => {
                     self.refused_cursor(*id, name, by)
                 }
+                (Ok(_), PartitionCommand::RetryParked(group, _)) => in_group(id, group),
                 (Ok(_), _) => None,
             },
             _ => None,
@@ -367,6 +367,13 @@ impl Oracle {
             PartitionCommand::DeleteCursor(name) => {
                 self.set_cursor(request, id, (name, None, None))
             }
+            PartitionCommand::RetryParked(group, _) => {
+                let group =
+                    self.partitions.get_mut(&id).and_then(|held| held.groups.get_mut(group));
+                if let Some(group) = group {
+                    group.retried(turn);
+                }
+            }
             PartitionCommand::Describe
             | PartitionCommand::Locate(..)
             | PartitionCommand::ListCursors
@@ -413,6 +420,7 @@ impl Oracle {
             Effect::Described { .. }
             | Effect::Located { .. }
             | Effect::Cursors { .. }
+            | Effect::Unparked { .. }
             | Effect::StreamEnded { .. }
             | Effect::ReaderTooSlow { .. }
             | Effect::Subscribed { .. }
@@ -473,9 +481,8 @@ impl Oracle {
         // Without a confirm it was dealt with when it was asked for.
         let Some(asked) = self.asked.remove(&settled.origin.request) else { return Ok(()) };
         let Some(partition) = self.partitions.get_mut(&settled.partition) else { return Ok(()) };
-        let stays = partition.dead_letters == DeadLetters::Stay;
         let Some(group) = partition.groups.get_mut(&asked.settle.group) else { return Ok(()) };
-        let least = group.answered(&asked, &settled.stale, stays)?;
+        let least = group.answered(&asked, &settled.stale)?;
         let stale: u64 = settled.stale.iter().map(|run| u64::from(run.count)).sum();
         let all: u64 = asked.settle.runs.iter().map(|run| u64::from(run.count)).sum();
         if settled.applied < least || settled.applied + stale > all {

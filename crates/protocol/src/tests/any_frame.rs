@@ -319,10 +319,25 @@ fn error() -> impl Strategy<Value = Error> {
     )
 }
 
+fn parked_run() -> impl Strategy<Value = ParkedRun> {
+    (any::<(u32, u64, u64, u32, u64)>(), text()).prop_map(
+        |((partition, first, count, attempts, failed_at_ms), reason)| ParkedRun {
+            partition,
+            first,
+            count,
+            attempts,
+            failed_at_ms,
+            reason,
+        },
+    )
+}
+
 fn group_description() -> impl Strategy<Value = GroupDescription> {
-    let counts = any::<(u32, u64, u64, u64, u64, u32)>();
-    (text(), text(), option::of(group_config()), counts, vec(any::<u64>(), 0..4)).prop_map(
-        |(name, topic, config, (id, ready, leased, delayed, dying, consumers), settled_before)| {
+    let counts = any::<(u32, u64, u64, u64, u64, u32, u64)>();
+    let lists = (vec(any::<u64>(), 0..4), vec(parked_run(), 0..3));
+    (text(), text(), option::of(group_config()), counts, lists).prop_map(
+        |(name, topic, config, counts, (settled_before, parked_runs))| {
+            let (id, ready, leased, delayed, dying, consumers, parked) = counts;
             GroupDescription {
                 name,
                 id,
@@ -334,6 +349,8 @@ fn group_description() -> impl Strategy<Value = GroupDescription> {
                 dying,
                 consumers,
                 settled_before,
+                parked,
+                parked_runs,
             }
         },
     )
@@ -383,9 +400,26 @@ fn catalogue_request() -> impl Strategy<Value = Request> {
     ]
 }
 
+fn group_request() -> impl Strategy<Value = Request> {
+    let offsets = any::<(u32, u64, u64)>().prop_map(|(partition, start, end)| OffsetsOfPartition {
+        partition,
+        start,
+        end,
+    });
+    prop_oneof![
+        (text(), text(), option::of(group_config())).prop_map(|(topic, name, config)| {
+            Request::AlterGroup(AlterGroup { topic, name, config })
+        }),
+        (text(), text(), vec(offsets, 0..3)).prop_map(|(topic, name, offsets)| {
+            Request::RetryParked(RetryParked { topic, name, offsets })
+        }),
+    ]
+}
+
 pub fn request() -> impl Strategy<Value = Request> {
     prop_oneof![
         catalogue_request(),
+        group_request(),
         (text(), text())
             .prop_map(|(topic, name)| Request::DeleteGroup(DeleteGroup { topic, name })),
         text().prop_map(|topic| Request::ListGroups(ListGroups { topic })),
@@ -444,11 +478,9 @@ pub fn reply() -> impl Strategy<Value = Reply> {
         Just(Reply::Pong),
         (text(), any::<u64>())
             .prop_map(|(reason, grace_ms)| Reply::GoAway(GoAway { reason, grace_ms })),
-        any::<(bool, u32, u32)>().prop_map(|(created, topic_id, group_id)| Reply::Done(Done {
-            created,
-            topic_id,
-            group_id
-        })),
+        any::<(bool, u32, u32, u64)>().prop_map(|(created, topic_id, group_id, messages)| {
+            Reply::Done(Done { created, topic_id, group_id, messages })
+        }),
         listing_reply(),
         (any::<(u32, u64, u32)>(), option::of(limits())).prop_map(
             |((topic_id, incarnation, partitions), limits)| {

@@ -78,6 +78,8 @@ impl Frame {
             Kind::DeleteCursor => body!(Request::DeleteCursor),
             Kind::ListCursors => body!(Request::ListCursors),
             Kind::TrimTopic => body!(Request::TrimTopic),
+            Kind::AlterGroup => body!(Request::AlterGroup),
+            Kind::RetryParked => body!(Request::RetryParked),
             Kind::OpenTopic => body!(Request::OpenTopic),
             Kind::Subscribe => body!(Request::Subscribe),
             Kind::Read => body!(Request::Read),

@@ -33,6 +33,7 @@ impl Core {
             | Effect::Described { origin, .. }
             | Effect::Located { origin, .. }
             | Effect::Cursors { origin, .. }
+            | Effect::Unparked { origin, .. }
             | Effect::Refused { origin, .. } => (origin.session, origin.request),
             Effect::Stream(origin, _) => (origin.session, origin.request),
             // The first core has the control of topics.
@@ -107,6 +108,7 @@ impl Core {
             | Effect::Described { .. }
             | Effect::Located { .. }
             | Effect::Cursors { .. }
+            | Effect::Unparked { .. }
             | Effect::Stream(..)
             | Effect::StreamEnded { .. }
             | Effect::DeadLetterTopicNeeded { .. } => {}

@@ -8,6 +8,7 @@ mod consuming;
 mod control;
 mod filtering;
 mod golden;
+mod groups;
 mod http;
 mod http_atomic;
 mod http_catch_up;
