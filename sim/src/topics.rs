@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use sennit_engine::{
-    Command, Credit, DeadLetters, GroupSetting, Origin, PartitionCommand, SessionId,
+    Command, Credit, DeadLetters, GroupSetting, Origin, PartitionCommand, SessionId, SourceNames,
 };
 use sennit_model::{
     GroupId, Offset, PartitionId, PartitionIndex, StartAt, TopicConfig, TopicId, TopicKind,
@@ -151,9 +151,14 @@ impl Topics {
     pub fn letters(&mut self, world: &mut World) -> Result<(), Violation> {
         for source in std::mem::take(&mut world.letters_wanted) {
             let topic = self.topics.get(&source);
-            if topic.is_some_and(|topic| topic.dead_letters == DeadLetters::NotYet) {
-                self.make_letters(world, source)?;
-                self.open(world, source)?;
+            match topic.map(|topic| topic.dead_letters) {
+                Some(DeadLetters::NotYet) => {
+                    self.make_letters(world, source)?;
+                    self.name(world, source)?;
+                    self.open(world, source)?;
+                }
+                Some(DeadLetters::To(_)) => self.name(world, source)?,
+                Some(DeadLetters::Stay) | None => {}
             }
         }
         Ok(())
@@ -183,6 +188,16 @@ impl Topics {
         let groups = vec![group];
         self.topics.insert(id, Topic { config, groups, dead_letters: DeadLetters::Stay });
         self.open(world, id)
+    }
+
+    /// Tells the shard what a topic and its groups are called.
+    fn name(&self, world: &mut World, id: TopicId) -> Result<(), Violation> {
+        let Some(topic) = self.topics.get(&id) else { return Ok(()) };
+        let names = std::sync::Arc::new(names(id, &topic.groups));
+        for partition in partitions(id, &topic.config) {
+            say(world, partition, PartitionCommand::Name(names.clone()));
+        }
+        world.turn()
     }
 
     /// Tells the shard of a topic as it should be.
@@ -279,4 +294,15 @@ fn partitions(topic: TopicId, config: &TopicConfig) -> impl Iterator<Item = Part
 fn say(world: &mut World, partition: PartitionId, command: PartitionCommand) {
     let origin = Origin { session: SessionId(1), request: world.request() };
     world.say(Command::Partition(origin, partition, command));
+}
+
+/// What a topic and its groups are called, by their numbers.
+fn names(topic: TopicId, groups: &[GroupSetting]) -> SourceNames {
+    let group = |group: &GroupSetting| {
+        (group.id, format!("group-{}", group.id.0).parse().expect("it is a name"))
+    };
+    SourceNames {
+        topic: format!("topic-{}", topic.0).parse().expect("it is a name"),
+        groups: groups.iter().map(group).collect(),
+    }
 }

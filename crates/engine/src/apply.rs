@@ -72,6 +72,7 @@ impl Engine {
                 self.cursors.forget(*id);
                 self.reserved.forget(*id);
                 self.memory.forget(*id);
+                self.names.forget(id.topic);
                 self.latest.forget(*id);
             }
             Record::Appended { partition: id, first: _, appended_at, producer, batch, note } => {

@@ -11,6 +11,7 @@ use sennit_model::{
 use crate::{
     command::{CatalogueCommand, DeadLetters, GroupSetting, Placed},
     group::{NamedTerms, Terms},
+    names::SourceNames,
     ordered::Ordered,
     pages::Pages,
     record::{Record, TopicCreated},
@@ -92,6 +93,13 @@ impl Topic {
     #[must_use]
     pub fn group_settings(&self) -> Vec<GroupSetting> {
         self.groups.iter().map(CatalogueGroup::setting).collect()
+    }
+
+    /// What it and its groups are called.
+    #[must_use]
+    pub fn source_names(&self) -> SourceNames {
+        let groups = self.groups.iter().map(|group| (group.id, group.name().clone()));
+        SourceNames { topic: self.created.name.clone(), groups: groups.collect() }
     }
 
     /// All that each of its partitions must know.

@@ -1,7 +1,7 @@
 //! What a shard is asked to do. A command has been admitted: its names are parsed and its batch is
 //! checked; whether it may be done is for `decide` to say.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use sennit_model::{
     Batch, CursorName, Filter, Generation, GroupConfig, GroupId, GroupName, Incarnation, Offset,
@@ -9,7 +9,10 @@ use sennit_model::{
     WhenSlow,
 };
 
-use crate::stream::{StreamAppend, StreamCommand};
+use crate::{
+    names::SourceNames,
+    stream::{StreamAppend, StreamCommand},
+};
 
 /// Who speaks. Given by the server to each connection, and not used twice while it runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -379,6 +382,8 @@ pub enum PartitionCommand {
     ListCursors,
     /// Free the batches that end at this offset or before.
     Trim(Offset),
+    /// Say in dead letters that the topic and its groups are called so. Sent again when a group is new.
+    Name(Arc<SourceNames>),
     /// Make parked messages of a group ready again, those of a range or all. Answered with
     /// [`crate::Effect::Unparked`].
     RetryParked(GroupId, Option<OffsetRange>),

@@ -11,17 +11,22 @@ use crate::{
     deliver::byte_of,
     engine::{Engine, Payloads},
     group::Dying,
+    names::Source,
     record::Record,
 };
 
-/// The topic number a dead letter comes from.
+/// The name of the topic that a dead letter comes from.
 pub const HEADER_SOURCE_TOPIC: &str = "sennit-source-topic";
+/// The number of that topic, which no topic of the same name had before or gets later.
+pub const HEADER_SOURCE_TOPIC_ID: &str = "sennit-source-topic-id";
 /// The partition it comes from.
 pub const HEADER_SOURCE_PARTITION: &str = "sennit-source-partition";
 /// The offset it had there.
 pub const HEADER_SOURCE_OFFSET: &str = "sennit-source-offset";
-/// The number of the group that failed at it.
+/// The name of the group that failed at it.
 pub const HEADER_SOURCE_GROUP: &str = "sennit-source-group";
+/// The number of that group.
+pub const HEADER_SOURCE_GROUP_ID: &str = "sennit-source-group-id";
 /// When it was first appended, in milliseconds since the Unix epoch.
 pub const HEADER_APPENDED_AT_MS: &str = "sennit-appended-at-ms";
 /// When the last attempt failed, in milliseconds since the Unix epoch.
@@ -36,7 +41,7 @@ impl Engine {
     /// the target's partition is not there yet. `hint` says where in its batch the next one lies.
     pub(crate) fn next_burial(
         &mut self,
-        (id, group): (PartitionId, GroupId),
+        ((id, group), source): ((PartitionId, GroupId), Source<'_>),
         target: PartitionId,
         hint: &mut Option<(u64, usize)>,
         now: Timestamp,
@@ -53,7 +58,7 @@ impl Engine {
         let message = Messages::of_checked(&batch[from..]).next().expect("within the batch");
         *hint = Some((offset + 1, from + message.encoded().len()));
         let mut builder = BatchBuilder::for_broker();
-        let letter = dead_letter(message, (id, group, offset), &dying, entry.appended_at);
+        let letter = dead_letter(message, source, (id, group, offset), (&dying, entry.appended_at));
         builder.push(&letter).expect("the broker's headers have room of their own");
         let batch = builder.take().expect("one message was pushed");
         let offset = Offset(offset);
@@ -63,9 +68,9 @@ impl Engine {
 
 fn dead_letter(
     message: MessageView<'_>,
-    (source, group, offset): (PartitionId, GroupId, u64),
-    dying: &Dying,
-    appended_at: Timestamp,
+    source: Source<'_>,
+    (partition, group, offset): (PartitionId, GroupId, u64),
+    (dying, appended_at): (&Dying, Timestamp),
 ) -> Message {
     let mut headers: Vec<Header> = message
         .headers()
@@ -85,10 +90,12 @@ fn dead_letter(
         value: Bytes::from(value.to_string()),
     };
     headers.extend([
-        number(HEADER_SOURCE_TOPIC, u64::from(source.topic.0)),
-        number(HEADER_SOURCE_PARTITION, u64::from(source.index.0)),
+        Header::text(HEADER_SOURCE_TOPIC, source.topic.as_str()),
+        number(HEADER_SOURCE_TOPIC_ID, u64::from(partition.topic.0)),
+        number(HEADER_SOURCE_PARTITION, u64::from(partition.index.0)),
         number(HEADER_SOURCE_OFFSET, offset),
-        number(HEADER_SOURCE_GROUP, u64::from(group.0)),
+        Header::text(HEADER_SOURCE_GROUP, source.group.as_str()),
+        number(HEADER_SOURCE_GROUP_ID, u64::from(group.0)),
         number(HEADER_APPENDED_AT_MS, appended_at.0),
         number(HEADER_FAILED_AT_MS, dying.failed_at.0),
         number(HEADER_ATTEMPTS, u64::from(dying.attempts)),
@@ -103,11 +110,13 @@ fn dead_letter(
     }
 }
 
-const BROKER_HEADERS: [&str; 8] = [
+const BROKER_HEADERS: [&str; 10] = [
     HEADER_SOURCE_TOPIC,
+    HEADER_SOURCE_TOPIC_ID,
     HEADER_SOURCE_PARTITION,
     HEADER_SOURCE_OFFSET,
     HEADER_SOURCE_GROUP,
+    HEADER_SOURCE_GROUP_ID,
     HEADER_APPENDED_AT_MS,
     HEADER_FAILED_AT_MS,
     HEADER_ATTEMPTS,

@@ -124,13 +124,26 @@ impl Engine {
             }
             DeadLetters::Stay => return,
         };
-        let groups: Vec<GroupId> = partition.groups.iter().map(Group::id).collect();
+        let dying = partition.groups.iter().filter(|group| !group.dying.is_empty());
+        let groups: Vec<GroupId> = dying.map(Group::id).collect();
+        let names = self.names.of(id.topic);
+        let mut is_named = true;
         for group in groups {
+            let Some(source) = names.as_ref().and_then(|names| names.of(group)) else {
+                is_named = false;
+                continue;
+            };
             let mut hint = None;
-            let place = (id, group);
+            let place = ((id, group), source);
             while let Some(record) = self.next_burial(place, target, &mut hint, now, payloads) {
                 self.commit(&record, journal);
             }
+        }
+        if !is_named
+            && let Some(partition) = self.partitions.get_mut(&id)
+            && !std::mem::replace(&mut partition.dead_letter_topic_asked, true)
+        {
+            out.now.push(Effect::DeadLetterTopicNeeded { source: id.topic });
         }
     }
 }

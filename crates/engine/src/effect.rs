@@ -137,7 +137,8 @@ pub enum Effect {
         /// Why.
         refusal: Refusal,
     },
-    /// Have the catalogue create the dead-letter topic of `source`, and open its partition here.
+    /// Have the catalogue create the dead-letter topic of `source` unless it is there, open its partition
+    /// here, and say what the source and its groups are called ([`crate::PartitionCommand::Name`]).
     DeadLetterTopicNeeded {
         /// The topic whose messages wait for it.
         source: TopicId,

@@ -19,6 +19,7 @@ use crate::{
     log::{KeptBatch, Place},
     lost::Lost,
     memory_topics::MemoryTopics,
+    names::Names,
     partition::Partition,
     partitions::Partitions,
     readers::Readers,
@@ -111,6 +112,7 @@ pub struct Engine {
     pub(crate) cursors: Cursors,
     pub(crate) reserved: Reserved,
     pub(crate) memory: MemoryTopics,
+    pub(crate) names: Names,
     pub(crate) streams: Streams,
     pub(crate) latest: Latest,
     /// Partitions that are opened for the first time begin here: what the journal has lost may have
@@ -143,6 +145,7 @@ impl Engine {
             cursors: Cursors::default(),
             reserved: Reserved::default(),
             memory: MemoryTopics::default(),
+            names: Names::default(),
             streams: Streams::default(),
             latest: Latest::default(),
             first_offset: 0,
@@ -401,6 +404,7 @@ impl Engine {
                 return self.delete_cursor(origin, id, name, journal, out);
             }
             PartitionCommand::Trim(before) => return self.trim(origin, id, before, journal, out),
+            PartitionCommand::Name(names) => return self.name_source(origin, id, names, out),
             PartitionCommand::RetryParked(group, range) => {
                 return self.retry_parked(origin, (id, group), range, journal, out);
             }

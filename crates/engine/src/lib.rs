@@ -26,6 +26,7 @@ mod latest;
 mod log;
 mod lost;
 mod memory_topics;
+mod names;
 mod ordered;
 mod pages;
 mod parked;
@@ -71,7 +72,8 @@ pub use command::{
 pub use compaction::{CompactionPass, CompactionScope};
 pub use dead_letter::{
     HEADER_APPENDED_AT_MS, HEADER_ATTEMPTS, HEADER_FAILED_AT_MS, HEADER_REASON,
-    HEADER_SOURCE_GROUP, HEADER_SOURCE_OFFSET, HEADER_SOURCE_PARTITION, HEADER_SOURCE_TOPIC,
+    HEADER_SOURCE_GROUP, HEADER_SOURCE_GROUP_ID, HEADER_SOURCE_OFFSET, HEADER_SOURCE_PARTITION,
+    HEADER_SOURCE_TOPIC, HEADER_SOURCE_TOPIC_ID,
 };
 pub use effect::{
     Confirmed, Delivery, Effect, GapReason, GroupDescription, ParkedRun, PartitionDescription,
@@ -80,6 +82,7 @@ pub use effect::{
 pub use engine::{Engine, Journal, Outbox, Payloads};
 pub use latest::Tombstones;
 pub use log::{KeptBatch, Place};
+pub use names::SourceNames;
 pub use record::{CompactedBatch, KeptPart, Outcome, Record, StreamOpened, TopicCreated};
 pub use record_codec::RECORD_KIND_END;
 pub use record_error::RecordError;

@@ -5,11 +5,12 @@ mod world;
 use std::time::Duration;
 
 use sennit_engine::{
-    Command, Credit, DeadLetters, Effect, HEADER_REASON, PartitionCommand, Verdict,
+    Command, Credit, DeadLetters, Effect, GroupSetting, HEADER_REASON, PartitionCommand, Settle,
+    SourceNames, Subscribe, Verdict,
 };
 use sennit_model::{
-    GroupConfig, HeaderKind, Message, Messages, Offset, OffsetRange, TopicConfig,
-    limits::REASON_BYTES_MAX,
+    GroupConfig, GroupId, HeaderKind, Message, Messages, Offset, OffsetRange, TopicConfig,
+    limits::{NAME_BYTES_MAX, REASON_BYTES_MAX},
 };
 use world::{ALICE, BOB, DEAD, ORDERS, World, queue, run};
 
@@ -45,6 +46,10 @@ fn after_the_last_attempt_a_message_goes_to_the_dead_letter_topic_with_the_reaso
     let headers: Vec<_> = letter.headers().map(Result::unwrap).collect();
     assert!(headers.contains(&("sennit-attempts", HeaderKind::Number, b"2")));
     assert!(headers.contains(&("sennit-source-offset", HeaderKind::Number, b"0")));
+    assert!(headers.contains(&("sennit-source-topic", HeaderKind::Text, b"orders")));
+    assert!(headers.contains(&("sennit-source-topic-id", HeaderKind::Number, b"1")));
+    assert!(headers.contains(&("sennit-source-group", HeaderKind::Text, b"default")));
+    assert!(headers.contains(&("sennit-source-group-id", HeaderKind::Number, b"0")));
     assert!(headers.contains(&(HEADER_REASON, HeaderKind::Text, b"retried by the consumer")));
 }
 
@@ -273,5 +278,60 @@ fn what_is_on_its_way_to_the_dead_letters_goes_there_though_its_time_to_live_end
     world.settle(Verdict::Retry, vec![run(0, 1, 1)]);
     world.pass(Duration::from_secs(20));
     world.open(ORDERS, config, vec![world::setting(group)], DeadLetters::To(DEAD.topic));
+    assert_eq!(world.describe(DEAD).end.0, 1);
+}
+
+#[test]
+fn what_a_new_group_is_called_is_asked_for_by_its_first_dead_letter() {
+    let config = GroupConfig { attempts_max: 1, ..GroupConfig::default() };
+    let old = world::setting(config);
+    let mut world = World::with(queue(), config);
+    world.open(ORDERS, queue(), vec![old], DeadLetters::To(DEAD.topic));
+    let new = GroupSetting { id: GroupId(7), ..old };
+    let (dead_letters, groups) = (DeadLetters::To(DEAD.topic), vec![old, new]);
+    let open = PartitionCommand::Open { config: queue(), groups, dead_letters };
+    let origin = world.origin(ALICE);
+    world.do_now(Command::Partition(origin, ORDERS, open));
+    world.publish_texts(&["a"]);
+    let origin = world.origin(ALICE);
+    world.do_now(Command::Subscribe(Subscribe {
+        origin,
+        subscription: 7,
+        partition: ORDERS,
+        group: new.id,
+        credit: Credit { messages: 9, bytes: 999 },
+    }));
+    world.effects.clear();
+    let origin = world.origin(ALICE);
+    world.do_now(Command::Settle(Settle {
+        origin,
+        partition: ORDERS,
+        group: new.id,
+        verdict: Verdict::Retry,
+        runs: vec![run(0, 1, 1)],
+        confirm: false,
+    }));
+    assert_eq!(world.effects, [Effect::DeadLetterTopicNeeded { source: ORDERS.topic }]);
+    // An answer that does not know the group changes nothing, and is not asked for again.
+    world.effects.clear();
+    world.name(ORDERS, &[old.id]);
+    let asks = |effect: &Effect| matches!(effect, Effect::DeadLetterTopicNeeded { .. });
+    assert!(!world.effects.iter().any(asks));
+    world.name(ORDERS, &[old.id, new.id]);
+    assert_eq!(world.describe(DEAD).end.0, 1);
+}
+
+#[test]
+fn the_longest_names_and_the_longest_reason_fit_a_dead_letter() {
+    let mut world = World::new();
+    let topic = "t".repeat(NAME_BYTES_MAX).parse().expect("it is a name");
+    let group = "g".repeat(NAME_BYTES_MAX).parse().expect("it is a name");
+    let names = SourceNames { topic, groups: vec![(world::GROUP, group)] };
+    let origin = world.origin(ALICE);
+    let names = PartitionCommand::Name(std::sync::Arc::new(names));
+    world.do_now(Command::Partition(origin, ORDERS, names));
+    world.subscribe(ALICE, 1);
+    world.publish_texts(&["a"]);
+    world.settle(dead_letter_verdict(&"x".repeat(REASON_BYTES_MAX)), vec![run(0, 1, 1)]);
     assert_eq!(world.describe(DEAD).end.0, 1);
 }

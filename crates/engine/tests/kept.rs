@@ -5,12 +5,12 @@ mod world;
 
 use std::time::Duration;
 
-use sennit_engine::{Command, DeadLetters, Engine, Outbox, Read, Verdict};
+use sennit_engine::{Command, DeadLetters, Effect, Engine, Outbox, Read, Verdict};
 use sennit_model::{
     Durability, Generation, GroupConfig, Message, Offset, Retention, TopicConfig, TopicKind,
     WhenSlow,
 };
-use world::{ALICE, BOB, DEAD, ORDERS, World, queue, run, setting};
+use world::{ALICE, BOB, DEAD, GROUP, ORDERS, World, queue, run, setting};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -69,6 +69,10 @@ fn what_was_dying_is_moved_to_the_dead_letters() {
     let mut world = put_back(world);
     world.journal.absent = false;
     world.finish(Outbox::default());
+    // What the topic is called has to be told again.
+    let asked = Effect::DeadLetterTopicNeeded { source: ORDERS.topic };
+    assert_eq!((world.effects.contains(&asked), world.group().dying), (true, 1));
+    world.name(ORDERS, &[GROUP]);
     assert_eq!((world.group().dying, world.describe(DEAD).end), (0, Offset(1)));
 }
 

@@ -3,7 +3,7 @@
 //! the next start.
 #![expect(clippy::result_large_err, reason = "a failure is rare, and leaves at once as a reply")]
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 
 use sennit_engine::{
     CatalogueCommand, Command, PartitionCommand, PartitionDescription, Refusal, SessionId, Topic,
@@ -120,7 +120,7 @@ impl Control {
             let Some(home) = std::iter::once(topic).chain(unused).find(fits) else { continue };
             let partitions = 1 + held.iter().map(|(_, index)| index.0).max().unwrap_or_default();
             tracing::error!(
-                topic = topic.0,
+                topic_id = topic.0,
                 "a topic has lost its name and settings: it is called lost-{} now",
                 topic.0
             );
@@ -169,7 +169,16 @@ impl Control {
         if created {
             self.announce(topic, Offset(0));
         }
+        self.name_partitions(source).await?;
         self.open_partitions(source).await
+    }
+
+    /// Tells the partitions of a topic what it and its groups are called, for their dead letters.
+    async fn name_partitions(&self, topic: TopicId) -> Result<(), Failure> {
+        let topic = self.core.look(|core| core.shard().catalogue().topic(topic).cloned());
+        let Some(topic) = topic else { return Ok(()) };
+        let names = PartitionCommand::Name(Arc::new(topic.source_names()));
+        self.tell_partitions(&topic, &names).await.map(drop)
     }
 
     /// Does a request about names and settings. The broker itself may do more than its clients.

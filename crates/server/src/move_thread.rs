@@ -214,14 +214,15 @@ impl MoveThread {
         let message = match turn.with(|| self.mover.compact(step)) {
             Ok(done) => {
                 let (shard, batches) = (self.shard, step.batches.len());
-                let (partition, changed) = (step.partition, done.batches.len());
-                tracing::debug!(shard, ?partition, work = ?step.work, batches, changed, "compacted");
+                let (topic_id, partition) = (step.partition.topic.0, step.partition.index.0);
+                let changed = done.batches.len();
+                tracing::debug!(shard, topic_id, partition, work = ?step.work, batches, changed, "compacted");
                 inbox::Message::Compacted(done)
             }
             Err(_) if self.stop.load(Relaxed) => return Err(Ended),
             Err(error) => {
-                let (shard, partition) = (self.shard, step.partition);
-                tracing::error!(shard, ?partition, %error, "compaction failed");
+                let (topic_id, partition) = (step.partition.topic.0, step.partition.index.0);
+                tracing::error!(shard = self.shard, topic_id, partition, %error, "compaction failed");
                 inbox::Message::CompactionFailed
             }
         };

@@ -2,8 +2,8 @@
 //! published at these offsets or are dead letters, and their time has come.
 
 use sennit_engine::{
-    DeadLetters, Delivery, HEADER_SOURCE_GROUP, HEADER_SOURCE_OFFSET, HEADER_SOURCE_PARTITION,
-    HEADER_SOURCE_TOPIC,
+    DeadLetters, Delivery, HEADER_SOURCE_GROUP, HEADER_SOURCE_GROUP_ID, HEADER_SOURCE_OFFSET,
+    HEADER_SOURCE_PARTITION, HEADER_SOURCE_TOPIC, HEADER_SOURCE_TOPIC_ID,
 };
 use sennit_model::{
     GroupId, MessageView, Messages, PartitionId, PartitionIndex, Timestamp, TopicId,
@@ -146,11 +146,24 @@ impl Oracle {
             value.and_then(|text| text.parse::<u64>().ok()).ok_or_else(invented)
         };
         let source = PartitionId {
-            topic: TopicId(header(HEADER_SOURCE_TOPIC)? as u32),
+            topic: TopicId(header(HEADER_SOURCE_TOPIC_ID)? as u32),
             index: PartitionIndex(header(HEADER_SOURCE_PARTITION)? as u32),
         };
-        let group = GroupId(header(HEADER_SOURCE_GROUP)? as u32);
+        let group = GroupId(header(HEADER_SOURCE_GROUP_ID)? as u32);
         let source_offset = header(HEADER_SOURCE_OFFSET)?;
+        let says = |name: &str, what: &str| {
+            let held = message.headers().filter_map(Result::ok).find(|held| held.0 == name);
+            held.is_some_and(|(_, _, value)| value == what.as_bytes())
+        };
+        let topic = format!("topic-{}", source.topic.0);
+        if !says(HEADER_SOURCE_TOPIC, &topic)
+            || !says(HEADER_SOURCE_GROUP, &format!("group-{}", group.0))
+        {
+            return Err(Violation::new(
+                "I1 a dead letter says the names of where it comes from",
+                format!("{source_offset} of {source}, at {offset} of {id}"),
+            ));
+        }
         let held = self.partitions.get(&source).ok_or_else(invented)?;
         let entry = held.entries.get(source_offset as usize).ok_or_else(invented)?;
         if entry.content != letter::content_hash(&message) {

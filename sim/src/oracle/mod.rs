@@ -374,6 +374,7 @@ impl Oracle {
                     group.retried(turn);
                 }
             }
+            PartitionCommand::Name(_) => drop(self.changes.insert(request, (id, 0))),
             PartitionCommand::Describe
             | PartitionCommand::Locate(..)
             | PartitionCommand::ListCursors

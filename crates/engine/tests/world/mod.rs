@@ -5,17 +5,18 @@
 
 pub mod streams;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use sennit_engine::{
     Command, Credit, DeadLetters, Delivery, DeliveryRun, Effect, Engine, GroupDescription,
     GroupSetting, Journal, Origin, Outbox, PartitionCommand, Payloads, Place, Publish, Record,
-    Refusal, Replay, SessionId, Settle, Settled, Subscribe, Verdict,
+    Refusal, Replay, SessionId, Settle, Settled, SourceNames, Subscribe, Verdict,
 };
 use sennit_model::{
-    Batch, BatchBuilder, Generation, GroupConfig, GroupId, Message, Messages, Offset, PartitionId,
-    PartitionIndex, ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId, TopicKind,
+    Batch, BatchBuilder, Generation, GroupConfig, GroupId, GroupName, Message, Messages, Offset,
+    PartitionId, PartitionIndex, ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId,
+    TopicKind,
 };
 
 pub const ORDERS: PartitionId = PartitionId { topic: TopicId(1), index: PartitionIndex(0) };
@@ -128,9 +129,22 @@ impl World {
         groups: Vec<GroupSetting>,
         dead_letters: DeadLetters,
     ) {
+        let of_groups = groups.iter().map(|group| group.id).collect::<Vec<_>>();
         let command = PartitionCommand::Open { config, groups, dead_letters };
         let origin = self.origin(ALICE);
         self.do_now(Command::Partition(origin, partition, command));
+        if matches!(dead_letters, DeadLetters::To(_)) {
+            self.name(partition, &of_groups);
+        }
+    }
+
+    /// Says what the topic and its groups are called.
+    pub fn name(&mut self, partition: PartitionId, groups: &[GroupId]) {
+        let groups = groups.iter().map(|&id| (id, GroupName::default_group())).collect();
+        let topic = "orders".parse().expect("it is a name");
+        let names = PartitionCommand::Name(Arc::new(SourceNames { topic, groups }));
+        let origin = self.origin(ALICE);
+        self.do_now(Command::Partition(origin, partition, names));
     }
 
     pub fn origin(&mut self, session: SessionId) -> Origin {

@@ -1,9 +1,11 @@
 //! Groups: their settings, which change while they run, and the messages that a dead-letter topic parks.
 
+use std::time::Instant;
+
 use sennit_model::{GroupId, TopicId};
 use sennit_protocol::{Deliver, ErrorCode, Reply, Request, Verdict, control};
 
-use crate::world::{Broker, Peer, config, publish, texts_of};
+use crate::world::{Broker, Peer, SOON, config, publish, texts_of};
 
 fn describe(peer: &mut Peer, topic: &str) -> control::GroupDescription {
     let body = control::DescribeGroup { topic: topic.into(), name: "workers".into() };
@@ -156,5 +158,60 @@ fn an_altered_number_of_attempts_counts_for_the_next_that_fails() {
     let invalid = control::GroupConfig { lease_ms: Some(1), attempts_max: None };
     let Reply::Error(error) = alter(&mut peer, "orders", invalid) else { panic!("not refused") };
     assert_eq!(error.error_code(), Some(ErrorCode::InvalidConfig));
+    broker.stop();
+}
+
+/// The headers of the two dead letters of `orders`, as text.
+fn letter_headers(peer: &mut Peer, subscription: u32) -> Vec<Vec<(String, String)>> {
+    peer.subscribe("orders.dead-letter", subscription, 100);
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    let mut letters = Vec::new();
+    for delivery in peer.deliveries(2).1 {
+        let batch = delivery.check_messages().unwrap();
+        letters.extend(batch.messages().map(|letter| {
+            let headers = letter.headers().map(Result::unwrap);
+            headers.map(|(name, _, value)| (name.to_owned(), text(value))).collect()
+        }));
+    }
+    letters
+}
+
+fn bury(peer: &mut Peer, part: (TopicId, GroupId), sequence: u64, text: &str) {
+    peer.send(&Request::Publish(publish(part.0, 0, sequence, &[text])));
+    let held = peer.delivery();
+    assert_eq!(peer.settle(part, &[held], dead("no such customer")).applied, 1);
+    let describe = control::DescribeTopic { name: "orders.dead-letter".into() };
+    let end = |reply: Reply| match reply {
+        Reply::TopicDescription(topic) => topic.partitions[0].end,
+        _ => 0,
+    };
+    let deadline = Instant::now() + SOON;
+    while end(peer.ask(&Request::DescribeTopic(describe.clone()))) <= sequence {
+        assert!(Instant::now() < deadline, "the letter is not there");
+    }
+}
+
+#[test]
+fn a_dead_letter_says_the_names_of_its_topic_and_group_after_a_restart_too() {
+    let (broker, folder) = Broker::fresh();
+    let mut peer = broker.greeted();
+    let topic = peer.create_topic("orders", 1);
+    let group = peer.subscribe("orders", 1, 100);
+    bury(&mut peer, (topic, group), 0, "first");
+    broker.stop();
+    let broker = Broker::start(config(folder.path()));
+    let mut peer = broker.greeted();
+    peer.subscribe("orders", 1, 100);
+    bury(&mut peer, (topic, group), 1, "second");
+    for headers in letter_headers(&mut peer, 2) {
+        for (name, value) in [
+            ("sennit-source-topic", "orders".to_owned()),
+            ("sennit-source-topic-id", topic.0.to_string()),
+            ("sennit-source-group", "workers".to_owned()),
+            ("sennit-source-group-id", group.0.to_string()),
+        ] {
+            assert!(headers.contains(&(name.to_owned(), value)), "{name} of {headers:?}");
+        }
+    }
     broker.stop();
 }

@@ -1,0 +1,78 @@
+//! What topics and their groups are called, where dead letters have to say it. The catalogue's shard tells
+//! when it is asked; it is in memory alone: what a dead letter says is in its record.
+
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use sennit_model::{GroupId, GroupName, PartitionId, TopicId, TopicName};
+
+use crate::{
+    command::{DeadLetters, Origin},
+    effect::Effect,
+    engine::{Engine, Outbox, stir},
+    refusal::Refusal,
+};
+
+/// What a topic and its groups are called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceNames {
+    /// The topic.
+    pub topic: TopicName,
+    /// Its groups.
+    pub groups: Vec<(GroupId, GroupName)>,
+}
+
+/// The topic and the group that a dead letter comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Source<'a> {
+    pub(crate) topic: &'a TopicName,
+    pub(crate) group: &'a GroupName,
+}
+
+impl SourceNames {
+    /// The names of this group and its topic, if it is known.
+    pub(crate) fn of(&self, id: GroupId) -> Option<Source<'_>> {
+        let group = self.groups.iter().find(|(held, _)| *held == id);
+        group.map(|(_, group)| Source { topic: &self.topic, group })
+    }
+}
+
+/// The names of topics that have had dead letters since the start.
+#[derive(Debug, Default)]
+pub(crate) struct Names(HashMap<TopicId, Arc<SourceNames>, foldhash::fast::FixedState>);
+
+impl Names {
+    /// Those of a topic, if they were told.
+    pub(crate) fn of(&self, topic: TopicId) -> Option<Arc<SourceNames>> {
+        self.0.get(&topic).cloned()
+    }
+
+    /// The topic is gone.
+    pub(crate) fn forget(&mut self, topic: TopicId) {
+        self.0.remove(&topic);
+    }
+}
+
+impl Engine {
+    /// Takes the names of a partition's topic, for its dead letters.
+    pub(crate) fn name_source(
+        &mut self,
+        origin: Origin,
+        id: PartitionId,
+        names: Arc<SourceNames>,
+        out: &mut Outbox,
+    ) {
+        let Some(partition) = self.partitions.get_mut(&id) else {
+            return out.refuse(origin, Refusal::UnknownTopic);
+        };
+        // A group that is not among them is gone: no other answer would come.
+        let has_all = partition.groups.iter().all(|group| names.of(group.id()).is_some());
+        if has_all && matches!(partition.dead_letters, DeadLetters::To(_)) {
+            partition.dead_letter_topic_asked = false;
+        }
+        stir(&mut self.stirred, partition);
+        self.names.0.insert(id.topic, names);
+        let (topic, group, created) = (id.topic, None, false);
+        out.after_commit.push(Effect::Done { origin, topic, group, created });
+    }
+}
