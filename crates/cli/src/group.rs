@@ -1,6 +1,6 @@
 //! `sennit group`: create, list, describe, alter, retry, delete.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use sennit_client::{GroupDescription, ParkedRun};
 use sennit_model::{
@@ -224,11 +224,30 @@ fn print(groups: &[GroupDescription], as_json: bool) -> Result<(), Failure> {
             row.push(show_duration(group.config.lease));
             row.push(group.config.attempts_max.to_string());
             row.push(group.parked.to_string());
+            row.push(holds(group).unwrap_or_else(|| "-".into()));
             row
         })
         .collect();
-    let heads = ["GROUP", "READY", "LEASED", "DELAYED", "CONSUMERS", "LEASE", "ATTEMPTS", "PARKED"];
+    let heads = [
+        "GROUP",
+        "READY",
+        "LEASED",
+        "DELAYED",
+        "CONSUMERS",
+        "LEASE",
+        "ATTEMPTS",
+        "PARKED",
+        "HOLDS",
+    ];
     print_table(&heads, &rows)
+}
+
+/// How old the oldest message is that only this group, of several, is not through with.
+pub(crate) fn holds(group: &GroupDescription) -> Option<String> {
+    let since = Duration::from_millis(group.holds_since?.0);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let age = now.saturating_sub(since);
+    Some(show_duration(Duration::from_secs(age.as_secs())))
 }
 
 fn print_parked(group: &GroupDescription) -> Result<(), Failure> {
@@ -272,6 +291,7 @@ pub(crate) fn description_json(group: &GroupDescription) -> Value {
         "dying": group.dying,
         "parked": group.parked,
         "parked_runs": group.parked_runs.iter().map(parked_json).collect::<Vec<_>>(),
+        "holds_since_ms": group.holds_since.map(|since| since.0),
         "consumers": group.consumers,
         "settled_before": group.settled_before.iter().map(|offset| offset.0).collect::<Vec<_>>(),
         "lease_ms": u64::try_from(group.config.lease.as_millis()).unwrap_or(u64::MAX),

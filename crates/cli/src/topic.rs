@@ -378,6 +378,12 @@ fn describe(topic: &TopicDescription, as_json: bool) -> Result<(), Failure> {
         }
         rows.push(vec![format!("group {}", group.name), state]);
     }
+    for group in &topic.groups {
+        let Some(age) = group::holds(group) else { continue };
+        let behind = format!("messages that other groups are through with, for {age}");
+        let unused = if group.consumers == 0 { ", and has no consumer" } else { "" };
+        rows.push(vec![format!("held by {}", group.name), behind + unused]);
+    }
     print_table(&["", ""], &rows)
 }
 

@@ -97,6 +97,9 @@ pub struct GroupDescription {
     pub parked: u64,
     /// The first of those, by partition and offset: only [`Client::describe_group`] tells of them.
     pub parked_runs: Vec<ParkedRun>,
+    /// Where the topic keeps messages until they are settled and has several groups: if this one holds
+    /// messages which others are through with, when the oldest of them was appended.
+    pub holds_since: Option<Timestamp>,
     /// How many subscriptions take part.
     pub consumers: u32,
     /// For each partition, by index: all offsets before this one are settled.
@@ -428,6 +431,7 @@ fn group_description(body: control::GroupDescription) -> Result<GroupDescription
         dying: body.dying,
         parked: body.parked,
         parked_runs: body.parked_runs.into_iter().map(parked_run).collect(),
+        holds_since: body.holds_since_ms.map(Timestamp),
         consumers: body.consumers,
         settled_before: body.settled_before.into_iter().map(Offset).collect(),
     })

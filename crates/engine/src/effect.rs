@@ -248,9 +248,20 @@ pub struct PartitionDescription {
     pub oldest_appended_at: Option<Timestamp>,
     /// Its groups.
     pub groups: Vec<GroupDescription>,
+    /// Which of them hold the oldest messages, if others are through with these.
+    pub holding: Option<Holding>,
     /// The parked messages of its groups, by group and offset: at most
     /// [`sennit_model::limits::PARKED_SHOWN_MAX`] runs of each group.
     pub parked: Vec<ParkedRun>,
+}
+
+/// The groups that hold the oldest messages of a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// Those whose oldest unsettled message is the oldest of all groups.
+    pub groups: Vec<GroupId>,
+    /// When that message was appended.
+    pub since: Timestamp,
 }
 
 /// Messages of a dead-letter topic that failed there together.

@@ -31,7 +31,7 @@ use crate::{
     shared::Shared,
     stream::StreamAnswer,
     streams::Streams,
-    survey::Survey,
+    survey::{Findings, Survey, may_tell},
     timer::Timer,
     wheel::Wheel,
 };
@@ -272,6 +272,15 @@ impl Engine {
     /// calls it or not, the engine does the same. Costs a step for each that is looked at.
     pub fn fold_untouched(&mut self, parts: u32) {
         self.partitions.fold_untouched(parts);
+    }
+
+    /// Goes on with a survey, by one of so many `parts` of all partitions. Returns what it found once
+    /// it has come round. Costs a step for each partition that is looked at; one that is folded is
+    /// unfolded only if it may have something to tell.
+    pub fn survey(&mut self, parts: u32) -> Option<Findings> {
+        let Survey { hand, so_far } = &mut self.survey;
+        *hand = self.partitions.look_at_some(*hand, parts, may_tell, |held| so_far.add(held));
+        (*hand == 0).then(|| std::mem::take(so_far))
     }
 
     /// When [`Engine::advance`] has something to do next, if nothing else happens.

@@ -87,6 +87,11 @@ impl Folded {
         assert_eq!(kept(&unfolded), kept(partition), "{partition:?}");
     }
 
+    /// Whether one of its groups may hold messages that others are through with.
+    pub(crate) fn may_hold(&self) -> bool {
+        self.form.terms.len() > 1 && self.form.config.retention.until_settled
+    }
+
     /// Whether some of its messages are delayed.
     pub(crate) fn has_delays(&self) -> bool {
         self.flag(2)

@@ -20,6 +20,7 @@ mod effect;
 mod engine;
 mod folded;
 mod group;
+mod holding;
 mod interner;
 mod kept;
 mod latest;
@@ -27,6 +28,7 @@ mod log;
 mod lost;
 mod memory_topics;
 mod names;
+mod naming;
 mod ordered;
 mod pages;
 mod parked;
@@ -76,8 +78,8 @@ pub use dead_letter::{
     HEADER_SOURCE_TOPIC, HEADER_SOURCE_TOPIC_ID,
 };
 pub use effect::{
-    Confirmed, Delivery, Effect, GapReason, GroupDescription, ParkedRun, PartitionDescription,
-    Settled,
+    Confirmed, Delivery, Effect, GapReason, GroupDescription, Holding, ParkedRun,
+    PartitionDescription, Settled,
 };
 pub use engine::{Engine, Journal, Outbox, Payloads};
 pub use latest::Tombstones;
@@ -95,4 +97,4 @@ pub use stream::{
     StreamStatus, is_same_media_type, media_type,
 };
 pub use stream_content::StreamContent;
-pub use survey::Findings;
+pub use survey::{Findings, HoldingGroup};

@@ -4,14 +4,7 @@
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use sennit_model::{GroupId, GroupName, PartitionId, TopicId, TopicName};
-
-use crate::{
-    command::{DeadLetters, Origin},
-    effect::Effect,
-    engine::{Engine, Outbox, stir},
-    refusal::Refusal,
-};
+use sennit_model::{GroupId, GroupName, TopicId, TopicName};
 
 /// What a topic and its groups are called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,32 +40,13 @@ impl Names {
         self.0.get(&topic).cloned()
     }
 
+    /// A topic is called so, and its groups.
+    pub(crate) fn set(&mut self, topic: TopicId, names: Arc<SourceNames>) {
+        self.0.insert(topic, names);
+    }
+
     /// The topic is gone.
     pub(crate) fn forget(&mut self, topic: TopicId) {
         self.0.remove(&topic);
-    }
-}
-
-impl Engine {
-    /// Takes the names of a partition's topic, for its dead letters.
-    pub(crate) fn name_source(
-        &mut self,
-        origin: Origin,
-        id: PartitionId,
-        names: Arc<SourceNames>,
-        out: &mut Outbox,
-    ) {
-        let Some(partition) = self.partitions.get_mut(&id) else {
-            return out.refuse(origin, Refusal::UnknownTopic);
-        };
-        // A group that is not among them is gone: no other answer would come.
-        let has_all = partition.groups.iter().all(|group| names.of(group.id()).is_some());
-        if has_all && matches!(partition.dead_letters, DeadLetters::To(_)) {
-            partition.dead_letter_topic_asked = false;
-        }
-        stir(&mut self.stirred, partition);
-        self.names.0.insert(id.topic, names);
-        let (topic, group, created) = (id.topic, None, false);
-        out.after_commit.push(Effect::Done { origin, topic, group, created });
     }
 }

@@ -455,6 +455,7 @@ impl Partition {
             bytes: self.log.bytes(),
             oldest_appended_at: self.log.oldest().map(|entry| entry.appended_at),
             groups: self.groups.iter().map(describe).collect(),
+            holding: self.holding(),
             parked: self.parked_runs(),
         }
     }

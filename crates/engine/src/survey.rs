@@ -1,43 +1,61 @@
 //! A walk over all partitions, a part at a time, that adds up what no turn counts. What it found is a
 //! little old when it is told, and nothing depends on it.
 
-use crate::{engine::Engine, folded::Folded, partition::Partition};
+use sennit_model::{GroupId, Timestamp, TopicId, limits::HOLDING_GROUPS_MAX};
+
+use crate::{effect::Holding, folded::Folded, partition::Partition};
 
 /// What a survey of all partitions found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
     /// Parked messages of all groups.
     pub parked: u64,
+    /// Groups that hold messages which others of their topic are through with; those that have held
+    /// them longest come first, and at most [`HOLDING_GROUPS_MAX`] are told.
+    pub holding: Vec<HoldingGroup>,
+}
+
+/// A group that holds messages which others of its topic are through with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldingGroup {
+    /// Its topic.
+    pub topic: TopicId,
+    /// Which group.
+    pub group: GroupId,
+    /// When the oldest of these messages was appended.
+    pub since: Timestamp,
 }
 
 /// A survey under way.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     /// The place at which it goes on.
-    hand: u32,
-    so_far: Findings,
-}
-
-impl Engine {
-    /// Goes on with a survey, by one of so many `parts` of all partitions. Returns what it found once
-    /// it has come round. Costs a step for each partition that is looked at; one that is folded is
-    /// unfolded only if it may have something to tell.
-    pub fn survey(&mut self, parts: u32) -> Option<Findings> {
-        let Survey { hand, so_far } = &mut self.survey;
-        *hand = self.partitions.look_at_some(*hand, parts, may_tell, |held| so_far.add(held));
-        (*hand == 0).then(|| std::mem::take(so_far))
-    }
+    pub(crate) hand: u32,
+    pub(crate) so_far: Findings,
 }
 
 /// What is parked keeps a partition from being folded.
-fn may_tell(_: &Folded) -> bool {
-    false
+pub(crate) fn may_tell(folded: &Folded) -> bool {
+    folded.may_hold()
 }
 
 impl Findings {
-    fn add(&mut self, partition: &Partition) {
+    pub(crate) fn add(&mut self, partition: &Partition) {
         if partition.parks() {
             self.parked += partition.groups.iter().map(|group| group.dying.count()).sum::<u64>();
         }
+        let Some(Holding { groups, since }) = partition.holding() else { return };
+        let topic = partition.id.topic;
+        groups.into_iter().for_each(|group| self.add_holding(HoldingGroup { topic, group, since }));
+    }
+
+    fn add_holding(&mut self, new: HoldingGroup) {
+        let is_same = |held: &&mut HoldingGroup| (held.topic, held.group) == (new.topic, new.group);
+        match self.holding.iter_mut().find(is_same) {
+            Some(held) => held.since = held.since.min(new.since),
+            None => self.holding.push(new),
+        }
+        self.holding.sort_by_key(|held| (held.since, held.group));
+        self.holding.truncate(HOLDING_GROUPS_MAX);
     }
 }

@@ -112,6 +112,10 @@ pub const REASON_BYTES_MAX: usize = 1024;
 /// Most runs of parked messages that the description of a group shows, with their reasons.
 pub const PARKED_SHOWN_MAX: usize = 64;
 
+/// Most groups of a shard that a metric names because they hold messages which other groups are through
+/// with.
+pub const HOLDING_GROUPS_MAX: usize = 16;
+
 /// Most messages a subscription may hold unsettled.
 pub const CREDIT_MESSAGES_MAX: u32 = 1_000_000;
 

@@ -218,6 +218,7 @@ async fn take_messages(
                         let _ = answer.send(control.answer(session, request).await);
                     });
                 }
+                Message::Holding(shard, groups) => control.name_holding(shard, &groups),
                 Message::Locate(name, answer) => {
                     let _ = answer.send(control.locate(&name));
                 }

@@ -47,6 +47,9 @@ pub(crate) fn group_description(
         description.parked += held.parked;
         description.consumers = description.consumers.max(held.consumers);
         description.settled_before.push(held.settled_before.0);
+        let holding = partition.holding.as_ref().filter(|held| held.groups.contains(&group.id));
+        let since = holding.map(|held| held.since.0);
+        description.holds_since_ms = description.holds_since_ms.into_iter().chain(since).min();
     }
     description
 }

@@ -2,7 +2,7 @@
 //! group does with messages is the engine's.
 #![expect(clippy::result_large_err, reason = "a failure is rare, and leaves at once as a reply")]
 
-use sennit_engine::{CatalogueCommand, PartitionCommand, Topic};
+use sennit_engine::{CatalogueCommand, HoldingGroup, PartitionCommand, Topic};
 use sennit_model::{
     GroupConfig, GroupName, Offset, OffsetRange, PartitionIndex, StartAt, TopicId,
     limits::PARKED_SHOWN_MAX,
@@ -14,6 +14,7 @@ use crate::{
     control::{Control, Failure, done, gather, with_topic, wrong_answer},
     descriptions::{group_description, parked_runs},
     inbox::ControlReply,
+    metrics::Holding,
 };
 
 impl Control {
@@ -122,6 +123,24 @@ impl Control {
             parked_runs(group.id, &partitions).take(PARKED_SHOWN_MAX).collect();
         let reply = Reply::GroupDescription(description);
         Ok(ControlReply { reply, home: topic.created.home })
+    }
+}
+
+impl Control {
+    /// Says by name, in the metrics of a shard, which of its groups hold messages that others are through
+    /// with.
+    pub(crate) fn name_holding(&self, shard: usize, groups: &[HoldingGroup]) {
+        let named = self.core.look(|core| {
+            let catalogue = core.shard().catalogue();
+            let named = groups.iter().filter_map(|held| {
+                let topic = catalogue.topic(held.topic)?;
+                let group = topic.groups.iter().find(|group| group.id == held.group)?;
+                let (topic, group) = (topic.created.name.to_string(), group.name().to_string());
+                Some(Holding { topic, group, since: held.since })
+            });
+            named.collect()
+        });
+        self.core.cores.metrics[shard].set_holding(named);
     }
 }
 

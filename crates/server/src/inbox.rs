@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use sennit_engine::{Command, Effect, SessionId};
+use sennit_engine::{Command, Effect, HoldingGroup, SessionId};
 use sennit_journal::{Fault, Home, Position};
 use sennit_model::{Offset, TopicId, TopicName, TopicPattern};
 use sennit_protocol::{
@@ -54,6 +54,9 @@ pub(crate) enum Message {
         mpsc::Sender<Change>,
         oneshot::Sender<Result<Vec<WatchedTopic>, control::Error>>,
     ),
+    /// The groups of a shard that hold messages which others are through with; only the first core is told,
+    /// which knows their names.
+    Holding(usize, Vec<HoldingGroup>),
     /// The lane's thread has written and synced a batch.
     Committed(Committed),
     /// The lane has failed.

@@ -2,7 +2,7 @@
 //! docs/reference/metrics.md lists them.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex, PoisonError,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
@@ -12,6 +12,9 @@ use prometheus_client::{
     metrics::{counter::ConstCounter, gauge::ConstGauge},
     registry::{Registry, Unit},
 };
+use sennit_model::Timestamp;
+
+use crate::clock::now;
 
 /// A number that one thread writes and any may read.
 #[derive(Debug, Default)]
@@ -41,6 +44,8 @@ macro_rules! core_metrics {
         #[derive(Debug, Default)]
         pub(crate) struct CoreMetrics {
             $(#[doc = $text] pub(crate) $name: Count,)*
+            /// Groups that hold messages which others are through with, a few of the shard's.
+            holding: Mutex<Vec<Holding>>,
         }
 
         impl CoreMetrics {
@@ -49,6 +54,28 @@ macro_rules! core_metrics {
             }
         }
     };
+}
+
+/// A group that holds messages which others of its topic are through with.
+#[derive(Debug)]
+pub(crate) struct Holding {
+    pub(crate) topic: String,
+    pub(crate) group: String,
+    /// When the oldest of these messages was appended.
+    pub(crate) since: Timestamp,
+}
+
+impl CoreMetrics {
+    pub(crate) fn set_holding(&self, holding: Vec<Holding>) {
+        *self.holding.lock().unwrap_or_else(PoisonError::into_inner) = holding;
+    }
+
+    /// Shows each of them with the age of the oldest message that it holds.
+    fn each_holding(&self, mut tell: impl FnMut(&Holding, u64)) {
+        let now = now();
+        let holding = self.holding.lock().unwrap_or_else(PoisonError::into_inner);
+        holding.iter().for_each(|held| tell(held, now.since(held.since).as_secs()));
+    }
 }
 
 macro_rules! unit {
@@ -153,7 +180,31 @@ impl Collector for Cores {
                 }
             }
         }
-        Ok(())
+        self.encode_holding(&mut encoder)
+    }
+}
+
+impl Cores {
+    /// One series for each group that is named: a few of each shard.
+    fn encode_holding(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let text = "Age of the oldest message that this group holds and others of the topic are through with";
+        let (unit, kind) = (Unit::Seconds, ConstGauge::new(0i64).metric_type());
+        let name = "group_holds_oldest_age";
+        let mut descriptor = encoder.encode_descriptor(name, text, Some(&unit), kind)?;
+        let mut encoded = Ok(());
+        for (shard, core) in self.0.iter().enumerate() {
+            core.each_holding(|held, age| {
+                let labels = [
+                    ("shard", shard.to_string()),
+                    ("topic", held.topic.clone()),
+                    ("group", held.group.clone()),
+                ];
+                let age = ConstGauge::new(i64::try_from(age).unwrap_or(i64::MAX));
+                let family = descriptor.encode_family(&labels);
+                encoded = encoded.and_then(|()| family.and_then(|family| age.encode(family)));
+            });
+        }
+        encoded
     }
 }
 
@@ -162,4 +213,27 @@ pub(crate) fn registry(cores: Vec<Arc<CoreMetrics>>) -> Registry {
     let mut registry = Registry::with_prefix("sennit");
     registry.register_collector(Box::new(Cores(cores)));
     registry
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    #[test]
+    fn a_group_that_holds_old_messages_is_named_with_the_age_of_the_oldest() {
+        let cores: Vec<Arc<CoreMetrics>> = (0..2).map(|_| Arc::default()).collect();
+        let since = Timestamp(now().0 - 3_600_000);
+        let (topic, group) = ("orders".to_owned(), "default".to_owned());
+        cores[1].set_holding(vec![Holding { topic, group, since }]);
+        let mut text = String::new();
+        encode(&mut text, &registry(cores)).expect("it is text");
+        let name = "sennit_group_holds_oldest_age_seconds";
+        let line = text.lines().find(|line| line.starts_with(name)).expect("it is there");
+        let labels = r#"{shard="1",topic="orders",group="default"}"#;
+        let age = line.strip_prefix(name).and_then(|rest| rest.strip_prefix(labels));
+        let age: u64 = age.and_then(|age| age.trim().parse().ok()).expect(line);
+        assert!((3600..3700).contains(&age), "{line}");
+    }
 }

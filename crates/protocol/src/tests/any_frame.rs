@@ -333,11 +333,11 @@ fn parked_run() -> impl Strategy<Value = ParkedRun> {
 }
 
 fn group_description() -> impl Strategy<Value = GroupDescription> {
-    let counts = any::<(u32, u64, u64, u64, u64, u32, u64)>();
+    let counts = any::<(u32, u64, u64, u64, u64, u32, u64, Option<u64>)>();
     let lists = (vec(any::<u64>(), 0..4), vec(parked_run(), 0..3));
     (text(), text(), option::of(group_config()), counts, lists).prop_map(
         |(name, topic, config, counts, (settled_before, parked_runs))| {
-            let (id, ready, leased, delayed, dying, consumers, parked) = counts;
+            let (id, ready, leased, delayed, dying, consumers, parked, holds_since_ms) = counts;
             GroupDescription {
                 name,
                 id,
@@ -351,6 +351,7 @@ fn group_description() -> impl Strategy<Value = GroupDescription> {
                 settled_before,
                 parked,
                 parked_runs,
+                holds_since_ms,
             }
         },
     )

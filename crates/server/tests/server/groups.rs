@@ -215,3 +215,26 @@ fn a_dead_letter_says_the_names_of_its_topic_and_group_after_a_restart_too() {
     }
     broker.stop();
 }
+
+#[test]
+fn the_group_that_nobody_uses_is_told_to_hold_what_others_are_through_with() {
+    let (broker, _folder) = Broker::fresh();
+    let mut peer = broker.greeted();
+    let topic = peer.create_topic("orders", 1);
+    let group = peer.subscribe("orders", 1, 100);
+    peer.send(&Request::Publish(publish(topic, 0, 0, &["a", "b"])));
+    let held = peer.deliveries(2).1;
+    peer.settle((topic, group), &held, Verdict::Ack);
+    let describe = control::DescribeTopic { name: "orders".into() };
+    let Reply::TopicDescription(said) = peer.ask(&Request::DescribeTopic(describe)) else {
+        panic!("no description");
+    };
+    let since = |name: &str| {
+        let group = said.groups.iter().find(|group| group.name == name);
+        group.expect("it is there").holds_since_ms
+    };
+    assert_eq!(since("default"), said.partitions[0].oldest_ms);
+    assert!(since("default").is_some());
+    assert_eq!(since("workers"), None);
+    broker.stop();
+}
