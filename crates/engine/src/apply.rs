@@ -79,7 +79,9 @@ impl Engine {
                 let Some(partition) = self.partitions.get_mut(id) else { return };
                 let place = place_of(batch.bytes(), position);
                 partition.append(batch, *appended_at, *producer, place, wheel);
-                partition.retain_newest(&mut self.freed, wheel);
+                if partition.retain_newest(&mut self.freed, wheel) {
+                    stir(&mut self.stirred, partition);
+                }
                 let end = partition.log.end();
                 let durability = partition.config.durability;
                 if durability != Durability::Memory {
@@ -131,13 +133,17 @@ impl Engine {
                 let place = place_of(batch.bytes(), position);
                 let nobody = sennit_model::ProducerStamp::default();
                 partition.append(batch, *appended_at, nobody, place, wheel);
-                partition.retain_newest(&mut self.freed, wheel);
+                if partition.retain_newest(&mut self.freed, wheel) {
+                    stir(&mut self.stirred, partition);
+                }
                 self.uncommitted.push_back((position, *target, partition.log.end()));
                 self.note_dirty(*target, batch.bytes().len(), *appended_at);
             }
             Record::Trimmed { partition: id, start } => {
                 let Some(partition) = self.partitions.get_mut(id) else { return };
                 partition.trim(start.0, &mut self.freed, wheel);
+                // Leases that ended with what was freed leave room for what is ready.
+                stir(&mut self.stirred, partition);
             }
             Record::Moved { partition: id, moves } => {
                 let mut partition = self.partitions.get_mut(id);

@@ -37,6 +37,7 @@ impl Engine {
         for id in stirred.drain(..) {
             let Some(partition) = self.partitions.get_mut(&id) else { continue };
             partition.stirred = false;
+            partition.awaits_batch = false;
             let mut expired: Vec<(GroupId, Vec<OffsetRange>)> = Vec::new();
             let mut any_dying = false;
             let reach = self.reserved.reach(id, partition.config.durability);
@@ -52,7 +53,7 @@ impl Engine {
                     wheel: &mut self.wheel,
                     expired: Vec::new(),
                 };
-                turn.deliver(group, payloads, out);
+                partition.awaits_batch |= !turn.deliver(group, payloads, out);
                 if !turn.expired.is_empty() {
                     expired.push((group.id(), turn.expired));
                 }
@@ -161,9 +162,16 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    fn deliver(&mut self, group: &mut Group, payloads: &mut impl Payloads, out: &mut Outbox) {
+    /// Leases to the members of `group` what they have room for. False if a batch has to be fetched
+    /// first.
+    fn deliver(
+        &mut self,
+        group: &mut Group,
+        payloads: &mut impl Payloads,
+        out: &mut Outbox,
+    ) -> bool {
         while let Some((start, end, &attempts)) = group.ready.first() {
-            let Some(index) = group.next_member() else { return };
+            let Some(index) = group.next_member() else { return true };
             let entry = self.log.find(start).expect("ready messages are kept");
             // A run of many batches may have a time for each: no more is looked at than is given.
             let end = end.min(entry.end());
@@ -176,7 +184,7 @@ impl Turn<'_> {
                     continue;
                 }
             };
-            let Some(batch) = payloads.batch(self.id, entry.place) else { return };
+            let Some(batch) = payloads.batch(self.id, entry.place) else { return false };
             let many = group.members.len() > 1;
             let member = &group.members[index];
             let room = member.room_messages().min(if many { TURN_MESSAGES } else { u64::MAX });
@@ -206,6 +214,7 @@ impl Turn<'_> {
                 messages: batch.slice(from..from + length),
             }));
         }
+        true
     }
 
     /// How far from `start` the messages are alive, or else how far they are expired.

@@ -503,6 +503,12 @@ impl Engine {
         for partition in self.partitions.values() {
             for group in &partition.groups {
                 group.check(partition.visible, &partition.delays);
+                // Between a change and the next delivery pass the partition is on the list.
+                let is_due = !partition.stirred && !partition.awaits_batch;
+                assert!(
+                    !is_due || group.ready.is_empty() || !group.has_room(),
+                    "messages are ready, a member has room, and no delivery pass is due: {group:?}"
+                );
             }
         }
     }

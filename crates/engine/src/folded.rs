@@ -147,6 +147,7 @@ impl Packer {
             dead_letter_topic_asked,
             is_loading: _,
             stirred: _,
+            awaits_batch: _,
             rest: _,
         } = partition;
         let dead_letters = match dead_letters {

@@ -462,6 +462,12 @@ impl Group {
         Some(index)
     }
 
+    /// Whether some member has room for a message.
+    #[cfg(any(test, debug_assertions))]
+    pub(crate) fn has_room(&self) -> bool {
+        self.members.iter().any(|member| member.room_messages() > 0)
+    }
+
     /// How many messages it waits for until a publisher's delay is over. Costs a step for each run of
     /// what is settled and of what is delayed, where something is.
     fn delayed(&self, visible: u64, delays: &Runs<Timestamp>) -> u64 {

@@ -88,6 +88,8 @@ pub(crate) struct Partition {
     pub(crate) is_loading: bool,
     /// Whether it is in the engine's list of partitions that may have something to deliver.
     pub(crate) stirred: bool,
+    /// Whether its last delivery pass ended at a batch that has to be fetched first.
+    pub(crate) awaits_batch: bool,
     pub(crate) rest: Rest,
 }
 
@@ -107,6 +109,7 @@ impl Partition {
             dead_letter_topic_asked: false,
             is_loading: false,
             stirred: false,
+            awaits_batch: false,
             rest: Rest::LeftAlone,
         }
     }
@@ -305,15 +308,20 @@ impl Partition {
         }
     }
 
-    /// Frees the oldest batches beyond the bytes and the count that are kept. Runs after every record
-    /// that may matter to it, so replay frees the same.
-    pub(crate) fn retain_newest(&mut self, freed: &mut Vec<Place>, wheel: &mut Wheel<Timer>) {
+    /// Frees the oldest batches beyond the bytes and the count that are kept; says whether there were
+    /// any. Their leases end with them, which frees credit. Runs after every record that may matter to
+    /// it, so replay frees the same.
+    pub(crate) fn retain_newest(
+        &mut self,
+        freed: &mut Vec<Place>,
+        wheel: &mut Wheel<Timer>,
+    ) -> bool {
         let bytes_max = self.config.bytes_max().unwrap_or(u64::MAX);
         let count = self.config.retention.count.unwrap_or(u64::MAX);
         let start = self.log.end().saturating_sub(count);
         // What is not put back yet cannot be weighed; its slice says what it came to.
         if self.is_loading {
-            return;
+            return false;
         }
         let (mut has_freed, mut freed_to) = (false, 0);
         while let Some(oldest) = self.log.oldest()
@@ -322,11 +330,11 @@ impl Partition {
             (has_freed, freed_to) = (true, oldest.end());
             self.free(oldest.first, freed);
         }
-        if !has_freed {
-            return;
+        if has_freed {
+            self.raise_start(freed_to);
+            self.settle_up_to_start(wheel);
         }
-        self.raise_start(freed_to);
-        self.settle_up_to_start(wheel);
+        has_freed
     }
 
     /// Frees the batches that touch `start..end` and are settled in every group, wherever they
