@@ -1,10 +1,18 @@
 //! The simulator's command line: one seed with its steps, or a range of seeds.
 
-use std::{io::Write, process::ExitCode, time::Duration};
+mod progress;
+
+use std::{
+    io::Write,
+    process::ExitCode,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+};
 
 use clap::Parser;
-use indicatif::{ProgressBar, ProgressStyle};
-use sennit_sim::{mix, run, run_all, run_rot, run_scenarios, run_sequences, traced_course};
+use progress::Progress;
+use sennit_sim::{
+    Counted, mix, run, run_all, run_rot, run_scenarios, run_sequences, traced_course,
+};
 
 /// Runs everything below the waterline on a disk that fails, as seeds tell it to.
 #[derive(Debug, Parser)]
@@ -64,24 +72,18 @@ fn main() -> ExitCode {
         let _ = writeln!(out, "{line}");
         return code;
     }
-    let style =
-        ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {msg} failed, {eta} left");
-    let progress = ProgressBar::new(to.saturating_sub(from));
-    if let Ok(style) = style {
-        progress.set_style(style);
-    }
-    progress.enable_steady_tick(Duration::from_millis(200));
-    let failed = std::sync::atomic::AtomicU64::new(0);
+    let count = to.saturating_sub(from);
+    let progress = Progress::new("seeds");
+    let (done, failed) = (AtomicU64::new(0), AtomicU64::new(0));
     let failures = run_all(from..to, arguments.operations, arguments.threads, |_, ended| {
-        let now = failed.fetch_add(u64::from(ended.is_err()), std::sync::atomic::Ordering::Relaxed);
-        progress.set_message((now + u64::from(ended.is_err())).to_string());
-        progress.inc(1);
+        let failed_now = u64::from(ended.is_err());
+        let failed = failed.fetch_add(failed_now, Relaxed) + failed_now;
+        progress.told(done.fetch_add(1, Relaxed) + 1, count, failed);
     });
-    progress.finish_and_clear();
+    progress.end();
     for failure in &failures {
         let _ = writeln!(out, "{failure}");
     }
-    let count = to.saturating_sub(from);
     let _ = writeln!(out, "{count} seeds, {} failed", failures.len());
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -89,15 +91,20 @@ fn main() -> ExitCode {
 /// Short sequences or scenarios; with a trace, the steps of the one that fails.
 fn courses(arguments: &Arguments) -> ExitCode {
     let threads = arguments.threads as usize;
+    let of = if arguments.sequences.is_some() { "sequences" } else { "scenarios" };
+    let progress = Progress::new(of);
+    let told = |done, all| progress.told(done, all, 0);
     let ran = match arguments.sequences {
-        Some(length) => run_sequences(length, threads),
-        None if arguments.rot => run_rot(threads),
-        None => run_scenarios(arguments.whole, threads),
+        Some(length) => run_sequences(length, threads, told),
+        None if arguments.rot => run_rot(threads, told),
+        None => run_scenarios(arguments.whole, threads, told),
     };
+    progress.end();
     let mut out = std::io::stdout();
     match ran {
         Ok(counted) => {
-            let _ = writeln!(out, "{counted:?}");
+            let Counted { courses, points, runs } = counted;
+            let _ = writeln!(out, "{courses} {of}, {points} calls, {runs} runs");
             ExitCode::SUCCESS
         }
         Err(broken) => {

@@ -4,7 +4,7 @@
 use std::{
     cell::Cell,
     ops::Range,
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     sync::atomic::{AtomicU64, Ordering},
 };
 
@@ -145,7 +145,9 @@ pub fn run_all(
     };
     let mut failures: Vec<Failure> = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+        // What failed in a thread that panics is not to be lost.
+        let ended = threads.into_iter().map(|thread| thread.join());
+        ended.flat_map(|failures| failures.unwrap_or_else(|panic| resume_unwind(panic))).collect()
     });
     failures.sort_by_key(|failure| failure.seed);
     failures

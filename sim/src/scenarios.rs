@@ -131,8 +131,12 @@ const ENDINGS: [Ending; 3] = [Ending::Kill, Ending::Loses, Ending::Keeps];
 ///
 /// # Errors
 /// The first course in which a promise was broken.
-pub fn run_scenarios(whole: bool, threads: usize) -> Result<Counted, Box<BrokenCourse>> {
-    run_each(&SCENARIOS, threads, |(name, acts)| nth_call(name, acts, whole))
+pub fn run_scenarios(
+    whole: bool,
+    threads: usize,
+    told: impl Fn(u64, u64) + Sync,
+) -> Result<Counted, Box<BrokenCourse>> {
+    run_each(&SCENARIOS, threads, told, |(name, acts)| nth_call(name, acts, whole))
 }
 
 fn nth_call(name: &str, acts: &[Act], whole: bool) -> Result<Counted, Box<BrokenCourse>> {
@@ -172,8 +176,11 @@ fn nth_call(name: &str, acts: &[Act], whole: bool) -> Result<Counted, Box<Broken
 ///
 /// # Errors
 /// The first course in which a promise was broken.
-pub fn run_rot(threads: usize) -> Result<Counted, Box<BrokenCourse>> {
-    run_each(&SCENARIOS, threads, |(name, acts)| each_block(name, acts))
+pub fn run_rot(
+    threads: usize,
+    told: impl Fn(u64, u64) + Sync,
+) -> Result<Counted, Box<BrokenCourse>> {
+    run_each(&SCENARIOS, threads, told, |(name, acts)| each_block(name, acts))
 }
 
 fn each_block(name: &str, acts: &[Act]) -> Result<Counted, Box<BrokenCourse>> {

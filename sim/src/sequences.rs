@@ -98,11 +98,16 @@ impl fmt::Display for BrokenCourse {
 }
 
 /// Runs all sequences of `1..=length` acts after each beginning, on so many threads. The crash is
-/// always in the last act: those in the acts before are the crashes of shorter sequences.
+/// always in the last act: those in the acts before are the crashes of shorter sequences. `told` hears
+/// after each sequence how many are done, and of how many.
 ///
 /// # Errors
 /// The first course in which a promise was broken.
-pub fn run_sequences(length: usize, threads: usize) -> Result<Counted, Box<BrokenCourse>> {
+pub fn run_sequences(
+    length: usize,
+    threads: usize,
+    told: impl Fn(u64, u64) + Sync,
+) -> Result<Counted, Box<BrokenCourse>> {
     let mut courses = Vec::new();
     for beginning in BEGINNINGS {
         let mut longest = vec![beginning.to_vec()];
@@ -115,13 +120,14 @@ pub fn run_sequences(length: usize, threads: usize) -> Result<Counted, Box<Broke
             courses.extend(longest.iter().cloned());
         }
     }
-    run_each(&courses, threads, |acts| crashes_in_last(acts))
+    run_each(&courses, threads, told, |acts| crashes_in_last(acts))
 }
 
 /// Runs each course on so many threads, until one fails.
 pub(crate) fn run_each<C: Sync>(
     courses: &[C],
     threads: usize,
+    told: impl Fn(u64, u64) + Sync,
     run: impl Fn(&C) -> Result<Counted, Box<BrokenCourse>> + Sync,
 ) -> Result<Counted, Box<BrokenCourse>> {
     let next = AtomicU64::new(0);
@@ -132,7 +138,10 @@ pub(crate) fn run_each<C: Sync>(
             let ran = run(course);
             let mut outcome = lock();
             match (&mut *outcome, ran) {
-                (Ok(counted), Ok(ran)) => counted.add(ran),
+                (Ok(counted), Ok(ran)) => {
+                    counted.add(ran);
+                    told(counted.courses, courses.len() as u64);
+                }
                 (Ok(_), Err(broken)) => *outcome = Err(broken),
                 (Err(_), _) => return,
             }

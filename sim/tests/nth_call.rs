@@ -8,7 +8,7 @@ use sennit_sim::SCENARIOS;
 #[test]
 fn whichever_call_fails_the_broker_goes_on_or_stops_and_every_promise_holds() {
     let whole = env::var_os("SENNIT_TORTURE_SECONDS").is_some();
-    match sennit_sim::run_scenarios(whole, 2) {
+    match sennit_sim::run_scenarios(whole, 2, |_, _| {}) {
         Ok(counted) => {
             assert!(counted.points > 100 * counted.courses, "{counted:?}");
             assert!(counted.runs > counted.points, "{counted:?}");
@@ -19,7 +19,7 @@ fn whichever_call_fails_the_broker_goes_on_or_stops_and_every_promise_holds() {
 
 #[test]
 fn whichever_block_rots_the_broker_refuses_or_says_so_and_nothing_is_gone_for_it() {
-    match sennit_sim::run_rot(2) {
+    match sennit_sim::run_rot(2, |_, _| {}) {
         Ok(counted) => assert!(counted.runs > 10 * counted.courses, "{counted:?}"),
         Err(broken) => panic!("{broken}"),
     }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     asking::{self, Answer},
     broker::Broker,
+    torture::kills,
 };
 
 const NAMES: [&str; 3] = ["debit", "credit", "audit"];
@@ -104,9 +105,8 @@ fn after_each_kill_the_streams_of_a_group_hold_the_same() {
     let mut broker = Broker::start_with(folder.path(), &["--shards", "2"]);
     let mut accounts: Vec<_> = (0..4).map(|worker| Account { worker, answered: 0 }).collect();
     accounts.iter().for_each(|account| account.create(&broker.http));
-    let kills = std::env::var("SENNIT_TORTURE_SECONDS").map_or(6, |s| s.parse().unwrap_or(6));
-    let mut sent_again = 0;
-    for kill in 0..kills {
+    let (mut count, mut sent_again) = (0, 0);
+    for kill in kills(6) {
         let address = broker.http.clone();
         accounts = thread::scope(|scope| {
             let workers: Vec<_> = accounts
@@ -119,8 +119,9 @@ fn after_each_kill_the_streams_of_a_group_hold_the_same() {
                     })
                 })
                 .collect();
-            thread::sleep(Duration::from_millis(200 + 37 * (kill % 7)));
+            thread::sleep(Duration::from_millis(200 + 37 * u64::from(kill % 7)));
             broker.kill();
+            count += 1;
             workers.into_iter().map(|worker| worker.join().expect("it appended")).collect()
         });
         broker.start_again();
@@ -138,6 +139,6 @@ fn after_each_kill_the_streams_of_a_group_hold_the_same() {
         }
     }
     let answered: u64 = accounts.iter().map(|account| account.answered).sum();
-    assert!(answered > 4 * kills, "{answered} groups");
-    eprintln!("{kills} kills, {answered} groups, {sent_again} done and not answered");
+    assert!(answered > 4 * count, "{answered} groups");
+    eprintln!("{count} kills, {answered} groups, {sent_again} done and not answered");
 }

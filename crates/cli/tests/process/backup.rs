@@ -11,7 +11,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use serde_json::Value;
@@ -19,11 +19,9 @@ use tempfile::TempDir;
 
 use crate::{
     asking,
+    bounds::{BOUND, Watch, joined, until},
     broker::{Broker, run, sennit},
 };
-
-/// Longer than anything takes that is to happen.
-const SOON: Duration = Duration::from_secs(30);
 
 /// A new data directory with segments so short that some are filled soon.
 pub fn short_segments(data: &Path, shards: u32, segment_bytes: u64) {
@@ -37,23 +35,20 @@ pub fn short_segments(data: &Path, shards: u32, segment_bytes: u64) {
 
 /// The packs of a lane, in order, when there are so many.
 pub fn moved(lane: &Path, packs: usize) -> Vec<PathBuf> {
-    let begun = Instant::now();
-    loop {
+    let mut held: Vec<PathBuf> = Vec::new();
+    until("so much is moved", || {
         let names = std::fs::read_dir(lane).unwrap().map(|entry| entry.unwrap().path());
-        let mut held: Vec<_> =
-            names.filter(|path| path.extension() == Some("pack".as_ref())).collect();
-        if held.len() >= packs {
-            held.sort();
-            return held;
-        }
-        assert!(begun.elapsed() < SOON, "nothing is moved");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+        held = names.filter(|path| path.extension() == Some("pack".as_ref())).collect();
+        held.len() >= packs
+    });
+    held.sort();
+    held
 }
 
 /// The body of what the HTTP port answers.
 pub fn get(http: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(http).unwrap();
+    stream.set_read_timeout(Some(BOUND)).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
@@ -108,7 +103,7 @@ fn back_up(broker: &Broker, folder: &TempDir, name: &str) -> PathBuf {
 }
 
 /// A backup that nobody takes further than the pipe goes, and its first block.
-pub fn stalled(broker: &Broker) -> (Child, Vec<u8>) {
+pub fn stalled(broker: &Broker) -> (Child, Vec<u8>, Watch) {
     let mut child = broker
         .command(&["backup", "--to", "-"])
         .stdin(Stdio::null())
@@ -116,10 +111,11 @@ pub fn stalled(broker: &Broker) -> (Child, Vec<u8>) {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
+    let watch = Watch::over(&child, "the backup");
     let mut first = vec![0; 512];
     child.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
     assert!(first.starts_with(b"BACKUP"));
-    (child, first)
+    (child, first, watch)
 }
 
 #[test]
@@ -189,6 +185,7 @@ fn what_was_confirmed_before_a_backup_is_in_it_while_producers_and_consumers_go_
                 std::thread::sleep(Duration::from_millis(10));
             }
             drop(input);
+            let _watch = Watch::over(&child, "the publisher");
             assert!(child.wait().unwrap().success());
             next
         }));
@@ -224,15 +221,14 @@ fn what_was_confirmed_before_a_backup_is_in_it_while_producers_and_consumers_go_
         .unwrap();
     let mut files = Vec::new();
     for n in 0..3 {
-        while made.load(SeqCst) < 2 * n + 2 {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        until("topics are made", || made.load(SeqCst) >= 2 * n + 2);
         let made_before = made.load(SeqCst);
         files.push((back_up(&broker, &folder, &format!("backup-{n}")), made_before));
     }
     stop.store(true, SeqCst);
-    let ends: Vec<u32> = publishers.into_iter().map(|thread| thread.join().unwrap()).collect();
-    catalogue.join().unwrap();
+    let ends: Vec<u32> =
+        publishers.into_iter().map(|thread| joined("it publishes", thread)).collect();
+    joined("topics come and go", catalogue);
     consumer.kill().unwrap();
     consumer.wait().unwrap();
     let all = numbers(&broker.ok(&["consume", "ordered"], b""));
@@ -280,7 +276,7 @@ fn what_a_backup_copies_stays_as_it_was_while_the_broker_goes_on() {
     let (folder, broker) = broker();
     broker.ok(&["topic", "create", "kept"], b"");
     broker.ok(&["publish", "kept"], &lines(0..30_000));
-    let (mut backup, mut archive) = stalled(&broker);
+    let (mut backup, mut archive, _watch) = stalled(&broker);
     // All of what is copied comes free, and is wanted again many times over.
     assert_eq!(broker.ok(&["consume", "kept"], b""), lines(0..30_000));
     for _ in 0..4 {
@@ -305,20 +301,18 @@ fn what_a_backup_copies_stays_as_it_was_while_the_broker_goes_on() {
 fn a_backup_that_is_abandoned_leaves_room_for_the_next() {
     let (folder, broker) = broker();
     broker.ok(&["publish", "kept", "--create"], &lines(0..30_000));
-    let (mut backup, _) = stalled(&broker);
+    let (mut backup, _, _watch) = stalled(&broker);
     backup.kill().unwrap();
     backup.wait().unwrap();
-    let begun = Instant::now();
     let file = folder.path().join("backup");
-    loop {
+    until("the abandoned backup is over", || {
         let output = broker.run(&["backup", "--to", file.to_str().unwrap()], b"");
         match output.status.code() {
-            Some(0) => break,
-            Some(4) => assert!(begun.elapsed() < SOON, "the abandoned backup goes on"),
+            Some(0) => true,
+            Some(4) => false,
             code => panic!("{code:?}: {}", String::from_utf8_lossy(&output.stderr)),
         }
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    });
     // Its name is taken now.
     let again = broker.run(&["backup", "--to", file.to_str().unwrap()], b"");
     assert_eq!(again.status.code(), Some(4));
@@ -334,7 +328,7 @@ fn a_backup_that_is_abandoned_leaves_room_for_the_next() {
 fn a_broker_that_is_killed_in_the_middle_leaves_a_backup_that_says_so() {
     let (folder, mut broker) = broker();
     broker.ok(&["publish", "kept", "--create"], &lines(0..30_000));
-    let (mut backup, mut archive) = stalled(&broker);
+    let (mut backup, mut archive, _watch) = stalled(&broker);
     broker.kill();
     backup.stdout.take().unwrap().read_to_end(&mut archive).unwrap();
     let output = backup.wait_with_output().unwrap();
@@ -372,7 +366,7 @@ fn an_archive_that_does_not_come_whole_gets_no_name() {
     let mut command = sennit(&["backup", "--http", &http, "--to"]);
     command.arg(&file);
     let output = run(command, b"");
-    broker.join().unwrap();
+    joined("the command asks", broker);
     assert!(!output.status.success());
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     let mut command = sennit(&["backup", "--http", &http, "--to"]);

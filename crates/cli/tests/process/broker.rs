@@ -10,6 +10,8 @@ use std::{
 
 use serde::Deserialize;
 
+use crate::bounds::{Watch, joined};
+
 /// How long a broker may take to recover.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -72,6 +74,7 @@ fn serve_by(
     match serde_json::from_str(&line) {
         Ok(addresses) => Some((child, addresses)),
         Err(_) => {
+            let _watch = Watch::over(&child, "the broker that does not start");
             child.wait().expect("it was started");
             None
         }
@@ -121,6 +124,7 @@ impl Broker {
         let pid = self.child.id().to_string();
         let asked = Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
         assert!(asked.success());
+        let _watch = Watch::over(&self.child, "the broker that was asked to end");
         self.child.wait().expect("it was started").code()
     }
 
@@ -157,6 +161,7 @@ impl Drop for Broker {
 pub fn run(mut command: Command, input: &[u8]) -> Output {
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the binary starts");
+    let _watch = Watch::over(&child, &format!("{command:?}"));
     let mut stdin = child.stdin.take().expect("it was piped");
     let input = input.to_owned();
     let writer = std::thread::spawn(move || {
@@ -164,6 +169,6 @@ pub fn run(mut command: Command, input: &[u8]) -> Output {
         let _ = stdin.write_all(&input);
     });
     let output = child.wait_with_output().expect("it ends");
-    writer.join().expect("the writer does not panic");
+    joined("all of the input is taken", writer);
     output
 }

@@ -1,17 +1,11 @@
 //! A topic that keeps the latest message of each key, with a real broker: the disk comes back, readers get
 //! the latest of each key, also after a kill.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::broker::Broker;
-
-/// How long the passes may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+use crate::{bounds::until, broker::Broker};
 
 fn described(broker: &Broker) -> Value {
     let output = broker.ok(&["topic", "describe", "rates", "--json"], b"");
@@ -20,15 +14,12 @@ fn described(broker: &Broker) -> Value {
 
 /// How the topic is once what is wanted of it takes less than so many bytes.
 fn shrunk(broker: &Broker, most: u64) -> Value {
-    let begun = Instant::now();
-    loop {
-        let held = described(broker);
-        if held["partition"][0]["live_bytes"].as_u64().unwrap() < most {
-            return held;
-        }
-        assert!(begun.elapsed() < PATIENCE, "it stays long: {held}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    let mut held = Value::Null;
+    until("the topic takes little", || {
+        held = described(broker);
+        held["partition"][0]["live_bytes"].as_u64().unwrap() < most
+    });
+    held
 }
 
 /// What a reader from the start comes by: messages, and the latest payload of each key.

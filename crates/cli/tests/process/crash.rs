@@ -4,7 +4,10 @@ use std::{io::Write, process::Stdio, time::Duration};
 
 use serde_json::Value;
 
-use crate::broker::Broker;
+use crate::{
+    bounds::{Watch, joined, until},
+    broker::Broker,
+};
 
 fn lines(range: std::ops::Range<u32>) -> Vec<u8> {
     range.flat_map(|number| format!("{number}\n").into_bytes()).collect()
@@ -27,23 +30,23 @@ fn every_confirmed_line_is_in_the_log_once_after_a_kill() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
+    let _watch = Watch::over(&publish, "the publisher");
     let mut input = publish.stdin.take().unwrap();
     // Lines keep coming while the broker dies and returns twice.
     let writer = std::thread::spawn(move || {
         for start in (0..300_000).step_by(1000) {
             input.write_all(&lines(start..start + 1000)).unwrap();
+            // So slowly that some are still to come when the broker has returned.
             std::thread::sleep(Duration::from_millis(5));
         }
     });
     for _ in 0..2 {
         let before = end_of(&broker, "numbers");
-        while end_of(&broker, "numbers") == before {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        until("more is published", || end_of(&broker, "numbers") != before);
         broker.kill();
         broker.start_again();
     }
-    writer.join().unwrap();
+    joined("all lines are taken", writer);
     let output = publish.wait_with_output().unwrap();
     assert!(output.status.success());
     let summary: Value = serde_json::from_slice(&output.stdout).unwrap();

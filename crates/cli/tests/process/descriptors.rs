@@ -5,11 +5,10 @@ use std::{
     io::{Read, Write},
     net::TcpStream,
     process::Command,
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use crate::broker::Broker;
+use crate::{bounds::until, broker::Broker};
 
 /// How many files the broker may have open.
 const LIMIT: usize = 400;
@@ -45,11 +44,7 @@ fn connections_leave_the_log_the_files_that_it_needs() {
     let most = open_files(&broker);
     // Some go; what the log has open for a moment may be among what was counted.
     connections.truncate(all - 10);
-    let begun = Instant::now();
-    while open_files(&broker) > most - 10 {
-        assert!(begun.elapsed() < SOON, "{} files of {most}", open_files(&broker));
-        thread::sleep(Duration::from_millis(10));
-    }
+    until("files come free", || open_files(&broker) <= most - 10);
     // Several segments.
     let line = [&[b'x'; 1 << 20], b"\n".as_slice()].concat();
     broker.ok(&["publish", "logs"], &line.repeat(70));

@@ -13,9 +13,11 @@ use sennit_client::{
     TopicConfig, TopicKind, TopicName,
 };
 use serde_json::Value;
-use tokio::task::LocalSet;
 
-use crate::broker::Broker;
+use crate::{
+    bounds::{until_async, within},
+    broker::Broker,
+};
 
 /// Before a kill by longer than this, everything ephemeral is written: far more than it takes.
 const WRITTEN: Duration = Duration::from_secs(2);
@@ -72,12 +74,10 @@ async fn publish(
 /// by the one before.
 async fn all_publish(batches: &[Rc<Cell<u64>>]) {
     let enough: Vec<_> = batches.iter().map(|batches| batches.get() + 2).collect();
-    let all = async {
-        while batches.iter().zip(&enough).any(|(batches, &enough)| batches.get() < enough) {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(60), all).await.expect("they go on");
+    until_async("all publish", async || {
+        batches.iter().zip(&enough).all(|(batches, &enough)| batches.get() >= enough)
+    })
+    .await;
 }
 
 /// Reads until the end of all has come: what came, and the gaps.
@@ -108,8 +108,7 @@ fn every_durability_keeps_its_promise_when_the_broker_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let mut broker = Broker::start_with(folder.path(), &["--shards", "2"]);
     let address = broker.listen.clone();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    LocalSet::new().block_on(&runtime, async {
+    within("all is read to the end", async {
         let first = client(&address).await;
         let (stop, stopped) = tokio::sync::watch::channel(false);
         let (mut readers, mut publishers) = (Vec::new(), Vec::new());

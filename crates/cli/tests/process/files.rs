@@ -10,7 +10,10 @@ use std::{
 
 use serde_json::Value;
 
-use crate::broker::Broker;
+use crate::{
+    bounds::{Watch, joined},
+    broker::Broker,
+};
 
 /// Longer than anything takes that is to happen.
 const SOON: Duration = Duration::from_secs(30);
@@ -59,6 +62,7 @@ fn a_count_is_kept_without_acks_wherever_and_whenever_the_messages_come() {
     broker.ok(&["topic", "create", "trickle"], b"");
     let mut command = broker.command(&["consume", "trickle", "--no-ack", "--follow", "-n", "5"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let _watch = Watch::over(&child, "the consumer");
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let (said, lines_said) = mpsc::channel();
     let reading = thread::spawn(move || lines.try_for_each(|line| said.send(line.unwrap())));
@@ -69,7 +73,7 @@ fn a_count_is_kept_without_acks_wherever_and_whenever_the_messages_come() {
         assert_eq!(line, Ok(text));
     }
     assert_eq!(child.wait().unwrap().code(), Some(0));
-    reading.join().unwrap().unwrap();
+    joined("all lines are read", reading).unwrap();
 }
 
 #[test]
@@ -118,6 +122,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
+    let _watch = Watch::over(&child, "the consumer");
     let mut first = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
     assert_eq!(first, "line 0\n");
@@ -137,6 +142,7 @@ fn follow_waits_for_what_is_published_later() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
+    let _watch = Watch::over(&child, "the consumer");
     broker.ok(&["publish", "later", "one", "two", "three"], b"");
     let mut said = String::new();
     child.stdout.take().unwrap().read_to_string(&mut said).unwrap();

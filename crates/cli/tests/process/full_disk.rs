@@ -1,11 +1,11 @@
 //! Backups and full disks: the broker's own fills while it is copied, or that on which the archive grows. The
 //! broker goes on, whoever asked is told, nothing that is cut passes for whole, and what was pinned comes
 //! free; acks go on as long as somebody acks, also when the broker is killed meanwhile. The small disk is a file system in memory, in a mount namespace
-//! that a process of its own keeps; where the system allows none it is said that this was not tested.
+//! that a process of its own keeps; where the system allows none these tests are skipped.
 
 use std::{
     fs,
-    io::{self, Read, Write},
+    io::Read,
     ops::Range,
     path::PathBuf,
     process::{Child, Command, Output, Stdio},
@@ -19,7 +19,9 @@ use tokio::time::timeout;
 
 use crate::{
     backup::{lines, restore, short_segments, stalled},
+    bounds::{Watch, within},
     broker::Broker,
+    skipped::skipped,
     torture::{Choices, seed_of},
 };
 
@@ -100,6 +102,7 @@ impl Small {
                 return now;
             }
             before = now;
+            // That nothing changes any more shows only in time.
             std::thread::sleep(Duration::from_secs(1));
         }
     }
@@ -135,7 +138,7 @@ fn is_backed_up(broker: &Broker, folder: &TempDir, kept: &[u8]) {
 }
 
 /// How a program gets a mount namespace of its own; none where the system allows nobody to have one, as
-/// containers do by default. That is said, whether the tests are heard or not.
+/// containers do by default. The test that asked is skipped then.
 fn apart() -> Option<&'static [&'static str]> {
     let ways: [&[&str]; 2] = [&["--user", "--map-root-user", "--mount"], &["--mount"]];
     let mut why = String::new();
@@ -147,11 +150,7 @@ fn apart() -> Option<&'static [&'static str]> {
             Err(error) => why = error.to_string(),
         }
     }
-    let why = why.trim();
-    let _ = writeln!(
-        io::stderr(),
-        "NOT TESTED: full disks; this system gives no mount namespace: {why}"
-    );
+    skipped(&format!("this system gives no mount namespace: {}", why.trim()));
     None
 }
 
@@ -161,8 +160,7 @@ fn said(output: &Output) -> String {
 
 /// Publishes until the broker says that its disk is full, and returns how many were confirmed.
 fn publish_until_full(broker: &Broker, topic: &str) -> u32 {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
+    within("the disk fills", async {
         let client = Client::connect(&broker.listen).await.unwrap();
         let publisher = client.publisher(&topic.parse().unwrap()).create_if_missing(true);
         let publisher = publisher.give_up_after(Duration::from_millis(1)).open().await.unwrap();
@@ -222,8 +220,7 @@ fn acks_go_on_one_by_one_while_the_disk_is_full_and_publishes_once_it_is_not() {
     for (bytes, acks) in [(100, 2000), (5_000, 2000), (300_000, u64::MAX)] {
         let Some(small) = Small::begin() else { return };
         let broker = &small.broker;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
+        within("acks go on", async {
             let client = Client::connect(&broker.listen).await.unwrap();
             let confirmed = publish_in_a_hurry(&client, "filling", bytes).await;
             ack_singly(&client, "filling", 0..acks.min(confirmed)).await;
@@ -238,8 +235,7 @@ fn acks_go_on_one_by_one_while_the_disk_is_full_and_publishes_once_it_is_not() {
 #[test]
 fn acks_go_on_where_a_checkpoint_is_as_long_as_several_segments() {
     let Some(small) = Small::begin() else { return };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
+    within("acks go on", async {
         let client = Client::connect(&small.broker.listen).await.unwrap();
         for number in 0..60 {
             let config = TopicConfig { partitions: 1000, ..TopicConfig::of_kind(TopicKind::Queue) };
@@ -255,8 +251,7 @@ fn acks_go_on_where_a_checkpoint_is_as_long_as_several_segments() {
 fn a_broker_that_is_killed_again_and_again_on_a_full_disk_keeps_its_promises() {
     let Some(mut small) = Small::begin() else { return };
     let mut choices = Choices::new(seed_of("killed on a full disk"));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let confirmed = runtime.block_on(async {
+    let confirmed = within("the disk fills", async {
         let client = Client::connect(&small.broker.listen).await.unwrap();
         publish_in_a_hurry(&client, "filling", 5_000).await
     });
@@ -265,7 +260,7 @@ fn a_broker_that_is_killed_again_and_again_on_a_full_disk_keeps_its_promises() {
         small.broker.kill();
         small.broker.start_again();
         let next = (acked + choices.below(200)).min(confirmed);
-        runtime.block_on(async {
+        within("acks go on", async {
             let client = Client::connect(&small.broker.listen).await.unwrap();
             ack_singly(&client, "filling", acked..next).await;
         });
@@ -300,7 +295,7 @@ fn a_backup_is_given_up_when_the_brokers_disk_fills_and_all_that_it_pinned_comes
     let broker = &small.broker;
     broker.ok(&["publish", "kept", "--create"], &lines(KEPT));
     let before = small.rests();
-    let (mut backup, mut archive) = stalled(broker);
+    let (mut backup, mut archive, _watch) = stalled(broker);
     let filled = publish_until_full(broker, "filling");
     assert!(filled > 0);
 
@@ -366,6 +361,7 @@ fn a_backup_into_where_nothing_can_be_written_fails_and_the_next_does_not() {
     let mut backup = broker.command(&["backup", "--to", "-"]);
     let full = fs::File::options().write(true).open("/dev/full").unwrap();
     let backup = backup.stdout(full).stderr(Stdio::piped()).spawn().unwrap();
+    let _watch = Watch::over(&backup, "the backup");
     let output = backup.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("No space left on device"), "{}", said(&output));

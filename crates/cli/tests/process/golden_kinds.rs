@@ -4,10 +4,7 @@
 //! `SENNIT_WRITE_GOLDEN=kinds cargo test -p sennit --test process golden_kinds` makes it; one that is
 //! committed is never made again.
 
-use std::{
-    fs,
-    time::{Duration, Instant},
-};
+use std::{fs, time::Duration};
 
 use sennit_client::{Client, GroupName};
 use serde_json::{Value, json};
@@ -15,6 +12,7 @@ use serde_json::{Value, json};
 use crate::{
     asking,
     backup::short_segments,
+    bounds::{until, within},
     broker::Broker,
     golden::{golden, is_to_be_made, restored},
 };
@@ -91,8 +89,7 @@ fn queues(broker: &Broker) {
     ] {
         broker.ok(&command.split(' ').collect::<Vec<_>>(), b"");
     }
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
+    within("queues are written", async {
         let client = Client::connect(&broker.listen).await.unwrap();
         let (jobs, group) = ("jobs".parse().unwrap(), GroupName::default_group());
         let mut consumer = client.consumer(&jobs, &group).subscribe().await.unwrap();
@@ -169,11 +166,9 @@ fn make() {
     kept(&broker);
     streams(&broker);
     // Until the first values of the keys are gone.
-    let begun = Instant::now();
-    while broker.ok(&["read", "rates"], b"").split(|byte| *byte == b'\n').count() > 9 {
-        assert!(begun.elapsed() < SOON, "nothing is compacted");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    until("the topic is compacted", || {
+        broker.ok(&["read", "rates"], b"").split(|byte| *byte == b'\n').count() <= 9
+    });
     broker.kill();
     broker.start_again();
     broker.ok(&["publish", "jobs", "the last"], b"");

@@ -16,6 +16,7 @@ use serde_json::Value;
 use crate::{
     asking::{self, Answer},
     broker::Broker,
+    torture::kills,
 };
 
 /// How long a request that was not answered waits before it is sent again.
@@ -147,11 +148,12 @@ fn what_was_answered_over_http_is_so_after_the_broker_was_killed() {
             thread::spawn(move || work(&address, worker, &stop))
         })
         .collect();
-    let kills = std::env::var("SENNIT_TORTURE_SECONDS").map_or(5, |s| s.parse().unwrap_or(5));
-    for _ in 0..kills {
+    let mut count = 0;
+    for _ in kills(5) {
         thread::sleep(Duration::from_millis(700));
         broker.kill();
         broker.start_again();
+        count += 1;
     }
     thread::sleep(Duration::from_millis(300));
     stop.store(true, Relaxed);
@@ -164,5 +166,5 @@ fn what_was_answered_over_http_is_so_after_the_broker_was_killed() {
     for (path, fate) in &fates {
         assert_eq!(fate_of(&broker.http, path), *fate, "{path}");
     }
-    eprintln!("{kills} kills, {} streams", fates.len());
+    eprintln!("{count} kills, {} streams", fates.len());
 }

@@ -4,14 +4,12 @@ use std::{
     io::{BufRead, BufReader, Read},
     os::unix::process::CommandExt as _,
     process::{Child, Command, Stdio},
-    thread::sleep,
-    time::{Duration, Instant},
 };
 
-use crate::broker::{Broker, sennit};
-
-/// Longer than anything takes that is to happen.
-const SOON: Duration = Duration::from_secs(30);
+use crate::{
+    bounds::{Watch, until},
+    broker::{Broker, sennit},
+};
 
 fn signal(name: &str, process: u32) {
     let sent = Command::new("kill").args([name, &process.to_string()]).status().unwrap();
@@ -36,18 +34,16 @@ impl Drop for Stopped {
 
 /// How it ends. Two that come at once may be one.
 fn interrupted_until_it_ends(child: &mut Child) -> Option<i32> {
-    let begun = Instant::now();
-    loop {
-        signal("-INT", child.id());
-        sleep(Duration::from_millis(20));
-        if let Some(status) = child.try_wait().unwrap() {
-            return status.code();
+    let mut code = None;
+    until("it ends", || {
+        let ended = child.try_wait().unwrap();
+        code = ended.and_then(|status| status.code());
+        if ended.is_none() {
+            signal("-INT", child.id());
         }
-        if begun.elapsed() > SOON {
-            child.kill().unwrap();
-            panic!("it goes on");
-        }
-    }
+        ended.is_some()
+    });
+    code
 }
 
 #[test]
@@ -59,6 +55,7 @@ fn a_second_ctrl_c_ends_a_verb_that_waits_for_a_broker_that_answers_nothing() {
     for verb in [&["read", "--from", "earliest"][..], &["consume"]] {
         let mut command = broker.command(&[verb, &["orders", "--follow"]].concat());
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let _watch = Watch::over(&child, "the verb");
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "first\n");
@@ -77,6 +74,7 @@ fn a_second_ctrl_c_ends_a_verb_whose_output_nobody_reads() {
     for verb in ["read", "consume"] {
         let mut command = broker.command(&[verb, "orders", "--follow"]);
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let _watch = Watch::over(&child, "the verb");
         let mut unread = child.stdout.take().unwrap();
         unread.read_exact(&mut [0]).unwrap();
         assert_eq!(interrupted_until_it_ends(&mut child), Some(130), "{verb}");
@@ -91,6 +89,7 @@ fn the_first_ctrl_c_lets_a_verb_finish_what_it_has_begun() {
     broker.ok(&["publish", "orders"], b"first\n");
     let mut command = broker.command(&["consume", "orders", "--follow"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+    let _watch = Watch::over(&child, "the verb");
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     signal("-INT", child.id());
@@ -106,10 +105,8 @@ fn a_benchmark_that_ctrl_c_ends_leaves_nothing_behind() {
     let mut command = sennit(&["bench", "publish", "--serve", "--duration", "600"]);
     command.current_dir(folder.path()).process_group(0);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let begun = Instant::now();
-    while entries() == 0 && begun.elapsed() < SOON {
-        sleep(Duration::from_millis(5));
-    }
+    let _watch = Watch::over(&child, "the benchmark");
+    until("the benchmark writes results", || entries() > 0);
     assert_eq!(entries(), 1);
     // As a terminal does: all of its processes hear it.
     let group = format!("-{}", child.id());

@@ -9,6 +9,7 @@
 mod asking;
 mod atomic;
 mod backup;
+mod bounds;
 mod broker;
 mod checker;
 mod compaction;
@@ -29,6 +30,7 @@ mod reading;
 mod refusals;
 mod rotten;
 mod short_frames;
+mod skipped;
 mod soak;
 mod storage;
 mod stream_ends;

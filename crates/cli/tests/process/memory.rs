@@ -1,22 +1,13 @@
 //! The broker's memory: what it had for those who are gone it gives back.
 
-use std::{
-    fs,
-    io::Write,
-    net::TcpStream,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, io::Write, net::TcpStream};
 
-use crate::broker::Broker;
+use crate::{bounds::until, broker::Broker};
 
 const CONNECTIONS: usize = 400;
 
 /// Of a request that is not whole, and is held until it is: less than a head may have.
 const BEGUN_BYTES: usize = 15 << 10;
-
-/// Longer than anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Bytes of memory that a process has.
 pub fn rss_bytes(pid: u32) -> u64 {
@@ -27,12 +18,7 @@ pub fn rss_bytes(pid: u32) -> u64 {
 
 /// Waits until the broker's memory is so.
 fn wait_until(broker: &Broker, what: &str, is_so: impl Fn(u64) -> bool) {
-    let begun = Instant::now();
-    while !is_so(rss_bytes(broker.pid())) {
-        let rss = rss_bytes(broker.pid());
-        assert!(begun.elapsed() < PATIENCE, "never {what}: {rss} bytes");
-        thread::sleep(Duration::from_millis(50));
-    }
+    until(what, || is_so(rss_bytes(broker.pid())));
 }
 
 #[test]
@@ -50,7 +36,7 @@ fn what_connections_had_is_given_back_when_they_are_gone() {
         .collect();
     let held = (CONNECTIONS * BEGUN_BYTES) as u64;
     // Some of it may lie in what the process had already.
-    wait_until(&broker, "more", |rss| rss >= before + held * 3 / 4);
+    wait_until(&broker, "the broker holds more", |rss| rss >= before + held * 3 / 4);
     drop(connections);
-    wait_until(&broker, "less", |rss| rss < before + held / 2);
+    wait_until(&broker, "the broker gives it back", |rss| rss < before + held / 2);
 }

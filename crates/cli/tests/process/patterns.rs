@@ -11,7 +11,7 @@ use sennit_client::{
     Reconnect, TopicConfig, TopicKind, TopicName, TopicPattern,
 };
 
-use crate::broker::Broker;
+use crate::{bounds::within, broker::Broker};
 
 async fn client(broker: &Broker) -> Client {
     let delays = Reconnect { delay_max: Duration::from_millis(100), ..Reconnect::default() };
@@ -65,8 +65,7 @@ fn all(name: &str, numbers: std::ops::Range<u32>) -> BTreeSet<String> {
 }
 
 fn run(test: impl Future<Output = ()>) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(tokio::task::LocalSet::new().run_until(test));
+    within("what the pattern means is read", test);
 }
 
 #[test]

@@ -7,9 +7,11 @@ use sennit_client::{
     Client, Error, ErrorCode, GroupName, Message, Offset, PartitionIndex, ReadFrom, Reader,
     Received, Reconnect, TopicConfig, TopicKind, TopicName,
 };
-use tokio::task::LocalSet;
 
-use crate::broker::Broker;
+use crate::{
+    bounds::{until_async, within},
+    broker::Broker,
+};
 
 const PARTITIONS: u32 = 3;
 
@@ -124,8 +126,7 @@ fn readers_and_a_group_miss_nothing_while_the_broker_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let mut broker = Broker::start_with(folder.path(), &["--shards", "2"]);
     let address = broker.listen.clone();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    LocalSet::new().block_on(&runtime, async {
+    within("readers come to the end", async {
         let topic: TopicName = "lines".parse().unwrap();
         let group: GroupName = "workers".parse().unwrap();
         let first = client(&address).await;
@@ -211,8 +212,7 @@ fn a_cursor_goes_on_where_it_was_committed_across_a_kill() {
     let beyond = ["cursor", "set", "lines", "audit", "1", "--partition", "1"];
     assert_eq!(broker.run(&beyond, b"").status.code(), Some(3));
     // Through the client: what was given is committed, and no more.
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
+    within("a cursor is committed", async {
         let client = client(&broker.listen).await;
         let (topic, name) = ("lines".parse().unwrap(), "billing".parse().unwrap());
         let mut reader = client.reader(&topic).cursor(&name).start().await.unwrap();
@@ -257,8 +257,7 @@ fn of_two_that_claim_a_cursor_at_once_exactly_one_reads() {
     let broker = Broker::start_with(folder.path(), &["--shards", "4"]);
     let partitions = ["--partitions", &PARTITIONS.to_string()];
     broker.ok(&[&["topic", "create", "lines", "--kind", "stream"], &partitions[..]].concat(), b"");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
+    within("one of two has the cursor", async {
         let clients = [client(&broker.listen).await, client(&broker.listen).await];
         let topic: TopicName = "lines".parse().unwrap();
         let mut both_began = 0;
@@ -312,8 +311,7 @@ fn a_reader_commits_by_itself_what_the_program_is_done_with() {
     broker.ok(&["topic", "create", "lines", "--kind", "stream"], b"");
     let text: String = (0..100).map(|n| format!("{n}\n")).collect();
     broker.ok(&["publish", "lines"], text.as_bytes());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
+    within("a reader commits by itself", async {
         let client = client(&broker.listen).await;
         let topic: TopicName = "lines".parse().unwrap();
         let name = "audit".parse().unwrap();
@@ -327,9 +325,10 @@ fn a_reader_commits_by_itself_what_the_program_is_done_with() {
         broker.kill();
         broker.start_again();
         let at = async || client.list_cursors(&topic).await.unwrap();
-        while at().await.first().is_none_or(|cursor| cursor.positions[0].1 != Offset(10)) {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until_async("what was done with is committed", async || {
+            at().await.first().is_some_and(|cursor| cursor.positions[0].1 == Offset(10))
+        })
+        .await;
         drop(reader);
         // By time, while the program waits for more; and what is kept back is not committed.
         let every = Duration::from_millis(10);
@@ -341,11 +340,9 @@ fn a_reader_commits_by_itself_what_the_program_is_done_with() {
         let waiting = tokio::time::timeout(Duration::from_secs(60), async {
             tokio::select! {
                 next = reader.next() => panic!("{:?}", next.is_some()),
-                () = async {
-                    while at().await[0].positions[0].1 != Offset(95) {
-                        tokio::time::sleep(Duration::from_millis(5)).await;
-                    }
-                } => {}
+                () = until_async("it is committed by time", async || {
+                    at().await[0].positions[0].1 == Offset(95)
+                }) => {}
             }
         });
         waiting.await.unwrap();
@@ -411,8 +408,7 @@ fn a_filter_is_the_brokers_work_and_a_cursor_moves_past_what_it_leaves_out() {
 fn messages_of_a_key_come_in_order_from_eight_partitions_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let broker = Broker::start_with(folder.path(), &["--shards", "2"]);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
+    within("messages come in order", async {
         let client = client(&broker.listen).await;
         let topic: TopicName = "lines".parse().unwrap();
         let config = TopicConfig { partitions: 8, ..TopicConfig::of_kind(TopicKind::Stream) };

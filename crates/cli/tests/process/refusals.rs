@@ -6,7 +6,10 @@ use std::{
     process::{Output, Stdio},
 };
 
-use crate::broker::{Broker, run, sennit};
+use crate::{
+    bounds::Watch,
+    broker::{Broker, run, sennit},
+};
 
 /// Asserts that `output` ended with `code` and that its one message names each of `words`.
 fn refused(output: &Output, code: i32, words: &[&str]) {
@@ -110,6 +113,7 @@ fn a_verb_that_loses_its_broker_for_good_says_why() {
         let mut command = broker.command(verb);
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let _watch = Watch::over(&child, "the verb");
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "first\n");
@@ -197,7 +201,9 @@ fn a_benchmark_whose_reader_has_left_does_not_fail() {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let mut bench = broker.command(&["bench", "publish", "--messages", "10"]);
-        let output = bench.args(json).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+        let bench = bench.args(json).stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+        let _watch = Watch::over(&bench, "the benchmark");
+        let output = bench.wait_with_output().unwrap();
         refused(&output, 0, &[]);
     }
 }

@@ -6,16 +6,19 @@ use sennit_client::{
     TopicKind, TopicName,
 };
 
-use crate::broker::Broker;
+use crate::{bounds::within, broker::Broker};
 
 const PARTITIONS: u32 = 1024;
 
 /// No connection is granted less.
 const FRAME_BYTES_MAX: usize = 16_384;
 
-#[tokio::test]
-async fn a_client_with_the_shortest_frames_is_told_what_is_too_long_and_reads_a_thousand_partitions()
- {
+#[test]
+fn a_client_with_the_shortest_frames_is_told_what_is_too_long_and_reads_a_thousand_partitions() {
+    within("a thousand partitions are read", with_the_shortest_frames());
+}
+
+async fn with_the_shortest_frames() {
     let folder = tempfile::tempdir().unwrap();
     let broker = Broker::start(folder.path());
     // Whoever loses its connection fails.

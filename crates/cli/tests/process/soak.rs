@@ -10,9 +10,10 @@ use std::{
 };
 
 use sennit_client::{Client, Retention, TopicConfig, TopicKind, TopicName};
-use tokio::{sync::Mutex, task::LocalSet};
+use tokio::sync::Mutex;
 
 use crate::{
+    bounds::within_bound,
     broker::Broker,
     ledger::Ledger,
     torture::{Choices, number},
@@ -44,6 +45,8 @@ const CONNECTIONS: usize = 8;
 const WORKERS: usize = 48;
 /// Messages that a consumer may hold.
 const CREDIT: u32 = 512;
+/// How long making a load's topics and verifying it in the end may take.
+const MOST: Duration = Duration::from_secs(1800);
 /// How long a message that has to come may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -249,8 +252,8 @@ fn a_long_mixed_load_loses_nothing_and_stays_within_its_bounds() {
     eprintln!("soak: seed {seed}");
     let folder = tempfile::tempdir().unwrap();
     let mut broker = Broker::start_with(folder.path(), &["--shards", "2"]);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let soaked = soak(&broker, folder.path(), Scale::asked(), seed);
-    LocalSet::new().block_on(&runtime, soaked);
+    let scale = Scale::asked();
+    let soaked = soak(&broker, folder.path(), scale, seed);
+    within_bound(2 * scale.duration + MOST, "the soak ends", soaked);
     assert_eq!(broker.terminate(), Some(0));
 }

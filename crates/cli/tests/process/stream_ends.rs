@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{broker::Broker, http_streams::ask};
+use crate::{bounds::until, broker::Broker, http_streams::ask, torture::kills};
 
 /// How far two looks at the clock may be apart: a request waits for the disk, and for a start.
 const SLACK_MS: u64 = 400;
@@ -132,23 +132,19 @@ fn a_stream_that_was_gone_stays_gone_however_often_the_broker_is_killed() {
     let folder = tempfile::tempdir().unwrap();
     let mut broker = Broker::start_with(folder.path(), &["--shards", "2"]);
     let (stop, ended) = (AtomicBool::new(false), AtomicU64::new(0));
-    let kills = std::env::var("SENNIT_TORTURE_SECONDS").map_or(5, |s| s.parse().unwrap_or(5));
+    let mut count = 0;
     let address = broker.http.clone();
     let fates = thread::scope(|scope| {
         let (address, told) = (address.as_str(), (&stop, &ended));
         let workers: Vec<_> =
             (0..4).map(|worker| scope.spawn(move || work(address, worker, told))).collect();
-        for _ in 0..kills {
+        for _ in kills(5) {
             // Killed while streams end: some were told to be gone just now.
             let seen = ended.load(Relaxed);
-            for _ in 0..200 {
-                thread::sleep(Duration::from_millis(10));
-                if ended.load(Relaxed) > seen + 5 {
-                    break;
-                }
-            }
+            until("streams end", || ended.load(Relaxed) > seen + 5);
             broker.kill();
             broker.start_again();
+            count += 1;
         }
         thread::sleep(Duration::from_millis(300));
         stop.store(true, Relaxed);
@@ -169,5 +165,5 @@ fn a_stream_that_was_gone_stays_gone_however_often_the_broker_is_killed() {
         }
     }
     assert!(gone_count > 10 && stay_count > 10, "{gone_count} gone, {stay_count} there");
-    eprintln!("{kills} kills, {gone_count} streams gone, {stay_count} there");
+    eprintln!("{count} kills, {gone_count} streams gone, {stay_count} there");
 }

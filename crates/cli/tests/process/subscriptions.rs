@@ -6,7 +6,7 @@ use std::{process::Command, thread, time::Duration};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::{asking, backup::get, broker::Broker};
+use crate::{asking, backup::get, bounds::joined, broker::Broker};
 
 const KILLS: u64 = 5;
 
@@ -74,7 +74,7 @@ fn what_was_acked_survives_a_kill_and_no_generation_comes_twice() {
             Command::new("kill").args(["-KILL", &pid]).status().unwrap();
         });
         work(&http, &mut known);
-        killer.join().unwrap();
+        joined("the broker is killed", killer);
         broker.kill();
         broker.start_again();
         let (status, told) = ask(&http, "GET", "__ds/subscriptions/s", "", &Value::Null).unwrap();

@@ -16,15 +16,13 @@ use sennit_client::{
     ReadFrom, ReadRun, Reader, Received, Reconnect, Retention, StartAt, TopicConfig, TopicKind,
     TopicName,
 };
-use tokio::{
-    task::{JoinHandle, LocalSet},
-    time::timeout,
-};
+use tokio::{task::JoinHandle, time::timeout};
 
 use crate::{
+    bounds::within_bound,
     broker::Broker,
     checker::{Checker, Name, Place},
-    torture::{Choices, LEASE, drained, number, seed_of},
+    torture::{Choices, LEASE, drained, kills, long, seed_of},
 };
 
 const PARTITIONS: u32 = 4;
@@ -407,22 +405,16 @@ async fn soon<T>(task: JoinHandle<T>) -> T {
 
 /// Kills and starts the broker until that is enough; returns how often.
 async fn kill(broker: &mut Broker, world: &World, choices: &mut Choices) -> u32 {
-    let begun = Instant::now();
-    let seconds = number("SENNIT_TORTURE_SECONDS").map(Duration::from_secs);
-    let cycles = number("SENNIT_TORTURE_CYCLES").unwrap_or(match seconds {
-        Some(_) => u64::MAX,
-        None => CYCLES.into(),
-    });
-    let mut cycle = 0;
-    while u64::from(cycle) < cycles && seconds.is_none_or(|limit| begun.elapsed() < limit) {
+    let mut count = 0;
+    for _ in kills(CYCLES) {
         tokio::time::sleep(Duration::from_millis(400 + choices.below(1600))).await;
         broker.kill();
         world.generation.set(world.generation.get() + 1);
         tokio::time::sleep(Duration::from_millis(choices.below(100))).await;
         broker.start_again();
-        cycle += 1;
+        count += 1;
     }
-    cycle
+    count
 }
 
 async fn all_at_once(broker: &mut Broker, seed: u64) {
@@ -517,7 +509,6 @@ fn groups_cursors_and_readers_miss_nothing_while_all_is_at_work_and_the_broker_i
     // Small, so that much moves to packs meanwhile.
     let flags = ["--shards", "2", "--segment-size", "20MiB", "--journal-segments", "1"];
     let mut broker = Broker::start_with(folder.path(), &flags);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    LocalSet::new().block_on(&runtime, all_at_once(&mut broker, seed));
+    within_bound(long(), "the loop of kills ends", all_at_once(&mut broker, seed));
     assert_eq!(broker.terminate(), Some(0));
 }

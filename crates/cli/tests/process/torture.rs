@@ -8,18 +8,23 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::{
+    bounds::{BOUND, within_bound},
+    broker::Broker,
+    checker::Checker,
+};
 use sennit_client::{
     Client, Error, GroupConfig, GroupName, Message, Reconnect, StartAt, TopicConfig, TopicKind,
     TopicName,
 };
-use tokio::task::LocalSet;
-
-use crate::{broker::Broker, checker::Checker};
 
 const PARTITIONS: u32 = 3;
 const PRODUCERS: u32 = 4;
 const CONSUMERS: u32 = 3;
 const CYCLES: u32 = 12;
+
+/// How often a long loop says how far it is.
+const SAID_EVERY: Duration = Duration::from_secs(20);
 
 /// Longer than a machine under load keeps anybody waiting.
 pub const LEASE: Duration = Duration::from_mins(5);
@@ -59,6 +64,32 @@ pub fn seed_of(test: &str) -> u64 {
     });
     eprintln!("{test}: seed {seed}");
     seed
+}
+
+/// The kills of a test, by number: so many, or for `SENNIT_TORTURE_SECONDS`, or `SENNIT_TORTURE_CYCLES` of them. A
+/// long loop says how far it is.
+pub fn kills(few: u32) -> impl Iterator<Item = u32> {
+    let seconds = number("SENNIT_TORTURE_SECONDS").map(Duration::from_secs);
+    let most = number("SENNIT_TORTURE_CYCLES").unwrap_or(match seconds {
+        Some(_) => u64::MAX,
+        None => few.into(),
+    });
+    let (begun, mut said_at) = (Instant::now(), Instant::now());
+    (0..).take_while(move |&kill| {
+        if said_at.elapsed() >= SAID_EVERY {
+            said_at = Instant::now();
+            let test = std::thread::current().name().unwrap_or_default().to_owned();
+            eprintln!("{test}: {kill} kills in {:?}", begun.elapsed());
+        }
+        u64::from(kill) < most && seconds.is_none_or(|limit| begun.elapsed() < limit)
+    })
+}
+
+/// How long a test with `kills` may take: it has to be drained in the end.
+pub fn long() -> Duration {
+    let seconds =
+        number("SENNIT_TORTURE_SECONDS").or(number("SENNIT_TORTURE_CYCLES").map(|n| 10 * n));
+    Duration::from_secs(2 * seconds.unwrap_or(0)) + 2 * LEASE + BOUND
 }
 
 /// Waits until a group is through with everything.
@@ -174,25 +205,19 @@ async fn consume(world: Rc<World>, consumer: u32, mut choices: Choices) {
 
 /// Kills and starts the broker until that is enough; returns how often.
 async fn kill(broker: &mut Broker, world: &World, choices: &mut Choices) -> u32 {
-    let begun = Instant::now();
-    let seconds = number("SENNIT_TORTURE_SECONDS").map(Duration::from_secs);
-    let cycles = number("SENNIT_TORTURE_CYCLES").unwrap_or(match seconds {
-        Some(_) => u64::MAX,
-        None => CYCLES.into(),
-    });
-    let long = seconds.is_some() || cycles > u64::from(CYCLES);
-    let life_ms_max = if long { 3000 } else { 1000 };
-    let mut cycle = 0;
-    while u64::from(cycle) < cycles && seconds.is_none_or(|limit| begun.elapsed() < limit) {
+    let is_long = ["SENNIT_TORTURE_SECONDS", "SENNIT_TORTURE_CYCLES"].map(number) != [None; 2];
+    let life_ms_max = if is_long { 3000 } else { 1000 };
+    let mut count = 0;
+    for _ in kills(CYCLES) {
         let life_ms = 300 + choices.below(life_ms_max - 300);
         tokio::time::sleep(Duration::from_millis(life_ms)).await;
         broker.kill();
         world.generation.set(world.generation.get() + 1);
         tokio::time::sleep(Duration::from_millis(choices.below(100))).await;
         broker.start_again();
-        cycle += 1;
+        count += 1;
     }
-    cycle
+    count
 }
 
 async fn torture(broker: &mut Broker, seed: u64) {
@@ -256,7 +281,6 @@ fn nothing_confirmed_is_lost_or_told_twice_however_often_the_broker_is_killed() 
     let seed = seed_of("torture");
     let folder = tempfile::tempdir().unwrap();
     let mut broker = Broker::start(folder.path());
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    LocalSet::new().block_on(&runtime, torture(&mut broker, seed));
+    within_bound(long(), "the loop of kills ends", torture(&mut broker, seed));
     assert_eq!(broker.terminate(), Some(0));
 }
