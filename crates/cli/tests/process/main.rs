@@ -35,3 +35,5 @@ mod stream_ends;
 mod subscriptions;
 mod together;
 mod torture;
+mod traces;
+mod typed;
