@@ -5,7 +5,7 @@ use std::{
     io::{BufRead, BufReader, Write},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
-    process::{Child, ChildStderr, ChildStdout, Command, Stdio},
+    process::{ChildStderr, ChildStdout, Command, Stdio},
     sync::{
         Arc, Mutex, PoisonError,
         mpsc::{self, Receiver},
@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use tempfile::TempDir;
 
-use crate::{options::Options, usage::is_ready};
+use crate::{children::Running, options::Options, usage::is_ready};
 
 /// How often a broker that starts is asked whether it is ready.
 const READY_LOOK: Duration = Duration::from_millis(1);
@@ -40,12 +40,12 @@ pub struct Broker {
 }
 
 struct Own {
-    child: Child,
+    child: Running,
     data: PathBuf,
     flags: Vec<String>,
     log: Log,
     /// Removed with the broker.
-    _data: Option<TempDir>,
+    _data: Option<FreshFolder>,
 }
 
 /// What `sennit serve --json` prints.
@@ -142,9 +142,7 @@ impl Broker {
     /// It is not ours.
     pub fn kill(&mut self) -> Result<()> {
         let own = self.own.as_mut().context("only a broker of our own is killed")?;
-        own.child.kill()?;
-        own.child.wait()?;
-        Ok(())
+        Ok(own.child.kill()?)
     }
 
     /// Starts it again after [`Self::kill`]: the same folder, the same addresses. Returns at once.
@@ -190,28 +188,30 @@ fn spawn(
     [listen, http]: [&str; 2],
     flags: &[String],
     log: &Log,
-) -> Result<(Child, ChildStdout)> {
+) -> Result<(Running, ChildStdout)> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["serve", "--json", "--log-json", "--listen", listen, "--http", http]);
+    // However this process ends, its end of that pipe closes, and the broker ends too.
+    command.arg("--until-stdin-ends");
     command.arg("--data").arg(data).args(flags);
     if std::env::var_os("RUST_LOG").is_none() {
         command.env("RUST_LOG", "warn,sennit_server::core_thread=info");
     }
-    let piped = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = piped.spawn()?;
-    let said = child.stdout.take().context("the broker has a standard output")?;
-    let logged = child.stderr.take().context("the broker has a standard error")?;
+    let piped = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = Running::spawn(piped)?;
+    let said = child.child().stdout.take().context("the broker has a standard output")?;
+    let logged = child.child().stderr.take().context("the broker has a standard error")?;
     let log = Arc::clone(log);
     thread::spawn(move || read_log(logged, &log));
     Ok((child, said))
 }
 
-fn addresses(child: &mut Child, said: ChildStdout) -> Result<Addresses> {
+fn addresses(child: &mut Running, said: ChildStdout) -> Result<Addresses> {
     let mut line = String::new();
     BufReader::new(said).read_line(&mut line)?;
     match serde_json::from_str(&line) {
         Ok(addresses) => Ok(addresses),
-        Err(_) => bail!("the broker did not start: {}", child.wait()?),
+        Err(_) => bail!("the broker did not start: {}", child.child().wait()?),
     }
 }
 
@@ -253,23 +253,55 @@ fn wait_until_ready(http: &str, begun: Instant) -> Result<Duration> {
     bail!("the broker was not ready after {READY_TIMEOUT:?}")
 }
 
-impl Drop for Broker {
+/// A folder that is removed with all that is in it.
+pub struct FreshFolder {
+    folder: Option<TempDir>,
+    /// What was made to hold it.
+    above: Option<PathBuf>,
+}
+
+impl FreshFolder {
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.folder.as_ref().map_or(Path::new("."), TempDir::path)
+    }
+}
+
+impl From<TempDir> for FreshFolder {
+    fn from(folder: TempDir) -> Self {
+        Self { folder: Some(folder), above: None }
+    }
+}
+
+impl Drop for FreshFolder {
     fn drop(&mut self) {
-        if let Some(own) = &mut self.own {
-            // Nothing of it is kept, so it need not end well.
-            let _ = own.child.kill();
-            let _ = own.child.wait();
-        }
+        drop(self.folder.take());
+        // It stays if somebody keeps something in it.
+        let _ = self.above.take().map(std::fs::remove_dir);
     }
 }
 
 /// A fresh folder on a disk: below ./bench-results where that can be made, else where temporary
 /// files go.
-pub fn fresh_folder() -> Result<TempDir> {
+pub fn fresh_folder() -> Result<FreshFolder> {
     let results = Path::new("bench-results");
+    let is_new = !results.exists();
     let made = std::fs::create_dir_all(results)
         .and_then(|()| tempfile::Builder::new().prefix("data-").tempdir_in(results));
-    Ok(made.or_else(|_| tempfile::tempdir())?)
+    Ok(match made {
+        Ok(folder) => {
+            FreshFolder { folder: Some(folder), above: is_new.then(|| results.to_owned()) }
+        }
+        Err(_) => tempfile::tempdir()?.into(),
+    })
+}
+
+/// A folder that is there, and on whose disk `folder` lies or will lie: itself, or what is above it.
+#[must_use]
+pub fn nearest_folder(folder: &Path) -> &Path {
+    let above = folder.ancestors().find(|above| above.is_dir());
+    above.filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Bytes that the files below `folder` take on its disk.
@@ -295,6 +327,15 @@ pub fn lies_in_memory(folder: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_nearest_folder_is_there_and_is_not_made() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(nearest_folder(folder.path()), folder.path());
+        assert_eq!(nearest_folder(&folder.path().join("one/two")), folder.path());
+        assert_eq!(nearest_folder(Path::new("no-such-folder")), Path::new("."));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
 
     #[test]
     fn a_folder_in_memory_is_told_from_one_on_disk() {

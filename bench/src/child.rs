@@ -2,7 +2,7 @@
 
 use std::{
     io::{BufRead, BufReader, Write},
-    process::{Child, ChildStdin, Command, Stdio},
+    process::{ChildStdin, Command, Stdio},
     sync::mpsc::{self, Receiver, RecvTimeoutError},
     thread,
     time::Duration,
@@ -10,14 +10,18 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use crate::plan::{News, Order, Plan, Report};
+use crate::{
+    children::Running,
+    plan::{News, Order, Plan, Report},
+};
 
 /// How long a worker may take to connect.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A worker. Dropping it ends the process.
 pub struct Worker {
-    child: Child,
+    /// Ends the process when it is dropped.
+    _child: Running,
     orders: ChildStdin,
     news: Receiver<News>,
 }
@@ -28,14 +32,11 @@ impl Worker {
     /// # Errors
     /// The process does not start, or cannot do its part of the plan.
     pub fn start(plan: &Plan) -> Result<Self> {
-        let mut child = Command::new(std::env::current_exe()?)
-            .arg("bench-worker")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .context("a worker does not start")?;
-        let orders = child.stdin.take().context("a worker has a standard input")?;
-        let said = child.stdout.take().context("a worker has a standard output")?;
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("bench-worker").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = Running::spawn(&mut command).context("a worker does not start")?;
+        let orders = child.child().stdin.take().context("a worker has a standard input")?;
+        let said = child.child().stdout.take().context("a worker has a standard output")?;
         let (sender, news) = mpsc::channel();
         thread::spawn(move || {
             for line in BufReader::new(said).lines().map_while(Result::ok) {
@@ -45,7 +46,7 @@ impl Worker {
                 }
             }
         });
-        let mut worker = Self { child, orders, news };
+        let mut worker = Self { _child: child, orders, news };
         worker.tell(&serde_json::to_string(plan)?)?;
         match worker.news.recv_timeout(READY_TIMEOUT) {
             Ok(News::Ready) => Ok(worker),
@@ -89,13 +90,5 @@ impl Worker {
                 Err(RecvTimeoutError::Disconnected) => bail!("a worker ended without a report"),
             }
         }
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

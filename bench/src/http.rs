@@ -21,7 +21,6 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, ensure};
 use serde::Serialize;
-use tempfile::TempDir;
 
 pub use self::waiters::Waiters;
 use self::{
@@ -32,7 +31,7 @@ use self::{
 };
 use crate::{
     answered::Answered,
-    broker::{Broker, fresh_folder},
+    broker::{Broker, FreshFolder, fresh_folder},
     child::Worker,
     clock::now_ns,
     latency::Latencies,
@@ -333,11 +332,12 @@ impl HttpStreams {
 }
 
 /// A folder on the disk of a broker's data: beside it, or where a fresh one would be.
-fn folder_beside(data: Option<&Path>) -> Result<TempDir> {
+fn folder_beside(data: Option<&Path>) -> Result<FreshFolder> {
     match data.and_then(Path::parent) {
         Some(parent) => {
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
-            tempfile::tempdir_in(parent).with_context(|| parent.display().to_string())
+            let folder = tempfile::tempdir_in(parent);
+            Ok(folder.with_context(|| parent.display().to_string())?.into())
         }
         None => fresh_folder(),
     }

@@ -15,6 +15,7 @@ mod bare_pace;
 mod broker;
 mod catch_up;
 mod child;
+mod children;
 mod clock;
 mod consumer;
 mod echo;
@@ -45,6 +46,7 @@ mod waited;
 pub mod worker;
 mod workload;
 
+pub use children::end_children;
 pub use options::Options;
 pub use row::Row;
 pub use run::{Workload, run};

@@ -12,7 +12,7 @@ use comfy_table::{Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::{
-    broker::{Broker, fresh_folder, lies_in_memory},
+    broker::{Broker, fresh_folder, lies_in_memory, nearest_folder},
     load::Bench,
     options::Options,
     probe::Probe,
@@ -126,7 +126,7 @@ pub fn run(
     let probe = options.probe.then(|| probe(options).context("the probe")).transpose()?;
     let serve = options.serve && !workload.brings_brokers();
     let broker = Broker::of(&Options { serve, ..options.clone() })?;
-    if lies_in_memory(&broker.folder()) {
+    if lies_in_memory(nearest_folder(&broker.folder())) {
         say("warning: the data lies in memory, where a sync costs nothing")?;
     }
     let (commit, machine) = (commit(), machine());
@@ -177,8 +177,7 @@ pub fn run(
 /// Measures the machine on the disk that the journal lies on, or will.
 fn probe(options: &Options) -> Result<Probe> {
     if let Some(data) = &options.data {
-        std::fs::create_dir_all(data)?;
-        return Ok(Probe::run(data)?);
+        return Ok(Probe::run(nearest_folder(data))?);
     }
     if options.serve {
         return Ok(Probe::run(fresh_folder()?.path())?);

@@ -47,11 +47,13 @@ pub fn run() -> Result<()> {
     let (orders, received) = mpsc::unbounded_channel();
     thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
-            let Ok(order) = serde_json::from_str::<Order>(&line) else { break };
+            let Ok(order) = serde_json::from_str::<Order>(&line) else { return };
             if orders.send(order).is_err() {
-                break;
+                return;
             }
         }
+        // The parent keeps its end open as long as it lives: nobody waits for a report any more.
+        std::process::exit(1);
     });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let done = LocalSet::new().block_on(&runtime, work(plan, received));

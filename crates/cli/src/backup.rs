@@ -7,6 +7,7 @@ use std::{
     io::{self, BufWriter, Read, Write},
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
+    pin::Pin,
     time::{Duration, Instant},
 };
 
@@ -20,6 +21,7 @@ use tokio::runtime::Runtime;
 use crate::{
     exit::{Exit, Failure},
     http::{Arriving, Reach},
+    interrupt::{interrupted, signal_name},
     output::{print_json, progress_of_bytes, talk},
     quantity,
 };
@@ -65,8 +67,8 @@ pub struct Args {
 /// Writes a backup.
 ///
 /// # Errors
-/// The broker cannot be reached or makes no backup now, the file cannot be written, or what came is
-/// not whole. No file is left then.
+/// The broker cannot be reached or makes no backup now, the file cannot be written, what came is not
+/// whole, or a signal ended it. No file is left then.
 pub fn run(args: &Args) -> Result<(), Failure> {
     if args.to == Path::new("-") {
         let (archive, mut out) = (Archive::ask(&args.reach)?, io::stdout().lock());
@@ -152,6 +154,8 @@ struct Archive {
     bytes: u64,
     /// Where it comes from.
     http: String,
+    /// Done once a signal has come.
+    interrupted: Pin<Box<dyn Future<Output = ()>>>,
 }
 
 impl Archive {
@@ -171,13 +175,13 @@ impl Archive {
         })?;
         let length = arriving.answer.header(header::CONTENT_LENGTH.as_str());
         let bytes = length.and_then(|length| length.parse().ok()).unwrap_or(0);
-        Ok(Self { runtime, arriving, bytes, http })
+        Ok(Self { runtime, arriving, bytes, http, interrupted: Box::pin(interrupted()) })
     }
 
     /// Writes all of it to `out` while it is looked through.
     fn write(mut self, out: &mut impl Write, rate: Option<u64>) -> Result<ArchiveSummary, Failure> {
         let (bytes, http) = (self.bytes, self.http.clone());
-        let body = Body { archive: &mut self, left: Bytes::new(), failed: None };
+        let body = Body { archive: &mut self, left: Bytes::new(), failed: None, is_stopped: false };
         let progress = progress_of_bytes(bytes);
         let begun = Instant::now();
         let mut copy = Copy { body, out, failed: None, progress, bytes: 0, begun, rate };
@@ -188,6 +192,11 @@ impl Archive {
         copy.progress.finish_and_clear();
         if let Some(error) = copy.failed {
             return Err(Failure::from(error).about("the backup cannot be written"));
+        }
+        if copy.body.is_stopped {
+            let (came, name) = (copy.bytes, signal_name());
+            let text = format!("ended by {name} after {came} of {bytes} bytes");
+            return Err(Failure::new(Exit::Failed, text));
         }
         if let Some(failed) = copy.body.failed {
             let came = copy.bytes;
@@ -205,16 +214,31 @@ struct Body<'a> {
     left: Bytes,
     /// Why no more come.
     failed: Option<Failure>,
+    /// Whether a signal has ended it.
+    is_stopped: bool,
 }
 
 impl Read for Body<'_> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if self.is_stopped {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         while self.left.is_empty() {
-            let Archive { runtime, arriving, .. } = &mut *self.archive;
-            match runtime.block_on(arriving.piece()) {
-                Ok(None) => return Ok(0),
-                Ok(Some(piece)) => self.left = piece,
-                Err(failure) => {
+            let Archive { runtime, arriving, interrupted, .. } = &mut *self.archive;
+            let next = async {
+                tokio::select! {
+                    piece = arriving.piece() => Some(piece),
+                    () = interrupted => None,
+                }
+            };
+            match runtime.block_on(next) {
+                None => {
+                    self.is_stopped = true;
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+                Some(Ok(None)) => return Ok(0),
+                Some(Ok(Some(piece))) => self.left = piece,
+                Some(Err(failure)) => {
                     self.failed = Some(failure);
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }

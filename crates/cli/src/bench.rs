@@ -3,8 +3,9 @@
 use sennit_bench::{Options, Workload, worker};
 
 use crate::{
+    address::{http_broker, native_broker},
     exit::{Exit, Failure},
-    interrupt::is_interrupted,
+    interrupt::{is_interrupted, signal_name},
     reach::no_broker,
 };
 
@@ -32,12 +33,15 @@ pub struct Args {
 ///
 /// # Errors
 /// The broker cannot be reached, or a row is not clean.
-pub fn run(args: Args) -> Result<(), Failure> {
-    // Its brokers and workers hear Ctrl-C too, and end. So the run fails, and clears up behind itself.
-    let mut is_interrupted = is_interrupted();
+pub fn run(mut args: Args) -> Result<(), Failure> {
+    let usage = |text| Failure::new(Exit::Usage, text);
+    args.options.server = native_broker(&args.options.server).map_err(usage)?;
+    args.options.http = http_broker(&args.options.http).map_err(usage)?;
+    // Its brokers and workers end then. So the run fails, and clears up behind itself.
+    let mut is_interrupted = is_interrupted(sennit_bench::end_children);
     let run = sennit_bench::run(&args.workload, &args.options, &mut is_interrupted);
     run.map_err(|error| match is_interrupted() {
-        true => Failure::new(Exit::Failed, "ended by Ctrl-C"),
+        true => Failure::new(Exit::Failed, format!("ended by {}", signal_name())),
         false => failure(&error),
     })
 }

@@ -13,6 +13,7 @@ use hyper_util::rt::TokioIo;
 use tokio::{net::TcpStream, time::timeout};
 
 use crate::{
+    address::http_broker,
     exit::{Exit, Failure},
     reach::{CONNECT_TIMEOUT, no_broker},
 };
@@ -26,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 pub struct Reach {
     /// The broker's HTTP address, host and port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4437", env = "SENNIT_HTTP")]
-    #[arg(global = true)]
+    #[arg(global = true, value_parser = http_broker)]
     pub http: String,
 }
 

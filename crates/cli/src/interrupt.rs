@@ -1,20 +1,30 @@
-//! What Ctrl-C does to a verb that goes on until it is stopped: the first lets it finish what it has
-//! begun, and the second ends it at once, whatever it waits for.
+//! What signals do to a verb that goes on until it is stopped: the first Ctrl-C, SIGTERM or SIGHUP lets
+//! it finish what it has begun, and the second ends it at once, whatever it waits for.
 
-use std::{process::exit, sync::mpsc, thread};
+use std::{
+    process::exit,
+    sync::{
+        atomic::{AtomicI32, Ordering::Relaxed},
+        mpsc,
+    },
+    thread,
+};
 
 use tokio::{
     runtime::Builder,
-    signal::unix::{SignalKind, signal},
+    signal::unix::{Signal, SignalKind, signal},
     sync::oneshot,
 };
 
-/// What shells report of a program that Ctrl-C has ended.
-const INTERRUPTED: i32 = 130;
+/// What shells report of a program that a signal has ended: this and the signal's number.
+const ENDED_BY_SIGNAL: i32 = 128;
 
-/// Listens from now on: what it returns waits for the first Ctrl-C, and the second ends the program.
+/// The signal that came first; 0 before it.
+static FIRST: AtomicI32 = AtomicI32::new(0);
+
+/// Listens from now on: what it returns waits for the first signal, and the second ends the program.
 pub fn interrupted() -> impl Future<Output = ()> {
-    let heard = listen();
+    let heard = listen(|| {});
     async {
         if heard.await.is_err() {
             std::future::pending().await
@@ -22,16 +32,27 @@ pub fn interrupted() -> impl Future<Output = ()> {
     }
 }
 
-/// The same for who looks now and then: what it returns says whether the first Ctrl-C has come.
-pub fn is_interrupted() -> impl FnMut() -> bool {
-    let (mut heard, mut has_come) = (listen(), false);
+/// The same for callers that look now and then: what it returns says whether the first signal has
+/// come. `at_first` is called when it comes, on a thread of its own.
+pub fn is_interrupted(at_first: impl FnOnce() + Send + 'static) -> impl FnMut() -> bool {
+    let (mut heard, mut has_come) = (listen(at_first), false);
     move || {
         has_come |= heard.try_recv().is_ok();
         has_come
     }
 }
 
-fn listen() -> oneshot::Receiver<()> {
+/// How the signal that came first is called.
+#[must_use]
+pub fn signal_name() -> &'static str {
+    match SignalKind::from_raw(FIRST.load(Relaxed)) {
+        kind if kind == SignalKind::terminate() => "SIGTERM",
+        kind if kind == SignalKind::hangup() => "SIGHUP",
+        _ => "Ctrl-C",
+    }
+}
+
+fn listen(at_first: impl FnOnce() + Send + 'static) -> oneshot::Receiver<()> {
     let (first, heard) = oneshot::channel();
     let (ready, is_ready) = mpsc::channel();
     // One that listens hears both, also when the second comes before anybody waits for it. On a thread of
@@ -39,16 +60,43 @@ fn listen() -> oneshot::Receiver<()> {
     let listen = move || {
         let Ok(runtime) = Builder::new_current_thread().enable_io().build() else { return };
         runtime.block_on(async {
-            let Ok(mut interrupts) = signal(SignalKind::interrupt()) else { return };
+            let Ok(mut interrupt) = signal(SignalKind::interrupt()) else { return };
+            let mut terminate = signal(SignalKind::terminate()).ok();
+            // nohup has it ignored, and means it.
+            let mut hangup =
+                if is_hangup_ignored() { None } else { signal(SignalKind::hangup()).ok() };
             let _ = ready.send(());
-            interrupts.recv().await;
+            let mut next = async || {
+                tokio::select! {
+                    _ = interrupt.recv() => SignalKind::interrupt(),
+                    () = came(&mut terminate) => SignalKind::terminate(),
+                    () = came(&mut hangup) => SignalKind::hangup(),
+                }
+            };
+            FIRST.store(next().await.as_raw_value(), Relaxed);
             let _ = first.send(());
-            interrupts.recv().await;
-            exit(INTERRUPTED)
+            at_first();
+            let second = next().await;
+            exit(ENDED_BY_SIGNAL + second.as_raw_value())
         });
     };
-    // Where there is nothing to listen with, Ctrl-C ends the program as it does any other.
+    // Where there is nothing to listen with, a signal ends the program as it does any other.
     let _ = thread::Builder::new().name("interrupts".into()).spawn(listen);
     let _ = is_ready.recv();
     heard
+}
+
+async fn came(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => drop(signal.recv().await),
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether the program was started with SIGHUP ignored, as the kernel tells it.
+fn is_hangup_ignored() -> bool {
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return false };
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (SignalKind::hangup().as_raw_value() - 1) & 1 == 1
 }

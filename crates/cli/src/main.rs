@@ -1,6 +1,7 @@
 //! The binary `sennit`: reads the command line, runs one verb, ends with its exit code. Knows no
 //! verb's work.
 
+mod address;
 mod allocator;
 mod backup;
 mod bench;
@@ -11,6 +12,7 @@ mod group;
 mod http;
 mod interrupt;
 mod lines;
+mod moment;
 mod output;
 mod publish;
 mod quantity;

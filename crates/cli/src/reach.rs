@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use sennit_client::{Client, Error, Reconnect};
 
-use crate::exit::{Exit, Failure};
+use crate::{
+    address::native_broker,
+    exit::{Exit, Failure},
+};
 
 /// How long a verb tries to connect before it says that nobody is there.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -22,7 +25,7 @@ const RECONNECT: Reconnect = Reconnect {
 pub struct Reach {
     /// The broker's address, host and port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4438", env = "SENNIT_SERVER")]
-    #[arg(global = true)]
+    #[arg(global = true, value_parser = native_broker)]
     pub server: String,
 }
 

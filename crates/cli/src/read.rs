@@ -5,7 +5,6 @@ use std::{
     io::{self, BufWriter, Write},
     num::NonZeroU64,
     pin::pin,
-    time::{SystemTime, UNIX_EPOCH},
 };
 
 use sennit_client::{ReadFrom, ReadRun, Received};
@@ -14,8 +13,8 @@ use sennit_model::{CursorName, Filter, FilterError, Offset, Timestamp, WhenSlow}
 use crate::{
     exit::Failure,
     interrupt::interrupted,
+    moment,
     output::unless_reader_left,
-    quantity,
     reach::{Reach, block_on},
     shown::{message_json, say_gap},
     source::{Manner, Place, Source, Wanted},
@@ -30,7 +29,7 @@ Examples:
   sennit read orders --from 15m --json       what was appended in the last 15 minutes
   sennit read orders --cursor audit          what came since the last time under this name
   sennit read orders --filter 'header.region = \"eu\" and not exists header.test'
-  sennit read orders --from 2026-11-21T17:00:00Z --count 1";
+  sennit read orders --from 2026-11-25 --count 1   the first since midnight in UTC";
 
 /// The arguments of `sennit read`.
 #[derive(Debug, clap::Args)]
@@ -42,7 +41,8 @@ pub struct Args {
     #[arg(value_parser = Wanted::parse)]
     topic: Wanted,
     /// Where to begin in each partition: `earliest`, `latest`, an offset, -N for N offsets before
-    /// the end, a time (2026-11-21T17:00:00Z), or how long ago (15m)
+    /// the end, a time (2026-11-25 or 2026-11-25T17:00, both UTC, or 2026-11-25T17:00:00+01:00), or
+    /// how long ago (15m)
     #[arg(long, value_name = "WHERE", default_value = "earliest", allow_hyphen_values = true)]
     #[arg(value_parser = read_from)]
     from: ReadFrom,
@@ -100,26 +100,23 @@ fn filter(text: &str) -> Result<Filter, String> {
 
 /// `text` as a place to begin.
 fn read_from(text: &str) -> Result<ReadFrom, String> {
-    let number = |text: &str| text.parse::<u64>().ok();
-    if let Some(count) = text.strip_prefix('-').and_then(number) {
-        return Ok(ReadFrom::Back(count));
-    }
-    if let Some(offset) = number(text) {
-        return Ok(ReadFrom::Offset(Offset(offset)));
-    }
-    if let Ok(ago) = quantity::duration(text) {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let ms = now.saturating_sub(ago).as_millis();
-        return Ok(ReadFrom::Time(Timestamp(u64::try_from(ms).unwrap_or(u64::MAX))));
-    }
-    match (text, text.parse::<jiff::Timestamp>()) {
-        ("earliest", _) => Ok(ReadFrom::Earliest),
-        ("latest", _) => Ok(ReadFrom::Latest),
-        (_, Ok(time)) => {
-            let ms = u64::try_from(time.as_millisecond()).unwrap_or(0);
-            Ok(ReadFrom::Time(Timestamp(ms)))
-        }
-        _ => Err("write earliest, latest, 42, -10, 15m or 2026-11-21T17:00:00Z".to_owned()),
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = |text: &str| {
+        text.parse()
+            .map_err(|_| format!("{text} is out of range: an offset is at most {}", u64::MAX))
+    };
+    match text.trim() {
+        "earliest" => Ok(ReadFrom::Earliest),
+        "latest" | "now" => Ok(ReadFrom::Latest),
+        text if is_number(text) => number(text).map(|offset| ReadFrom::Offset(Offset(offset))),
+        text => match text.strip_prefix('-') {
+            Some(count) if is_number(count) => number(count).map(ReadFrom::Back),
+            _ => moment::past(text).map(|ms| ReadFrom::Time(Timestamp(ms))).map_err(|said| {
+                format!(
+                    "{said}; other places are earliest, latest, 42 (an offset), -10 and 15m (ago)"
+                )
+            }),
+        },
     }
 }
 
@@ -219,15 +216,21 @@ mod tests {
             ("latest", ReadFrom::Latest),
             ("42", ReadFrom::Offset(Offset(42))),
             ("-10", ReadFrom::Back(10)),
+            ("2026-11-21", time(1_795_219_200_000)),
             ("2026-11-21T17:00:00Z", time(1_795_280_400_000)),
-            ("2026-11-21T18:00:00.5+01:00", time(1_795_280_400_500)),
-            ("1960-01-01T00:00:00Z", time(0)),
+            ("9999-12-31T23:59:59Z", time(253_402_300_799_000)),
         ] {
             assert_eq!(read_from(text), Ok(from), "{text}");
         }
-        assert!(matches!(read_from("1h30m"), Ok(ReadFrom::Time(ms)) if ms.0 > 1_700_000_000_000));
-        for text in ["", "yesterday", "-", "--1", "1.5", "18446744073709551616", "-1h"] {
+        for text in ["1h30m", "1.5h", "-1h"] {
+            let from = read_from(text);
+            assert!(matches!(from, Ok(ReadFrom::Time(ms)) if ms.0 > 1_700_000_000_000), "{text}");
+        }
+        for text in ["", "yesterday", "-", "--1", "1.5"] {
             assert!(read_from(text).is_err(), "{text}");
+        }
+        for text in ["18446744073709551616", "-18446744073709551616", "10000-01-01"] {
+            assert!(read_from(text).unwrap_err().contains("out of range"), "{text}");
         }
     }
 

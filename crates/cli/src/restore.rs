@@ -2,15 +2,19 @@
 
 use std::{
     fs::File,
-    io::{self, BufReader},
+    io::{self, BufReader, Read},
+    os::fd::AsFd,
     path::{Path, PathBuf},
 };
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use sennit_server::{Fault, RestoreError, Restored, restore};
 use serde_json::json;
 
 use crate::{
     exit::{Exit, Failure},
+    interrupt::{is_interrupted, signal_name},
     output::{print_json, progress_of_bytes, talk},
 };
 
@@ -20,8 +24,15 @@ Examples:
   zstd -dc sennit.backup.zst | sennit restore - --data new-data
   sennit serve --data new-data
 
-Nothing is left in the folder if the archive is cut, damaged, or of a newer format. A broker that was
+Nothing is left of the folder if the archive is cut, damaged, or of a newer format, or if Ctrl-C ends the
+command. If it is killed, the folder says that it holds part of a restore: remove it. A broker that was
 restored knows nothing of what happened after the backup: start clients anew that knew the old one.";
+
+/// How much is read of the archive at once, in bytes.
+const READ_BYTES: usize = 1 << 20;
+
+/// How long a signal waits while nothing comes from standard input.
+const LOOK_EVERY: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// The arguments of `sennit restore`.
 #[derive(Debug, clap::Args)]
@@ -46,17 +57,24 @@ pub struct Args {
 /// # Errors
 /// The folder is not empty or cannot be written, or the archive is no whole backup.
 pub fn run(args: &Args) -> Result<(), Failure> {
+    let mut is_stopped = false;
     let restored = if args.file == Path::new("-") {
-        restore(io::stdin().lock(), &args.data, args.keep_damaged)
+        // As long as what standard input keeps for itself, or longer: else the wait is for what is here.
+        let archive = Stoppable::new(io::stdin(), &mut is_stopped);
+        let archive = BufReader::with_capacity(READ_BYTES, archive);
+        restore(archive, &args.data, args.keep_damaged)
     } else {
         let about = |error: io::Error| Failure::from(error).about(args.file.display());
         let file = File::open(&args.file).map_err(about)?;
         let progress = progress_of_bytes(file.metadata().map_err(about)?.len());
-        let reader = progress.wrap_read(BufReader::with_capacity(1 << 20, file));
-        let restored = restore(reader, &args.data, args.keep_damaged);
+        let archive = BufReader::with_capacity(READ_BYTES, Stoppable::new(file, &mut is_stopped));
+        let restored = restore(progress.wrap_read(archive), &args.data, args.keep_damaged);
         progress.finish_and_clear();
         restored
     };
+    if is_stopped && restored.is_err() {
+        return Err(Failure::new(Exit::Failed, format!("ended by {}", signal_name())));
+    }
     let restored = restored.map_err(|error| {
         let failure = Failure::new(exit_of(&error), error.to_string());
         match error {
@@ -69,9 +87,41 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     say(&restored, args)
 }
 
+/// Reads until a signal comes, also while nothing does.
+struct Stoppable<'a, R> {
+    source: R,
+    is_interrupted: Box<dyn FnMut() -> bool>,
+    is_stopped: &'a mut bool,
+}
+
+impl<'a, R> Stoppable<'a, R> {
+    fn new(source: R, is_stopped: &'a mut bool) -> Self {
+        Self { source, is_interrupted: Box::new(is_interrupted(|| {})), is_stopped }
+    }
+}
+
+impl<R: Read + AsFd> Read for Stoppable<'_, R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if (self.is_interrupted)() {
+                *self.is_stopped = true;
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            let mut source = [PollFd::new(&self.source, PollFlags::IN)];
+            match poll(&mut source, Some(&LOOK_EVERY)) {
+                Ok(0) | Err(rustix::io::Errno::INTR) => {}
+                // What cannot be waited for can be read.
+                Ok(_) | Err(_) => return self.source.read(bytes),
+            }
+        }
+    }
+}
+
 fn exit_of(error: &RestoreError) -> Exit {
     match error {
-        RestoreError::Directory(Fault::NotEmpty { .. } | Fault::InUse { .. }) => Exit::Conflict,
+        RestoreError::Directory(
+            Fault::NotEmpty { .. } | Fault::InUse { .. } | Fault::UnfinishedRestore { .. },
+        ) => Exit::Conflict,
         _ => Exit::Failed,
     }
 }

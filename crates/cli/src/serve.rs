@@ -7,6 +7,7 @@ use serde_json::json;
 use tracing_subscriber::EnvFilter;
 
 use crate::{
+    address::{self, HTTP_PORT, NATIVE_PORT},
     allocator,
     exit::{Exit, Failure},
     output::{print_json, talk},
@@ -19,7 +20,8 @@ Examples:
   sennit serve --data /var/lib/sennit --log-json
   sennit serve --listen 0.0.0.0:4438 --insecure-no-auth   anybody who reaches it may do anything
 
-SIGTERM and Ctrl-C end it cleanly. RUST_LOG says what is logged (info). Port 0 is a free port; the
+An address is host:port, and what it leaves out is filled in: localhost, :4438 (every address of this
+machine), 4438 (this machine's loopback). SIGTERM and Ctrl-C end it cleanly. RUST_LOG says what is logged (info). Port 0 is a free port; the
 addresses taken are printed on standard output.";
 
 /// The arguments of `sennit serve`.
@@ -31,9 +33,11 @@ pub struct Args {
     data: PathBuf,
     /// Where the native protocol is spoken
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4438")]
+    #[arg(value_parser = |text: &str| address::listen(text, NATIVE_PORT))]
     listen: SocketAddr,
     /// Where streams are spoken of over HTTP, and /healthz, /readyz, /metrics and backups
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4437")]
+    #[arg(value_parser = |text: &str| address::listen(text, HTTP_PORT))]
     http: SocketAddr,
     /// HTTP connections that are served at once; more of them wait
     #[arg(long, value_name = "N", default_value_t = Config::default().http_connections)]
@@ -73,6 +77,10 @@ pub struct Args {
     /// Serve beyond this machine although nobody is asked who they are
     #[arg(long)]
     insecure_no_auth: bool,
+    /// End when standard input ends: for programs that start a broker of their own, which must not be
+    /// left behind however they end
+    #[arg(long)]
+    until_stdin_ends: bool,
     /// Log as JSON
     #[arg(long)]
     log_json: bool,
@@ -132,7 +140,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         ..Config::default()
     };
     let as_json = args.json;
-    sennit_server::serve(config, stop_signal(), move |addresses| {
+    sennit_server::serve(config, stop_signal(args.until_stdin_ends), move |addresses| {
         let (listen, http) = (addresses.listen, addresses.http);
         let said = if as_json {
             print_json(&json!({ "listen": listen.to_string(), "http": http.to_string() }))
@@ -163,16 +171,36 @@ fn log_to_standard_error(as_json: bool) {
 }
 
 /// Ends when the process is asked to.
-async fn stop_signal() {
+async fn stop_signal(until_stdin_ends: bool) {
     use tokio::signal::unix::{SignalKind, signal};
-    let interrupted = tokio::signal::ctrl_c();
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminated) => tokio::select! {
-            _ = interrupted => {}
-            _ = terminated.recv() => {}
-        },
-        Err(_) => {
-            let _ = interrupted.await;
+    let stdin = async {
+        match until_stdin_ends {
+            true => stdin_ended().await,
+            false => std::future::pending().await,
         }
+    };
+    let terminated = async {
+        match signal(SignalKind::terminate()) {
+            Ok(mut terminated) => drop(terminated.recv().await),
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        () = terminated => {}
+        () = stdin => {}
+    }
+}
+
+/// Reads standard input to its end, on a thread of its own: nobody says when something comes.
+async fn stdin_ended() {
+    let (ended, end) = tokio::sync::oneshot::channel();
+    let read = move || {
+        let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
+        let _ = ended.send(());
+    };
+    match std::thread::Builder::new().name("stdin".into()).spawn(read) {
+        Ok(_) => drop(end.await),
+        Err(_) => std::future::pending().await,
     }
 }

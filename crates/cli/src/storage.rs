@@ -99,7 +99,9 @@ fn repair(data: &Path, json: bool) -> Result<(), Failure> {
 fn failure(error: &ServeError) -> Failure {
     let exit = match error {
         ServeError::Directory(Fault::NotADataDirectory { .. }) => Exit::NotFound,
-        ServeError::Directory(Fault::InUse { .. }) => Exit::Conflict,
+        ServeError::Directory(Fault::InUse { .. } | Fault::UnfinishedRestore { .. }) => {
+            Exit::Conflict
+        }
         _ => Exit::Failed,
     };
     Failure::new(exit, error.to_string())

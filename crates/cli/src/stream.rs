@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::{
     exit::{Exit, Failure},
     http::{Answer, Http, Reach},
+    moment::{self, future},
     output::{print_json, talk, unless_reader_left},
     quantity::duration,
     reach::block_on,
@@ -132,9 +133,9 @@ struct Settings {
     #[arg(long, value_name = "DURATION", value_parser = whole_seconds)]
     #[arg(conflicts_with = "expires_at")]
     ttl: Option<u64>,
-    /// Delete it then: 2030-01-31T12:00:00Z
-    #[arg(long, value_name = "TIME")]
-    expires_at: Option<String>,
+    /// Delete it then: 2030-01-31 or 2030-01-31T12:00 (both UTC), or in so long: 7d
+    #[arg(long, value_name = "TIME", value_parser = future)]
+    expires_at: Option<u64>,
     /// How it is kept: memory, file-fast, file-durable, acid [default: as the broker is told]
     #[arg(long, value_name = "MODE")]
     storage: Option<String>,
@@ -147,7 +148,7 @@ impl Settings {
     fn headers(self) -> Vec<(&'static str, String)> {
         let Self { ttl, expires_at, storage, group } = self;
         let ttl = ttl.map(|seconds| ("stream-ttl", seconds.to_string()));
-        let expires_at = expires_at.map(|at| ("stream-expires-at", at));
+        let expires_at = expires_at.map(|at_ms| ("stream-expires-at", moment::show(at_ms)));
         let storage = storage.map(|mode| ("stream-storage", mode));
         let group = group.map(|name| ("stream-group", name));
         ttl.into_iter().chain(expires_at).chain(storage).chain(group).collect()

@@ -13,7 +13,7 @@ use crate::{
     exit::{Exit, Failure},
     group,
     output::{print_json, print_table, talk},
-    quantity::{duration, show_duration, show_size, size},
+    quantity::{duration, names_a_size, names_a_time, show_duration, show_size, size},
     reach::{Reach, block_on},
 };
 
@@ -130,7 +130,7 @@ impl FromStr for Rule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = |_| {
+        let wrong = || {
             format!(
                 "{text:?} is no retention: until-settled, forever, latest-per-key, an age (7d), bytes \
                  (10GiB), or a number of messages (1000000messages)"
@@ -146,11 +146,10 @@ impl FromStr for Rule {
             }
             _ => match text.strip_suffix("messages").map(|count| count.trim().parse()) {
                 Some(Ok(count)) => Ok(Self::Count(count)),
-                Some(Err(_)) => Err(wrong(String::new())),
-                None => duration(text)
-                    .map(Self::Age)
-                    .or_else(|_| size(text).map(Self::Bytes))
-                    .map_err(wrong),
+                Some(Err(_)) => Err(wrong()),
+                None if names_a_time(text) => duration(text).map(Self::Age),
+                None if names_a_size(text) => size(text).map(Self::Bytes),
+                None => Err(wrong()),
             },
         }
     }
@@ -481,6 +480,14 @@ mod tests {
     fn a_number_without_a_unit_is_neither_bytes_nor_messages() {
         let error = "10".parse::<Rule>().unwrap_err();
         assert_eq!(error, "10 of what? Write 10B or 10messages");
+    }
+
+    #[test]
+    fn an_age_or_a_size_that_is_too_large_is_not_called_bad_spelling() {
+        assert!("40000d".parse::<Rule>().unwrap_err().contains("at most 100 years"));
+        assert!("99999999TiB".parse::<Rule>().unwrap_err().contains("too large"));
+        assert!("sometimes".parse::<Rule>().unwrap_err().contains("is no retention"));
+        assert_eq!("1.5 h".parse(), Ok(Rule::Age(Duration::from_secs(5400))));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::{
     fmt,
     fs::{self, File, OpenOptions},
     io::{self, Write},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -18,6 +19,14 @@ use crate::{fault::Fault, format::BLOCK_BYTES};
 
 const FORMAT: u32 = 1;
 const FIRST_LINE: &str = "sennit data directory";
+/// What names of files in the directory say.
+const FORMAT_FILE: &str = "FORMAT";
+const FORMAT_NEW: &str = "FORMAT.new";
+const LOCK_FILE: &str = "LOCK";
+/// There while a restore fills the directory.
+const RESTORING: &str = "RESTORING";
+const RESTORING_TEXT: &[u8] =
+    b"A restore fills this folder, or was killed while it did. If none runs, remove the folder.\n";
 /// Room for a header, a frame and a turn.
 const SEGMENT_BYTES_MIN: u64 = 16 << 10;
 /// Each shard is a thread, and a lane with files.
@@ -44,27 +53,24 @@ pub struct DataDirectory {
 
 impl DataDirectory {
     /// Opens a data directory, or makes one with the `wanted` settings. What a directory was made
-    /// with stands over what is wanted.
+    /// with stands over what is wanted. A refusal leaves everything as it was: no file and no directory
+    /// is made.
     ///
     /// # Errors
     /// [`Fault::InUse`] if another process has it, [`Fault::NewerFormat`],
-    /// [`Fault::NotADataDirectory`], [`Fault::Impossible`] if none can be made as wanted, or
-    /// [`Fault::Io`] with the path.
+    /// [`Fault::NotADataDirectory`], [`Fault::UnfinishedRestore`], [`Fault::Impossible`] if none can be
+    /// made as wanted, or [`Fault::Io`] with the path.
     pub fn open(path: &Path, wanted: DirectorySettings) -> Result<Self, Fault> {
-        let lock = lock(path)?;
-        let format_path = path.join("FORMAT");
-        let settings = match fs::read_to_string(&format_path) {
-            Ok(text) => parse(&text, path)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                refuse_foreign_files(path)?;
-                if let Err(reason) = check(&wanted) {
-                    return Err(Fault::Impossible { path: path.to_owned(), reason });
-                }
-                write(&wanted, path, &format_path)?;
-                wanted
-            }
-            Err(error) => return Err(Fault::io("read", &format_path)(error)),
-        };
+        // Before the lock file is made, and again once nobody else can change the answer.
+        settings_of(path, &wanted)?;
+        let (lock, made) = lock(path)?;
+        let opened = settings_of(path, &wanted).and_then(|held| match held {
+            Some(settings) => Ok(settings),
+            None => write(&wanted, path).map(|()| wanted),
+        });
+        let settings = opened.inspect_err(|_| made.take_back())?;
+        // A restore that was killed after its last step but one.
+        let _ = fs::remove_file(path.join(RESTORING));
         Ok(Self { path: path.to_owned(), settings, _lock: lock })
     }
 
@@ -73,7 +79,8 @@ impl DataDirectory {
     /// # Errors
     /// As [`DataDirectory::open`]; [`Fault::NotADataDirectory`] if nothing is there.
     pub fn existing(path: &Path) -> Result<Self, Fault> {
-        if !path.join("FORMAT").exists() {
+        if !path.join(FORMAT_FILE).exists() {
+            refuse_unfinished_restore(path)?;
             let reason = "it has no FORMAT file".to_owned();
             return Err(Fault::NotADataDirectory { path: path.to_owned(), reason });
         }
@@ -117,25 +124,46 @@ impl DataDirectory {
 }
 
 /// A directory that is filled from elsewhere and locked for this process. It is no data directory
-/// before [`UnmadeDirectory::finish`].
+/// before [`UnmadeDirectory::finish`]; until then a file in it says that it is unfinished, so that what a
+/// killed process leaves names itself.
 #[derive(Debug)]
 pub struct UnmadeDirectory {
     path: PathBuf,
+    made: Made,
     _lock: File,
 }
 
 impl UnmadeDirectory {
-    /// Makes the directory, or takes one that holds nothing.
+    /// Makes the directory, or takes one that holds nothing. A refusal leaves everything as it was.
     ///
     /// # Errors
-    /// [`Fault::InUse`] if another process has it, [`Fault::NotEmpty`] if it holds something, or
-    /// [`Fault::Io`].
+    /// [`Fault::InUse`] if another process has it, [`Fault::NotEmpty`] if it holds something,
+    /// [`Fault::UnfinishedRestore`], or [`Fault::Io`].
     pub fn begin(path: &Path) -> Result<Self, Fault> {
-        let lock = lock(path)?;
-        if let Some(found) = first_file(path, &["LOCK", "lost+found"])? {
-            return Err(Fault::NotEmpty { path: path.to_owned(), found });
-        }
-        Ok(Self { path: path.to_owned(), _lock: lock })
+        refuse_what_is_not_empty(path)?;
+        let (lock, made) = lock(path)?;
+        let marker = path.join(RESTORING);
+        let begun = refuse_what_is_not_empty(path).and_then(|()| {
+            let written = File::create(&marker).and_then(|mut file| {
+                file.write_all(RESTORING_TEXT)?;
+                file.sync_all()?;
+                File::open(path)?.sync_all()
+            });
+            written.map_err(|error| {
+                let _ = fs::remove_file(&marker);
+                Fault::io("write", &marker)(error)
+            })
+        });
+        begun.inspect_err(|_| made.take_back())?;
+        Ok(Self { path: path.to_owned(), made, _lock: lock })
+    }
+
+    /// Takes back what [`Self::begin`] has made: the directory, those above it, and the files in it. What
+    /// else lies in it is removed before, by whoever put it there.
+    pub fn abandon(self) {
+        // As far as it goes: while the marker is there, the directory says what it is.
+        let _ = fs::remove_file(self.path.join(RESTORING));
+        self.made.take_back();
     }
 
     /// Where the lane of a shard is to lie.
@@ -147,12 +175,15 @@ impl UnmadeDirectory {
     /// Everything in it is durable: from now on it is a data directory with these settings.
     ///
     /// # Errors
-    /// [`Fault::Impossible`] if there is none with such settings, or [`Fault::Io`].
-    pub fn finish(self, settings: DirectorySettings) -> Result<DataDirectory, Fault> {
-        let Self { path, _lock } = self;
-        check(&settings).map_err(|reason| Fault::Impossible { path: path.clone(), reason })?;
-        write(&settings, &path, &path.join("FORMAT"))?;
-        Ok(DataDirectory { path, settings, _lock })
+    /// [`Fault::Impossible`] if there is none with such settings, or [`Fault::Io`]; then it is still
+    /// unfinished.
+    pub fn finish(&self, settings: DirectorySettings) -> Result<(), Fault> {
+        let impossible = |reason| Fault::Impossible { path: self.path.clone(), reason };
+        check(&settings).map_err(impossible)?;
+        write(&settings, &self.path)?;
+        // Where this fails, whoever opens the directory tries again.
+        let _ = fs::remove_file(self.path.join(RESTORING));
+        Ok(())
     }
 }
 
@@ -182,18 +213,96 @@ fn lane_directory(path: &Path, shard: u32) -> PathBuf {
     path.join(format!("lane-{shard}"))
 }
 
+/// The settings of the directory at `path`; `None` if it is one to be made as `wanted`.
+fn settings_of(
+    path: &Path,
+    wanted: &DirectorySettings,
+) -> Result<Option<DirectorySettings>, Fault> {
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => Some(metadata),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(Fault::io("look at", path)(error)),
+    };
+    if metadata.as_ref().is_some_and(|metadata| !metadata.is_dir()) {
+        let reason = "it is a file".to_owned();
+        return Err(Fault::NotADataDirectory { path: path.to_owned(), reason });
+    }
+    if metadata.is_some() {
+        let format_path = path.join(FORMAT_FILE);
+        match fs::read_to_string(&format_path) {
+            Ok(text) => return parse(&text, path).map(Some),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => refuse_foreign_files(path)?,
+            Err(error) => return Err(Fault::io("read", &format_path)(error)),
+        }
+    }
+    let impossible = |reason| Fault::Impossible { path: path.to_owned(), reason };
+    check(wanted).map_err(impossible)?;
+    Ok(None)
+}
+
+/// What was made on the way to a lock.
+#[derive(Debug, Default)]
+struct Made {
+    /// The outermost last.
+    directories: Vec<PathBuf>,
+    lock: Option<PathBuf>,
+}
+
+impl Made {
+    /// Removes it again. A directory that holds something by now stays.
+    fn take_back(&self) {
+        let _ = self.lock.as_ref().map(fs::remove_file);
+        self.directories.iter().for_each(|directory| drop(fs::remove_dir(directory)));
+    }
+}
+
 /// Makes the directory, if it is not there, and locks it for this process.
-fn lock(path: &Path) -> Result<File, Fault> {
-    fs::create_dir_all(path).map_err(Fault::io("create the directory", path))?;
-    let lock_path = path.join("LOCK");
-    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(&lock_path);
+fn lock(path: &Path) -> Result<(File, Made), Fault> {
+    let is_missing =
+        |above: &&Path| !above.as_os_str().is_empty() && fs::symlink_metadata(above).is_err();
+    let directories = path.ancestors().take_while(is_missing).map(Path::to_owned).collect();
+    let mut made = Made { directories, lock: None };
+    let locked = fs::create_dir_all(path)
+        .map_err(Fault::io("create the directory", path))
+        .and_then(|()| lock_file(path, &mut made));
+    match locked {
+        Ok(lock) => Ok((lock, made)),
+        Err(fault) => {
+            made.take_back();
+            Err(fault)
+        }
+    }
+}
+
+fn lock_file(path: &Path, made: &mut Made) -> Result<File, Fault> {
+    let lock_path = path.join(LOCK_FILE);
+    let mut options = OpenOptions::new();
+    let options = options.truncate(false).write(true);
+    let lock = match options.open(&lock_path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let lock = options.create(true).open(&lock_path);
+            made.lock = lock.is_ok().then(|| lock_path.clone());
+            lock
+        }
+        opened => opened,
+    };
     let lock = lock.map_err(Fault::io("open", &lock_path))?;
+    let in_use = || Fault::InUse { path: path.to_owned() };
     flock(&lock, FlockOperation::NonBlockingLockExclusive).map_err(|error| {
+        // It is another's, whoever made the file.
+        made.lock = None;
         if error == rustix::io::Errno::WOULDBLOCK {
-            return Fault::InUse { path: path.to_owned() };
+            return in_use();
         }
         Fault::io("lock", &lock_path)(error.into())
     })?;
+    // Another process may have removed the file that it had made, between our opening and locking it.
+    let [held, named] = [lock.metadata(), fs::metadata(&lock_path)]
+        .map(|metadata| metadata.ok().map(|metadata| (metadata.dev(), metadata.ino())));
+    if held.is_none() || held != named {
+        made.lock = None;
+        return Err(in_use());
+    }
     Ok(lock)
 }
 
@@ -210,8 +319,9 @@ fn first_file(path: &Path, besides: &[&str]) -> Result<Option<String>, Fault> {
 
 /// A directory that holds something and has no format file is somebody else's.
 fn refuse_foreign_files(path: &Path) -> Result<(), Fault> {
+    refuse_unfinished_restore(path)?;
     // The last is there where the directory is a file system of its own.
-    match first_file(path, &["LOCK", "FORMAT.new", "lost+found"])? {
+    match first_file(path, &[LOCK_FILE, FORMAT_NEW, "lost+found"])? {
         None => Ok(()),
         Some(name) => {
             let reason = format!("it has no FORMAT file but holds {name}");
@@ -220,15 +330,37 @@ fn refuse_foreign_files(path: &Path) -> Result<(), Fault> {
     }
 }
 
-fn write(settings: &DirectorySettings, path: &Path, format_path: &Path) -> Result<(), Fault> {
+/// What is to be filled is not there, or holds nothing.
+fn refuse_what_is_not_empty(path: &Path) -> Result<(), Fault> {
+    if fs::symlink_metadata(path).is_err() {
+        return Ok(());
+    }
+    refuse_unfinished_restore(path)?;
+    match first_file(path, &[LOCK_FILE, "lost+found"])? {
+        None => Ok(()),
+        Some(found) => Err(Fault::NotEmpty { path: path.to_owned(), found }),
+    }
+}
+
+/// A directory with the marker and without a format file was given up half made.
+fn refuse_unfinished_restore(path: &Path) -> Result<(), Fault> {
+    if path.join(RESTORING).exists() && !path.join(FORMAT_FILE).exists() {
+        return Err(Fault::UnfinishedRestore { path: path.to_owned() });
+    }
+    Ok(())
+}
+
+fn write(settings: &DirectorySettings, path: &Path) -> Result<(), Fault> {
     let text = settings.to_string();
-    let new = path.join("FORMAT.new");
+    let (new, format_path) = (path.join(FORMAT_NEW), path.join(FORMAT_FILE));
     let written = File::create(&new).and_then(|mut file| {
         file.write_all(text.as_bytes())?;
         file.sync_all()
     });
-    written.map_err(Fault::io("write", &new))?;
-    fs::rename(&new, format_path).map_err(Fault::io("rename", &new))?;
+    let renamed = written
+        .map_err(Fault::io("write", &new))
+        .and_then(|()| fs::rename(&new, &format_path).map_err(Fault::io("rename", &new)));
+    renamed.inspect_err(|_| drop(fs::remove_file(&new)))?;
     let sync = |directory: &Path| File::open(directory).and_then(|opened| opened.sync_all());
     sync(path).map_err(Fault::io("sync", path))?;
     // The parent of a plain name is the empty path.

@@ -105,6 +105,12 @@ pub enum Fault {
         /// Something in it.
         found: String,
     },
+    /// A restore has filled the directory in part, and was killed or is still at it.
+    #[error("{path} holds part of a restore that has not ended; if none runs, remove it and restore again", path = .path.display())]
+    UnfinishedRestore {
+        /// The directory.
+        path: PathBuf,
+    },
     /// No directory can be made with these settings.
     #[error("cannot make a data directory in {path} with {reason}", path = .path.display())]
     Impossible {

@@ -66,7 +66,7 @@ pub enum RestoreError {
 }
 
 /// Fills the folder `data`, which is new or empty, with what `archive` holds, and looks at all of it
-/// again. Where that fails the folder is left as it was found. With `keep_damaged`, damage that the
+/// again. Where that fails the folder, and those above it, are left as they were found. With `keep_damaged`, damage that the
 /// backed up data had already is no failure: it is in the verdicts.
 ///
 /// # Errors
@@ -76,7 +76,6 @@ pub fn restore(
     data: &Path,
     keep_damaged: bool,
 ) -> Result<Restored, RestoreError> {
-    let was_there = data.exists();
     let directory = UnmadeDirectory::begin(data)?;
     let mut unpacking =
         Unpacking { directory, data, settings: None, lanes: Vec::new(), file: None };
@@ -89,13 +88,10 @@ pub fn restore(
         Ok(restored)
     });
     if made.is_err() {
-        // As far as it goes; what is left is no data directory.
+        // As far as it goes; what is left says that it is no whole restore.
         lanes.iter().for_each(|lane| drop(fs::remove_dir_all(lane)));
-        let _ = fs::remove_file(data.join("LOCK"));
         let _ = fs::remove_file(data.join(key_file::NAME));
-        if !was_there {
-            let _ = fs::remove_dir(data);
-        }
+        directory.abandon();
     }
     made
 }

@@ -37,3 +37,5 @@ mod stream_ends;
 mod subscriptions;
 mod together;
 mod torture;
+mod traces;
+mod typed;

@@ -40,6 +40,13 @@ fn what_a_directory_was_made_with_stands_over_what_is_wanted() {
 }
 
 #[test]
+fn a_directory_that_is_filled_belongs_to_one_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let _unmade = UnmadeDirectory::begin(&folder.path().join("data")).unwrap();
+    assert!(UnmadeDirectory::begin(&folder.path().join("data")).is_err());
+}
+
+#[test]
 fn a_second_opener_is_refused_until_the_first_lets_go() {
     let folder = tempfile::tempdir().unwrap();
     let first = DataDirectory::open(folder.path(), WANTED).unwrap();
@@ -120,18 +127,86 @@ fn a_directory_that_is_filled_from_elsewhere_is_one_when_it_is_finished() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("data");
     let unmade = UnmadeDirectory::begin(&path).unwrap();
-    assert!(matches!(UnmadeDirectory::begin(&path), Err(Fault::InUse { .. })));
     fs::create_dir(unmade.lane_directory(0)).unwrap();
+    unmade.finish(WANTED).unwrap();
     drop(unmade);
-    // It was given up: nobody takes it for a data directory, or fills it again.
-    assert!(refusal(&path).contains("lane-0"));
-    assert!(
-        matches!(UnmadeDirectory::begin(&path), Err(Fault::NotEmpty { found, .. }) if found == "lane-0")
-    );
-    fs::remove_dir(path.join("lane-0")).unwrap();
-    drop(UnmadeDirectory::begin(&path).unwrap().finish(WANTED).unwrap());
     assert_eq!(*DataDirectory::existing(&path).unwrap().settings(), WANTED);
     let text = fs::read_to_string(path.join("FORMAT")).unwrap();
     assert_eq!(DirectorySettings::parse(&text, &path).unwrap(), WANTED);
     assert_eq!(text, WANTED.to_string());
+    assert_eq!(listed(&path), ["FORMAT", "LOCK", "lane-0"]);
+}
+
+#[test]
+fn a_directory_that_was_filled_in_part_says_so_to_whoever_opens_or_fills_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data");
+    let unmade = UnmadeDirectory::begin(&path).unwrap();
+    fs::create_dir(unmade.lane_directory(0)).unwrap();
+    // As a killed process leaves it.
+    drop(unmade);
+    let before = listed(&path);
+    for fault in [
+        DataDirectory::open(&path, WANTED).unwrap_err(),
+        DataDirectory::existing(&path).unwrap_err(),
+        UnmadeDirectory::begin(&path).unwrap_err(),
+    ] {
+        assert!(matches!(fault, Fault::UnfinishedRestore { .. }), "{fault}");
+        assert!(fault.to_string().contains("restore that has not ended"), "{fault}");
+    }
+    assert_eq!(listed(&path), before);
+}
+
+#[test]
+fn a_restore_that_was_killed_behind_its_last_step_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("data");
+    UnmadeDirectory::begin(&path).unwrap().finish(WANTED).unwrap();
+    fs::write(path.join("RESTORING"), "").unwrap();
+    drop(DataDirectory::open(&path, WANTED).unwrap());
+    assert_eq!(listed(&path), ["FORMAT", "LOCK"]);
+}
+
+#[test]
+fn what_is_abandoned_leaves_nothing_not_even_the_directories_above() {
+    let folder = tempfile::tempdir().unwrap();
+    UnmadeDirectory::begin(&folder.path().join("one/two/data")).unwrap().abandon();
+    assert!(listed(folder.path()).is_empty());
+    let there = folder.path().join("there");
+    fs::create_dir(&there).unwrap();
+    UnmadeDirectory::begin(&there).unwrap().abandon();
+    assert!(there.exists() && listed(&there).is_empty());
+}
+
+#[test]
+fn whatever_is_refused_is_left_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let foreign = folder.path().join("foreign");
+    let newer = folder.path().join("newer");
+    let damaged = folder.path().join("damaged");
+    for (path, file, text) in [
+        (&foreign, "photo.jpg", "not ours"),
+        (&newer, "FORMAT", "sennit data directory\nformat = 2\n"),
+        (&damaged, "FORMAT", ""),
+    ] {
+        fs::create_dir(path).unwrap();
+        fs::write(path.join(file), text).unwrap();
+        DataDirectory::open(path, WANTED).unwrap_err();
+        DataDirectory::existing(path).unwrap_err();
+        UnmadeDirectory::begin(path).unwrap_err();
+        assert_eq!(listed(path), [file]);
+    }
+    let none = DirectorySettings { shards: 0, ..WANTED };
+    DataDirectory::open(&folder.path().join("new/below"), none).unwrap_err();
+    DataDirectory::existing(&folder.path().join("new/below")).unwrap_err();
+    assert_eq!(listed(folder.path()), ["damaged", "foreign", "newer"]);
+}
+
+/// What lies in a directory.
+fn listed(path: &Path) -> Vec<String> {
+    let entries = fs::read_dir(path).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    names
 }

@@ -1,0 +1,167 @@
+//! Addresses as people type them: `localhost:4438`, `:4438`, `[::1]:4438`, a name or a port alone.
+//! Knows no flag and opens no connection.
+
+use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
+
+/// The port of the native protocol where an address names none.
+pub const NATIVE_PORT: u16 = 4438;
+
+/// The port of HTTP where an address names none.
+pub const HTTP_PORT: u16 = 4437;
+
+/// The host where an address of a broker names none.
+const LOOPBACK: &str = "127.0.0.1";
+
+/// The host where an address to listen on names none, as it is elsewhere: every address of this
+/// machine.
+const EVERYWHERE: &str = "0.0.0.0";
+
+/// An address to listen on. A name is looked up now; of several addresses the first of IPv4 is
+/// taken, because that is where clients look by default. `:4438` is every address of this machine.
+///
+/// # Errors
+/// A text for people.
+pub fn listen(text: &str, port: u16) -> Result<SocketAddr, String> {
+    let Parts { host, port } = parts(text, port, EVERYWHERE)?;
+    let wrong = |why: &str| format!("{host}: {why}; write 127.0.0.1:{port} or localhost:{port}");
+    let found = (host.as_str(), port).to_socket_addrs();
+    let found: Vec<_> = found.map_err(|error| wrong(&error.to_string()))?.collect();
+    let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
+    first.copied().ok_or_else(|| wrong("this name has no address"))
+}
+
+/// The address of a broker, as host and port. The name is not looked up: the connection does it.
+///
+/// # Errors
+/// A text for people.
+pub fn broker(text: &str, port: u16) -> Result<String, String> {
+    let text = text.trim();
+    if text.starts_with("https://") {
+        return Err(format!(
+            "{text:?}: this program does not speak TLS; write http:// or host:port"
+        ));
+    }
+    let text = text.strip_prefix("http://").unwrap_or(text);
+    let text = text.strip_suffix('/').unwrap_or(text);
+    let Parts { host, port } = parts(text, port, LOOPBACK)?;
+    let is_v6 = host.parse::<Ipv6Addr>().is_ok();
+    Ok(if is_v6 { format!("[{host}]:{port}") } else { format!("{host}:{port}") })
+}
+
+/// An address of the native protocol.
+///
+/// # Errors
+/// A text for people.
+pub fn native_broker(text: &str) -> Result<String, String> {
+    broker(text, NATIVE_PORT)
+}
+
+/// An address of HTTP.
+///
+/// # Errors
+/// A text for people.
+pub fn http_broker(text: &str) -> Result<String, String> {
+    broker(text, HTTP_PORT)
+}
+
+struct Parts {
+    host: String,
+    port: u16,
+}
+
+/// Takes `text` apart; what it does not name is `default_port`, or `default_host`.
+fn parts(text: &str, default_port: u16, default_host: &str) -> Result<Parts, String> {
+    let text = text.trim();
+    let wrong = |why: &str| {
+        format!("{text:?} {why}: write localhost:{default_port} or [::1]:{default_port}")
+    };
+    if text.is_empty() {
+        return Err(wrong("is no address"));
+    }
+    // A port alone is one of this machine; an address of IPv6 has colons of its own.
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        let port = text.parse().map_err(|_| wrong("is no port, they end at 65535"))?;
+        return Ok(Parts { host: LOOPBACK.into(), port });
+    }
+    if text.parse::<Ipv6Addr>().is_ok() {
+        return Ok(Parts { host: text.into(), port: default_port });
+    }
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, port) =
+                rest.split_once(']').ok_or_else(|| wrong("has no closing bracket"))?;
+            if host.parse::<Ipv6Addr>().is_err() {
+                return Err(wrong("has no IPv6 address between its brackets"));
+            }
+            (host, port)
+        }
+        None => text.split_at(text.find(':').unwrap_or(text.len())),
+    };
+    let port = match port.strip_prefix(':') {
+        None if port.is_empty() => default_port,
+        None => return Err(wrong("is no address")),
+        Some(digits) if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            digits.parse().map_err(|_| wrong("has no such port, they end at 65535"))?
+        }
+        Some(_) => return Err(wrong("has no number behind its colon")),
+    };
+    if text.starts_with('[') {
+        return Ok(Parts { host: host.into(), port });
+    }
+    let is_strange = |c: char| c.is_whitespace() || c.is_control() || "/@[]?#".contains(c);
+    match host {
+        "" | "*" => Ok(Parts { host: default_host.into(), port }),
+        host if host.contains(is_strange) => Err(wrong("is no address")),
+        host => Ok(Parts { host: host.into(), port }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_to_listen_on_may_be_a_name_or_a_part() {
+        for (text, address) in [
+            ("127.0.0.1:4438", "127.0.0.1:4438"),
+            ("localhost:4438", "127.0.0.1:4438"),
+            ("localhost:0", "127.0.0.1:0"),
+            ("localhost", "127.0.0.1:4438"),
+            ("9000", "127.0.0.1:9000"),
+            (":9000", "0.0.0.0:9000"),
+            ("*:9000", "0.0.0.0:9000"),
+            ("0.0.0.0:9000", "0.0.0.0:9000"),
+            ("[::1]:9000", "[::1]:9000"),
+            ("[::1]", "[::1]:4438"),
+            ("::1", "[::1]:4438"),
+        ] {
+            assert_eq!(listen(text, 4438).map(|address| address.to_string()), Ok(address.into()));
+        }
+    }
+
+    #[test]
+    fn the_address_of_a_broker_is_completed_and_not_looked_up() {
+        for (text, address) in [
+            ("broker.example:4438", "broker.example:4438"),
+            ("broker.example", "broker.example:4438"),
+            (":4439", "127.0.0.1:4439"),
+            ("4439", "127.0.0.1:4439"),
+            ("[::1]:4439", "[::1]:4439"),
+            ("::1", "[::1]:4438"),
+            ("http://broker.example:80/", "broker.example:80"),
+        ] {
+            assert_eq!(broker(text, 4438), Ok(address.into()), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_address_is_told_what_would_be_right() {
+        for text in ["", "a:b", "a:", "a:70000", "70000", "[::1", "[a]:1", "a b:1", "a/b", "u@h:1"]
+        {
+            let said = listen(text, 4438).unwrap_err();
+            assert!(said.contains("localhost:4438"), "{text:?}: {said}");
+            assert!(broker(text, 4438).is_err(), "{text:?}");
+        }
+        assert!(broker("https://a:1", 1).unwrap_err().contains("TLS"));
+    }
+}
