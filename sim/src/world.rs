@@ -37,6 +37,8 @@ const READ_BYTES: usize = 16 << 20;
 /// The promise that a lane without rot is recovered.
 pub const RECOVERS: &str = "I1 a lane without rot is recovered";
 
+/// The promise that rot of a header costs no segment.
+pub const KEPT_SEGMENT: &str = "I1 a bit that rots costs no segment";
 /// The promise that a crash is not taken for rot.
 pub const NO_ROT: &str = "I1 no crash is taken for damage";
 
@@ -455,6 +457,11 @@ impl World {
         if self.says_damage() && !self.has_rot {
             return Err(Violation::new(NO_ROT, format!("{:?}", self.parts.report)));
         }
+        let report = &self.parts.report;
+        if report.damage.is_empty() && !report.lost_segments.is_empty() {
+            // No record is lost. A segment whose header has rotted is found by its frames.
+            return Err(Violation::new(KEPT_SEGMENT, format!("{report:?}")));
+        }
         self.moving.take_released(&mut self.parts, &self.trace)?;
         let mut ids: Vec<PartitionId> = self.parts.shard.engine().partition_ids().collect();
         ids.sort_unstable();
@@ -532,10 +539,7 @@ impl World {
     #[must_use]
     pub fn says_damage(&self) -> bool {
         let report = &self.parts.report;
-        !report.damage.is_empty()
-            || report.doubtful_partitions > 0
-            || !report.lost_packs.is_empty()
-            || !report.lost_segments.is_empty()
+        !report.damage.is_empty() || report.doubtful_partitions > 0 || !report.lost_packs.is_empty()
     }
 
     /// After a start that has said what is damaged: whatever was lost, no offset will be given again.

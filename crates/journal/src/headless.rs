@@ -1,41 +1,141 @@
 //! Slots whose header is not whole: spare ones, and those that rot made look so. What their frames
 //! still say.
 
-use std::{collections::BTreeSet, ops::RangeInclusive, path::Path};
+use std::{
+    collections::BTreeSet,
+    ops::{Range, RangeInclusive},
+    path::{Path, PathBuf},
+};
 
 use crate::{
     block::Blocks,
     disk::DiskFile,
     fault::Fault,
-    format::{BLOCK_BYTES, SegmentHeader},
+    format::{BLOCK_BYTES, FORMAT_VERSION, FrameHeader, SegmentHeader},
     lane_config::LaneConfig,
     position::Position,
     reader::read_padded,
     scan::{each_frame, frame_header},
 };
 
+/// A segment whose header is not whole, as its frames describe it.
+#[derive(Clone, Debug)]
+pub(crate) struct HeadlessSegment {
+    /// The slot.
+    pub(crate) path: PathBuf,
+    /// Segment and generation are right. Where the log before it ended and where a replay begins only
+    /// the lost header could say: both are the segment's start here.
+    pub(crate) header: SegmentHeader,
+    /// The bytes of the slot that frames of this segment and generation take, in order.
+    frames: Vec<Range<u64>>,
+}
+
+impl HeadlessSegment {
+    /// The segment of this number and generation in a slot without a header.
+    pub(crate) fn read(
+        file: &impl DiskFile,
+        path: &Path,
+        config: &LaneConfig,
+        (segment, generation): (u64, u32),
+    ) -> Result<Self, Fault> {
+        let mut found = Self::new(path, config, (segment, generation));
+        each_frame(file, path, config, BLOCK_BYTES as u64, |header| found.add(header, config))?;
+        Ok(found)
+    }
+
+    fn new(path: &Path, config: &LaneConfig, key: (u64, u32)) -> Self {
+        let header = Self::header(config, key);
+        Self { path: path.to_owned(), header, frames: Vec::new() }
+    }
+
+    /// What the frames say of the header of the segment of this number and generation.
+    pub(crate) fn header(config: &LaneConfig, (segment, generation): (u64, u32)) -> SegmentHeader {
+        let start = Position(segment * config.segment_bytes);
+        SegmentHeader {
+            version: FORMAT_VERSION,
+            lane: config.lane,
+            segment,
+            segment_bytes: config.segment_bytes,
+            incarnation: config.incarnation,
+            generation,
+            previous_end: start,
+            replay_from: start,
+        }
+    }
+
+    fn key(&self) -> (u64, u32) {
+        (self.header.segment, self.header.generation)
+    }
+
+    /// Adds a frame, if it is of this segment and generation.
+    fn add(&mut self, header: &FrameHeader, config: &LaneConfig) {
+        if key_of(header, config) != self.key() {
+            return;
+        }
+        let begin = header.position.in_segment(config.segment_bytes);
+        let end = begin + header.frame_bytes() as u64;
+        match self.frames.last_mut() {
+            Some(last) if last.end >= begin => last.end = last.end.max(end),
+            _ => self.frames.push(begin..end),
+        }
+    }
+
+    /// Fills with zeros what of `bytes`, read from byte `at` of the slot, lies in no frame of the
+    /// segment. An earlier use of the slot may have left it there, or a later one may have written it.
+    pub(crate) fn clear_foreign(&self, bytes: &mut [u8], at: u64) {
+        let end = at + bytes.len() as u64;
+        let mut own_until = at;
+        let mut clear = |foreign: Range<u64>| {
+            if foreign.start < foreign.end {
+                bytes[(foreign.start - at) as usize..(foreign.end - at) as usize].fill(0);
+            }
+        };
+        for frames in self.frames.iter().filter(|frames| frames.end > at && frames.start < end) {
+            clear(own_until..frames.start);
+            own_until = frames.end;
+        }
+        clear(own_until..end);
+    }
+}
+
+/// The segment and the generation of a frame.
+fn key_of(header: &FrameHeader, config: &LaneConfig) -> (u64, u32) {
+    (header.position.segment(config.segment_bytes), header.generation)
+}
+
 /// What the frames say in a slot without a header.
 pub(crate) struct Headless {
     /// The generation of what was torn when its segment was opened: the next one has to be higher,
-    /// or its frames could be taken for the torn ones.
+    /// or its frames could be taken for the torn ones. 0 if nothing was.
     pub(crate) generation: u32,
+    /// Of the older segments that lie in no other slot, the one that this slot held last: slots are used
+    /// for ever higher segments, and begun again by ever higher generations.
+    pub(crate) last: Option<HeadlessSegment>,
     /// The highest segment above the newest of which they prove that its header was durable.
     pub(crate) lost_segment: Option<u64>,
 }
 
 /// A slot without a header is spare: new, or torn when its segment was opened. Unless a frame in
-/// it proves that the segment's header was durable once.
+/// it proves that the segment's header was durable once, or it held an older segment: `is_elsewhere` says
+/// whether another slot has the header of one.
 pub(crate) fn look_at_headless(
     file: &impl DiskFile,
     path: &Path,
     config: &LaneConfig,
     newest: Option<&SegmentHeader>,
+    is_elsewhere: impl Fn(u64) -> bool,
 ) -> Result<Headless, Fault> {
     let next = newest.map_or(0, |header| header.segment + 1);
     let start = Position(next * config.segment_bytes);
-    let mut headless = Headless { generation: 0, lost_segment: None };
+    let mut headless = Headless { generation: 0, last: None, lost_segment: None };
     each_frame(file, path, config, BLOCK_BYTES as u64, |header| {
         if header.position < start {
+            let key = key_of(header, config);
+            if !is_elsewhere(key.0) {
+                let last = headless.last.take().filter(|last| last.key() >= key);
+                let last = last.unwrap_or_else(|| HeadlessSegment::new(path, config, key));
+                headless.last.insert(last).add(header, config);
+            }
             return;
         }
         headless.generation = headless.generation.max(header.generation);

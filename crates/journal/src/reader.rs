@@ -5,6 +5,7 @@ use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use crate::{
     disk::{Disk, DiskFile},
     fault::Fault,
     format::{BLOCK_BYTES, SegmentHeader},
+    headless::HeadlessSegment,
     home::Home,
     lane_config::LaneConfig,
     open_files::{OpenFile, OpenFiles},
@@ -25,8 +27,21 @@ use crate::{
 /// Shorter pieces are read through the system's cache.
 const PAST_BYTES_MIN: usize = 256 << 10;
 
-/// The slot that holds a segment, and the segment's header.
-type HeldSegment<'a, F> = (&'a OpenFile<F>, SegmentHeader);
+/// The slot that holds a segment.
+pub(crate) struct HeldSegment<'a, F> {
+    pub(crate) open: &'a OpenFile<F>,
+    /// The segment's header, or what the frames say if it is not whole.
+    pub(crate) header: SegmentHeader,
+    pub(crate) is_whole: bool,
+}
+
+impl<F: DiskFile> HeldSegment<'_, F> {
+    /// Whether the slot was not given to another segment since.
+    pub(crate) fn is_still_held(&self) -> Result<bool, Fault> {
+        let header = segment_in(&self.open.file, &self.open.path)?;
+        Ok(header == self.is_whole.then_some(self.header))
+    }
+}
 
 /// Reads ranges of the log and of packs. Has at most 32 files open, each
 /// perhaps once more past the system's cache.
@@ -36,18 +51,24 @@ pub struct Reader<D: Disk> {
     config: LaneConfig,
     /// Where each segment lay when the slots were last looked through.
     slots: BTreeMap<u64, PathBuf>,
+    /// Segments whose header was not whole when the lane was recovered.
+    headless: Arc<BTreeMap<u64, HeadlessSegment>>,
     files: OpenFiles<D::File>,
 }
 
 impl<D: Disk> Reader<D> {
-    pub(crate) fn new(disk: D, config: LaneConfig) -> Self {
-        Self { disk, config, slots: BTreeMap::new(), files: OpenFiles::new() }
+    pub(crate) fn new(
+        disk: D,
+        config: LaneConfig,
+        headless: Arc<BTreeMap<u64, HeadlessSegment>>,
+    ) -> Self {
+        Self { disk, config, slots: BTreeMap::new(), headless, files: OpenFiles::new() }
     }
 
     /// Another reader of the same lane, for another thread.
     #[must_use]
     pub fn another(&self) -> Self {
-        Self::new(self.disk.clone(), self.config.clone())
+        Self::new(self.disk.clone(), self.config.clone(), self.headless.clone())
     }
 
     pub(crate) fn config(&self) -> &LaneConfig {
@@ -88,13 +109,14 @@ impl<D: Disk> Reader<D> {
 
     /// `None` where there is no such way, or it fails: the other way says why.
     fn try_read_past(&mut self, position: Position, length: usize) -> Result<Option<Bytes>, Fault> {
-        let (own, disk) = (Own::of(&self.config), self.disk.clone());
-        let segment = position.segment(self.config.segment_bytes);
-        let (open, at) = match position.pack() {
-            Some((pack, byte)) => (self.pack(pack)?, u64::from(byte)),
+        let (disk, headless) = (self.disk.clone(), self.headless.clone());
+        let segment_bytes = self.config.segment_bytes;
+        let segment = position.segment(segment_bytes);
+        let (open, at, held) = match position.pack() {
+            Some((pack, byte)) => (self.pack(pack)?, u64::from(byte), None),
             None => {
-                let Some((open, _)) = self.segment(segment)? else { return Ok(None) };
-                (open, position.0 % own.segment_bytes)
+                let Some(held) = self.segment(segment)? else { return Ok(None) };
+                (held.open, position.in_segment(segment_bytes), Some(held))
             }
         };
         let Some(file) = open.past(&disk) else { return Ok(None) };
@@ -103,23 +125,32 @@ impl<D: Disk> Reader<D> {
         if file.read_at(blocks.as_mut(), at - before as u64).is_err() {
             return Ok(None);
         }
-        if position.pack().is_none() && own.header(&open.file, &open.path, segment)?.is_none() {
-            // The slot was given to another segment while it was read: nobody needs this one.
-            return Ok(None);
+        if let Some(held) = held {
+            if !held.is_still_held()? {
+                // The slot was given to another segment while it was read: nobody needs this one.
+                return Ok(None);
+            }
+            if !held.is_whole {
+                headless[&segment].clear_foreign(blocks.as_mut(), at - before as u64);
+            }
         }
         Ok(Some(Bytes::from_owner(blocks).slice(before..before + length)))
     }
 
     fn read_segment(&mut self, position: Position, length: usize) -> Result<Bytes, Fault> {
-        let segment = position.segment(self.config.segment_bytes);
-        let own = Own::of(&self.config);
-        let Some((open, _)) = self.segment(segment)? else { return Err(self.missing(segment)) };
+        let headless = self.headless.clone();
+        let segment_bytes = self.config.segment_bytes;
+        let segment = position.segment(segment_bytes);
+        let Some(held) = self.segment(segment)? else { return Err(self.missing(segment)) };
         let mut bytes = vec![0; length];
-        let at = position.0 % own.segment_bytes;
-        open.file.read_at(&mut bytes, at).map_err(Fault::io("read", &open.path))?;
-        if own.header(&open.file, &open.path, segment)?.is_none() {
+        let at = position.in_segment(segment_bytes);
+        held.open.file.read_at(&mut bytes, at).map_err(Fault::io("read", &held.open.path))?;
+        if !held.is_still_held()? {
             // The slot was given to another segment while it was read: nobody needs this one.
             return Err(self.missing(segment));
+        }
+        if !held.is_whole {
+            headless[&segment].clear_foreign(&mut bytes, at);
         }
         Ok(bytes.into())
     }
@@ -157,17 +188,48 @@ impl<D: Disk> Reader<D> {
         Ok(self.files.get(home).expect("looked for above"))
     }
 
-    /// The open slot that holds a segment now, and the segment's header.
+    /// The open slot that holds a segment now.
     pub(crate) fn segment(
         &mut self,
         segment: u64,
     ) -> Result<Option<HeldSegment<'_, D::File>>, Fault> {
+        if let Some(header) = self.open_headless(segment)? {
+            let open = self.files.get(Home::Segment(segment));
+            return Ok(open.map(|open| HeldSegment { open, header, is_whole: false }));
+        }
+        let header = self.open_whole(segment)?;
+        let open = self.files.get(Home::Segment(segment));
+        let held = open.zip(header);
+        Ok(held.map(|(open, header)| HeldSegment { open, header, is_whole: true }))
+    }
+
+    /// Opens the slot of a segment whose header is not whole; returns what the frames say of it. `None` if
+    /// there is no such slot, or it was given to another segment since.
+    fn open_headless(&mut self, segment: u64) -> Result<Option<SegmentHeader>, Fault> {
+        let headless = self.headless.clone();
+        let Some(HeadlessSegment { path, header, .. }) = headless.get(&segment) else {
+            return Ok(None);
+        };
+        let home = Home::Segment(segment);
+        if self.files.get(home).is_none() {
+            let Some(file) = unless_removed(self.disk.open_to_read(path), path)? else {
+                return Ok(None);
+            };
+            self.files.keep(home, path.clone(), file);
+        }
+        let open = self.files.get(home).expect("opened above");
+        let is_held = open.path == *path && segment_in(&open.file, path)?.is_none();
+        Ok(is_held.then_some(*header))
+    }
+
+    /// Opens the slot of a segment whose header is whole, and returns that.
+    fn open_whole(&mut self, segment: u64) -> Result<Option<SegmentHeader>, Fault> {
         let own = Own::of(&self.config);
         let home = Home::Segment(segment);
         if let Some(open) = self.files.get(home)
             && let Some(header) = own.header(&open.file, &open.path, segment)?
         {
-            return Ok(self.files.get(home).map(|open| (open, header)));
+            return Ok(Some(header));
         }
         self.files.close(home);
         if let Some(path) = self.slots.get(&segment) {
@@ -175,11 +237,13 @@ impl<D: Disk> Reader<D> {
             if let Some(file) = opened
                 && let Some(header) = own.header(&file, path, segment)?
             {
-                return Ok(Some((self.files.keep(home, path.clone(), file), header)));
+                self.files.keep(home, path.clone(), file);
+                return Ok(Some(header));
             }
         }
         let Some((path, file, header)) = self.find(segment)? else { return Ok(None) };
-        Ok(Some((self.files.keep(home, path, file), header)))
+        self.files.keep(home, path, file);
+        Ok(Some(header))
     }
 
     /// Looks through the headers of all slots.
@@ -231,13 +295,12 @@ fn unless_removed<F>(opened: io::Result<F>, path: &Path) -> Result<Option<F>, Fa
 struct Own {
     lane: u32,
     incarnation: u64,
-    segment_bytes: u64,
 }
 
 impl Own {
     fn of(config: &LaneConfig) -> Self {
-        let LaneConfig { lane, incarnation, segment_bytes, .. } = *config;
-        Self { lane, incarnation, segment_bytes }
+        let LaneConfig { lane, incarnation, .. } = *config;
+        Self { lane, incarnation }
     }
 
     fn is(self, header: &SegmentHeader) -> bool {

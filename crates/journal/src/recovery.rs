@@ -5,6 +5,7 @@ use std::{
     collections::{BTreeMap, VecDeque},
     ops::RangeInclusive,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use crate::{
@@ -13,7 +14,7 @@ use crate::{
     fault::Fault,
     format::{BLOCK_BYTES, FORMAT_VERSION, SegmentHeader},
     frame::FrameBuilder,
-    headless::{Rest, last_held, look_at_headless, look_past_unreadable},
+    headless::{HeadlessSegment, Rest, last_held, look_at_headless, look_past_unreadable},
     lane::Lane,
     lane_config::LaneConfig,
     position::Position,
@@ -43,6 +44,9 @@ pub struct RecoveredEnd<D: Disk> {
     pub reader: Reader<D>,
     /// Makes more slots.
     pub slots: SlotMaker<D>,
+    /// Segments whose header is not whole, and the slot of each. What of their frames is whole is read
+    /// all the same.
+    pub headless: BTreeMap<u64, PathBuf>,
     /// Slots that could not be read, and why. What a replay needs is in none of them, but older
     /// segments may be. They are neither read nor written to.
     pub unreadable: Vec<(PathBuf, Fault)>,
@@ -69,6 +73,16 @@ struct FoundSegment<F> {
     file: F,
 }
 
+/// A slot without a header that is whole.
+struct HeadlessSlot<F> {
+    path: PathBuf,
+    file: F,
+    /// What it held last.
+    last: Option<HeadlessSegment>,
+    /// Whether a segment was begun in it, and neither finished nor promised to anybody.
+    is_torn: bool,
+}
+
 /// The slot as its frames are read, which are many: past the system's cache where that can be, which
 /// costs no copy, and a slot is read once.
 fn open_for_frames<D: Disk>(disk: &D, path: &Path, is_cut: bool) -> Result<D::File, Fault> {
@@ -82,9 +96,10 @@ fn open_for_frames<D: Disk>(disk: &D, path: &Path, is_cut: bool) -> Result<D::Fi
 /// Opens a lane and gives every record from where a replay begins on to `each`, in order. Where
 /// frames that were durable are not whole it gives [`Walked::Damage`], and goes on at the next frame
 /// that says that it belongs where it lies. A segment that is not there, or whose header is not
-/// whole, is such a damage too; what frames of it are whole is given, but a [`Reader`] does not find
-/// that segment. The log never becomes shorter for it, and the same damage is said at each start,
-/// until a replay begins behind it.
+/// whole, is such a damage too; what frames of it are whole is given. The log never becomes shorter
+/// for it, and the same damage is said at each start, until a replay begins behind it.
+///
+/// A segment before the replay whose header is not whole is found by its frames, and a [`Reader`] reads them.
 ///
 /// A directory without segments is a new lane. Nothing is written, but what was written is synced.
 ///
@@ -106,7 +121,7 @@ pub fn recover<D: Disk, E: From<Fault>>(
         disk.sync_directory(directory).map_err(Fault::io("sync", directory))?;
     }
     let mut segments: BTreeMap<u64, FoundSegment<D::File>> = BTreeMap::new();
-    let (mut headless, mut no_header) = (Vec::new(), Vec::new());
+    let (mut without_header, mut no_header) = (Vec::new(), Vec::new());
     let mut next_slot = 0;
     for name in disk.list(directory).map_err(Fault::io("list", directory))? {
         let Some(number) = slot_number(&name) else { continue };
@@ -137,7 +152,7 @@ pub fn recover<D: Disk, E: From<Fault>>(
                 let found = FoundSegment { header, is_whole: true, is_cut, path, file };
                 segments.insert(header.segment, found);
             }
-            None => headless.push((path, file)),
+            None => without_header.push((path, file)),
         }
     }
     if let Some(newest) = segments.values().next_back() {
@@ -150,13 +165,16 @@ pub fn recover<D: Disk, E: From<Fault>>(
     let mut generation = newest.map_or(0, |header| header.generation);
     let mut highest = newest.map(|header| header.segment);
     let mut unreadable = Vec::new();
-    for (path, file) in std::mem::take(&mut headless) {
+    let mut spare = Vec::new();
+    for (path, file) in without_header {
         let frames = open_for_frames(disk, &path, false)?;
-        match look_at_headless(&frames, &path, &config, newest.as_ref()) {
+        let is_elsewhere = |segment| segments.contains_key(&segment);
+        match look_at_headless(&frames, &path, &config, newest.as_ref(), is_elsewhere) {
             Ok(looked) => {
                 generation = generation.max(looked.generation);
                 highest = highest.max(looked.lost_segment);
-                headless.push((path, file));
+                let (last, is_torn) = (looked.last, looked.generation > 0);
+                spare.push(HeadlessSlot { path, file, last, is_torn });
             }
             Err(fault) => match look_past_unreadable(&file, &path, &config, newest.as_ref()) {
                 Rest::IsOlder { .. } => unreadable.push((path, fault)),
@@ -184,6 +202,7 @@ pub fn recover<D: Disk, E: From<Fault>>(
         .filter(|stated| segments.contains_key(&stated.segment(config.segment_bytes)));
     let mut end = newest.map_or(Position(0), |_| replay_from);
     let mut torn_bytes = 0;
+    let mut headless = BTreeMap::new();
     if let Some(highest) = highest {
         let first = replay_from.segment(config.segment_bytes);
         let held = segments.range(first..=highest).count() as u64;
@@ -192,8 +211,9 @@ pub fn recover<D: Disk, E: From<Fault>>(
                 // What is missing may lie there.
                 return Err(unreadable.remove(0).1.into());
             }
-            salvage(&mut headless, &mut segments, first..=highest, &config)?;
+            headless = salvage(&mut spare, &mut segments, first..=highest, &config)?;
         }
+        take_older(&mut spare, &segments, &mut headless);
         let mut expected = first;
         for (&number, found) in segments.range(first..=highest) {
             let FoundSegment { header, is_whole, is_cut, path, file: _ } = found;
@@ -250,12 +270,20 @@ pub fn recover<D: Disk, E: From<Fault>>(
         let what = "a header says that the lane was started as often as can be counted";
         return Err(Fault::Rot { path: directory.clone(), position: end, what }.into());
     };
-    let in_use = segments
+    let mut in_use: BTreeMap<u64, Slot> = segments
         .into_iter()
         .map(|(number, FoundSegment { path, is_cut, .. })| (number, Slot { path, is_cut }))
         .collect();
+    let paths = headless.iter().map(|(&number, found)| (number, found.path.clone()));
+    let paths: BTreeMap<u64, PathBuf> = paths.collect();
+    for (&number, path) in &paths {
+        in_use.insert(number, Slot { path: path.clone(), is_cut: false });
+    }
+    // A torn segment is written over by the next one of its number, which is the next that is begun: two
+    // slots would hold frames of one segment else, and rot of the right one make the other look right.
+    spare.sort_by(|one, other| (other.is_torn, &one.path).cmp(&(one.is_torn, &other.path)));
     let spare: VecDeque<Slot> =
-        headless.into_iter().map(|(path, _)| Slot { path, is_cut: false }).collect();
+        spare.into_iter().map(|slot| Slot { path: slot.path, is_cut: false }).collect();
     let slots = SlotMaker::new(disk.clone(), directory.clone(), config.segment_bytes, next_slot);
     Ok(RecoveredEnd {
         end,
@@ -264,8 +292,9 @@ pub fn recover<D: Disk, E: From<Fault>>(
         torn_bytes,
         builder: FrameBuilder::new(config.clone(), generation, next_segment, end, replay_from),
         lane: Lane::new(disk.clone(), config.clone(), in_use, spare),
-        reader: Reader::new(disk.clone(), config),
+        reader: Reader::new(disk.clone(), config, Arc::new(headless)),
         slots,
+        headless: paths,
         unreadable,
     })
 }
@@ -319,36 +348,59 @@ fn missing(config: &LaneConfig, from: Position, to: Position) -> Walked {
 
 /// Takes the slots without a header that hold frames of the missing ones among `wanted`.
 fn salvage<F: DiskFile>(
-    headless: &mut Vec<(PathBuf, F)>,
+    spare: &mut Vec<HeadlessSlot<F>>,
     segments: &mut BTreeMap<u64, FoundSegment<F>>,
     wanted: RangeInclusive<u64>,
     config: &LaneConfig,
-) -> Result<(), Fault> {
-    for (path, file) in std::mem::take(headless) {
-        let last = last_held(&file, &path, config, &wanted)?;
+) -> Result<BTreeMap<u64, HeadlessSegment>, Fault> {
+    let mut taken = BTreeMap::new();
+    for slot in std::mem::take(spare) {
+        let HeadlessSlot { path, file, .. } = &slot;
+        let last = last_held(file, path, config, &wanted)?;
         let last = last.filter(|(segment, generation)| {
             let other = segments.get(segment);
             other.is_none_or(|other| !other.is_whole && other.header.generation < *generation)
         });
         let Some((segment, generation)) = last else {
-            headless.push((path, file));
+            spare.push(slot);
             continue;
         };
-        file.sync().map_err(Fault::io("sync", &path))?;
-        let start = Position(segment * config.segment_bytes);
-        let header = SegmentHeader {
-            version: FORMAT_VERSION,
-            lane: config.lane,
-            segment,
-            segment_bytes: config.segment_bytes,
-            incarnation: config.incarnation,
-            generation,
-            previous_end: start,
-            replay_from: start,
-        };
+        file.sync().map_err(Fault::io("sync", path))?;
+        let found = HeadlessSegment::read(file, path, config, (segment, generation))?;
+        let (header, HeadlessSlot { path, file, .. }) = (found.header, slot);
+        taken.insert(segment, found);
         let found = FoundSegment { header, is_whole: false, is_cut: false, path, file };
         // What was torn when the segment was first begun is spare.
-        headless.extend(segments.insert(segment, found).map(|torn| (torn.path, torn.file)));
+        spare.extend(segments.insert(segment, found).map(|torn| {
+            let FoundSegment { path, file, .. } = torn;
+            HeadlessSlot { path, file, last: None, is_torn: true }
+        }));
     }
-    Ok(())
+    Ok(taken)
+}
+
+/// Takes the slots without a header that held segments before the replay: messages may lie there that are
+/// still wanted. Of two that held one segment the higher generation has written it.
+fn take_older<F>(
+    spare: &mut Vec<HeadlessSlot<F>>,
+    segments: &BTreeMap<u64, FoundSegment<F>>,
+    taken: &mut BTreeMap<u64, HeadlessSegment>,
+) {
+    spare.sort_by_key(|slot| {
+        std::cmp::Reverse(slot.last.as_ref().map_or(0, |last| last.header.generation))
+    });
+    spare.retain_mut(|slot| {
+        let is_torn = slot.is_torn;
+        let is_missing = |last: &mut HeadlessSegment| {
+            let segment = last.header.segment;
+            !is_torn && !segments.contains_key(&segment) && !taken.contains_key(&segment)
+        };
+        match slot.last.take_if(is_missing) {
+            Some(last) => {
+                taken.insert(last.header.segment, last);
+                false
+            }
+            None => true,
+        }
+    });
 }

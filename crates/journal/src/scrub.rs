@@ -7,6 +7,7 @@ use crate::{
     cut::{Cut, CutFile, begin_of},
     disk::{Disk, DiskFile},
     fault::Fault,
+    headless::{HeadlessSegment, last_held},
     home::Home,
     paced::Paced,
     position::Position,
@@ -67,14 +68,28 @@ fn scan<D: Disk>(
         Home::Pack(number) => pack_scan(&paced, path, config, number)?,
         Home::Segment(segment) => {
             let start = Position(segment * config.segment_bytes);
-            let header = segment_in(&paced, path)?.filter(|header| header.segment == segment);
-            let Some(header) = header else {
-                let (bytes, what) = (0, "the header is not whole");
-                return Ok(vec![Damage { path: path.clone(), position: start, bytes, what }]);
-            };
             let known = Ends::At(start.plus(file.bytes));
             let ends = if file.is_end_known { known } else { Ends::Unknown };
-            Scan::of_segment(&paced, path, config, &header, start, ends)
+            let found = segment_in(&paced, path)?;
+            if let Some(header) = found.filter(|header| header.segment == segment) {
+                Scan::of_segment(&paced, path, config, &header, start, ends)
+            } else {
+                let (bytes, what) = (0, "the header is not whole");
+                damage.push(Damage { path: path.clone(), position: start, bytes, what });
+                let held = match found {
+                    // The slot was given to another segment.
+                    Some(_) => Ok(None),
+                    None => last_held(&paced, path, config, &(segment..=segment)),
+                };
+                let held = held.unwrap_or_else(|fault| {
+                    damage.push(as_damage(&fault, path, start));
+                    None
+                });
+                let Some(held) = held else { return Ok(damage) };
+                let header = HeadlessSegment::header(config, held);
+                let scan = Scan::of_segment(&paced, path, config, &header, start, ends);
+                scan.without_header(false)
+            }
         }
     };
     loop {

@@ -89,7 +89,7 @@ pub fn verify<D: Disk>(disk: &D, config: &LaneConfig) -> Result<Verdict, Fault> 
     let newest = headers.last_key_value().map(|(_, (header, _))| *header);
     for path in headless {
         let looked = disk.open_to_read(&path).map_err(Fault::io("open", &path)).and_then(|file| {
-            let headless = look_at_headless(&file, &path, config, newest.as_ref())?;
+            let headless = look_at_headless(&file, &path, config, newest.as_ref(), |_| true)?;
             Ok((headless.lost_segment, segments_of(&file, &path, config)?))
         });
         match looked {

@@ -16,7 +16,7 @@ use crate::{
     paced::Paced,
     pack::check_header,
     position::Position,
-    reader::{Reader, segment_in},
+    reader::Reader,
     scan::{Ends, Found, Scan},
 };
 
@@ -104,21 +104,23 @@ impl<D: Disk> Reader<D> {
                 while give(scan.step()?, path, &mut each)? {}
             }
             Home::Segment(segment) => {
-                let next_header = self.segment(segment + 1)?.map(|(_, header)| header);
-                let ends = next_header.map_or(Ends::Unknown, |next| Ends::At(next.previous_end));
-                let Some((open, header)) = self.segment(segment)? else {
-                    return Err(self.missing(segment).into());
-                };
+                let next = self.segment(segment + 1)?.filter(|next| next.is_whole);
+                let ends = next.map_or(Ends::Unknown, |next| Ends::At(next.header.previous_end));
+                let missing = self.missing(segment);
+                let Some(held) = self.segment(segment)? else { return Err(missing.into()) };
                 let begin = Position(segment * config.segment_bytes);
-                let (path, file) = (&open.path, &open.file);
-                let paced = Paced::new(file, open.past(&disk), &stopped, pace);
-                let mut scan = Scan::of_segment(&paced, path, &config, &header, begin, ends);
+                let (path, file) = (&held.open.path, &held.open.file);
+                let paced = Paced::new(file, held.open.past(&disk), &stopped, pace);
+                let mut scan = Scan::of_segment(&paced, path, &config, &held.header, begin, ends);
+                if !held.is_whole {
+                    scan = scan.without_header(false);
+                }
                 loop {
                     let found = scan.step()?;
                     let is_hole = matches!(found, Found::Hole { .. });
-                    if is_hole && segment_in(file, path)? != Some(header) {
+                    if is_hole && !held.is_still_held()? {
                         // The slot was given to another segment meanwhile.
-                        return Err(self.missing(segment).into());
+                        return Err(missing.into());
                     }
                     if !give(found, path, &mut each)? {
                         break;

@@ -296,11 +296,16 @@ fn tell_damage(shard: u32, report: &RecoveryReport, metrics: &CoreMetrics) {
             "a segment is gone: the messages in it cannot be delivered"
         );
     }
+    for (segment, path) in &report.headless_segments {
+        let path = path.display();
+        tracing::error!(shard, segment, %path, "the header of a segment is damaged: its messages are read all the same, a repair moves them");
+    }
     for path in &report.unreadable_slots {
         let path = path.display();
         tracing::warn!(shard, %path, "a slot cannot be read: nothing in it is wanted, it is left alone");
     }
-    metrics.journal_damage.set(report.damage.len() as u64);
+    let damaged_places = report.damage.len() + report.headless_segments.len();
+    metrics.journal_damage.set(damaged_places as u64);
     metrics.doubtful_partitions.set(report.doubtful_partitions);
     metrics.lost_files.set((report.lost_packs.len() + report.lost_segments.len()) as u64);
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use sennit_journal::{
-    Damage, DataDirectory, DirectorySettings, LaneConfig, Position, Verdict,
+    BLOCK_BYTES, Damage, DataDirectory, DirectorySettings, LaneConfig, Position, Verdict,
     disk::{Access, RealDisk},
     verify,
 };
@@ -58,7 +58,7 @@ pub(crate) fn verify_lane(disk: &RealDisk, lane: &LaneConfig) -> Result<Verdict,
 }
 
 /// What the records refer to and is not there. A segment may still be there, in a slot that looks
-/// spare because its header has rotted: that slot is named then.
+/// spare because its header has rotted: that slot is named then. A start reads it all the same.
 fn missing(disk: &RealDisk, lane: &LaneConfig, verdict: &Verdict) -> Vec<Damage> {
     let referred = match referred(disk, lane.clone(), now()) {
         Ok(referred) => referred,
@@ -80,13 +80,17 @@ fn missing(disk: &RealDisk, lane: &LaneConfig, verdict: &Verdict) -> Vec<Damage>
     let segments = referred.segments.difference(&verdict.held_segments);
     let segments = segments.filter(|segment| !is_named(**segment)).map(|&segment| {
         let slot = verdict.headless.iter().find(|slot| slot.segments.contains(&segment));
-        let (path, what) = match slot {
+        let (path, bytes, what) = match slot {
             Some(slot) => {
-                (&slot.path, "the header is gone of a segment with messages that are wanted")
+                let what = "the header is gone of a segment with messages that are wanted";
+                (&slot.path, BLOCK_BYTES as u64, what)
             }
-            None => (&lane.directory, "a segment with messages that are wanted is missing"),
+            None => {
+                let what = "a segment with messages that are wanted is missing";
+                (&lane.directory, lane.segment_bytes, what)
+            }
         };
-        let (position, bytes) = (Position(segment * lane.segment_bytes), lane.segment_bytes);
+        let position = Position(segment * lane.segment_bytes);
         Damage { path: path.clone(), position, bytes, what }
     });
     let packs = referred.packs.difference(&verdict.held_packs).map(|&pack| {

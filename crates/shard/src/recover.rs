@@ -50,6 +50,9 @@ pub struct RecoveryReport {
     pub lost_packs: Vec<u32>,
     /// Segments of which the same is true.
     pub lost_segments: Vec<u64>,
+    /// Segments in use whose header is not whole, and the slot of each. What of their frames is whole is
+    /// there all the same.
+    pub headless_segments: BTreeMap<u64, PathBuf>,
     /// Slots that the disk does not give, and in which nothing lies that is wanted. They are left
     /// alone.
     pub unreadable_slots: Vec<PathBuf>,
@@ -165,6 +168,8 @@ pub fn recover<D: Disk>(
     for segment in released {
         lane.release(segment);
     }
+    let mut headless_segments = recovered.headless;
+    headless_segments.retain(|segment, _| lane.holds(*segment));
     let doubtful_partitions = if damage.is_empty() { 0 } else { lost.len() as u64 };
     let report = RecoveryReport {
         records,
@@ -174,6 +179,7 @@ pub fn recover<D: Disk>(
         doubtful_partitions,
         lost_packs: lost_packs.into_iter().collect(),
         lost_segments: lost_segments.into_iter().collect(),
+        headless_segments,
         unreadable_slots,
         generation,
     };

@@ -71,6 +71,9 @@ pub fn repair<D: Disk>(
         let paths = slots.map(|slot| slot.path.clone());
         homes.entry(Home::Segment(segment)).or_default().extend(paths);
     }
+    for (&segment, path) in &report.headless_segments {
+        homes.entry(Home::Segment(segment)).or_default().insert(path.clone());
+    }
     if homes.is_empty() {
         return Ok(Repaired::default());
     }

@@ -11,6 +11,7 @@ mod frames;
 mod golden;
 mod golden_pack;
 mod golden_used_again;
+mod headless;
 mod impossible;
 mod lanes;
 mod model;

@@ -1,7 +1,10 @@
 //! A lane with everything around it, as a shard would hold it. The one place where the tests of
 //! the journal touch its interface. It must not know what a test wants to see.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use bytes::Bytes;
 use sennit_journal::{
@@ -34,6 +37,8 @@ pub struct World<D: Disk> {
     pub torn_bytes: u64,
     /// Slots that could not be read.
     pub unreadable: Vec<PathBuf>,
+    /// Segments that were found by their frames, and their slots.
+    pub headless: BTreeMap<u64, PathBuf>,
     sealed: Vec<Frame>,
 }
 
@@ -88,6 +93,7 @@ impl<D: Disk> World<D> {
             replay_from: recovered.replay_from,
             torn_bytes: recovered.torn_bytes,
             unreadable: recovered.unreadable.into_iter().map(|(path, _)| path).collect(),
+            headless: recovered.headless,
             damage,
             sealed: Vec::new(),
         }

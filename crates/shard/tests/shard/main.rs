@@ -6,6 +6,7 @@ mod broker;
 mod compaction;
 mod durability;
 mod full;
+mod headless;
 mod moving;
 mod restart;
 mod rot;
