@@ -108,7 +108,7 @@ pub enum Record {
         dead: bool,
         /// Why, in the consumer's or the broker's words.
         reason: String,
-        /// Which messages, with the attempts made so far.
+        /// Which messages, with the attempts that have failed so far.
         runs: Vec<(OffsetRange, u32)>,
     },
     /// A message was moved to the dead-letter topic: settled here and appended there.
