@@ -143,7 +143,7 @@ impl Consumers {
             run.first = run.first.plus(u64::from(skipped));
             run.count = random.between(1, u64::from(run.count - skipped)) as u32;
         }
-        if !matches!(verdict, Verdict::Extend(_)) && runs[0] == run {
+        if !matches!(verdict, Verdict::Extend(_) | Verdict::Started) && runs[0] == run {
             self.held.retain(|held| !runs.contains(&held.1) || held.0.group != taker.group);
         }
         let (partition, group) = place;
@@ -225,12 +225,13 @@ pub fn window(random: &mut Random) -> Credit {
 }
 
 fn verdict(random: &mut Random, swarm: &Swarm, careful: bool) -> Verdict {
-    let weights: &[u32] = if careful { &[80, 5, 5, 3, 7] } else { &[30, 25, 20, 10, 15] };
+    let weights: &[u32] = if careful { &[75, 5, 5, 3, 7, 5] } else { &[25, 25, 20, 10, 15, 5] };
     match random.weighted(weights) {
         0 => Verdict::Ack,
         1 => Verdict::Retry,
         2 => Verdict::RetryAfter(swarm.span(random)),
         3 => Verdict::DeadLetter { reason: "it cannot be done".into() },
-        _ => Verdict::Extend(swarm.span(random)),
+        4 => Verdict::Extend(swarm.span(random)),
+        _ => Verdict::Started,
     }
 }

@@ -251,6 +251,44 @@ fn an_attempt_that_does_not_rise_is_reported() {
 }
 
 #[test]
+fn an_attempt_that_goes_on_from_more_than_can_have_failed_after_a_restart_is_reported() {
+    let mut history = History::begin(10);
+    history.published(0, &["a", "b"]);
+    history.deliver(0, 1, &["a"]).unwrap();
+    history.deliver(1, 1, &["b"]).unwrap();
+    history.settle(0, 1, Verdict::Retry);
+    history.restart(2).unwrap();
+    let origin = history.origin();
+    let credit = Credit { messages: 10, bytes: 1 << 20 };
+    let (subscription, partition, group) = (1, ORDERS, GROUP);
+    let subscribe = Subscribe { origin, subscription, partition, group, credit };
+    history.turn(Command::Subscribe(subscribe), &[]).unwrap();
+    assert_eq!(rule(history.deliver(0, 1, &["a"])), "I5 attempts rise");
+    history.deliver(0, 2, &["a"]).unwrap();
+    assert_eq!(rule(history.deliver(1, 3, &["b"])), "I5 attempts rise");
+}
+
+#[test]
+fn what_was_only_prefetched_beside_the_oldest_and_goes_to_the_dead_letters_is_not_excused() {
+    let mut history = History::begin(10);
+    history.published(0, &["a", "b"]);
+    for attempt in 1..=20 {
+        let appended_at = Timestamp(1_000);
+        let delivery = Delivery { appended_at, ..history.delivery(0, attempt, &["a", "b"]) };
+        history.commit(&[Effect::Deliver(delivery)]).unwrap();
+        history.now = history.now.plus(Duration::from_secs(31));
+    }
+    // The first may be dead by now, the second is not.
+    let mut freed_to = |start| {
+        let (start, end) = (Offset(start), Offset(2));
+        let description = PartitionDescription { start, end, ..PartitionDescription::default() };
+        history.oracle.described(ORDERS, &description, history.now)
+    };
+    freed_to(1).unwrap();
+    assert_eq!(rule(freed_to(2)), "I1 what is wanted is kept");
+}
+
+#[test]
 fn a_message_that_is_tried_again_too_early_is_reported() {
     let mut history = History::begin(10);
     history.published(0, &["a"]);

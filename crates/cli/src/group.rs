@@ -47,7 +47,7 @@ enum Verb {
         /// How long a consumer may hold a message before it returns to the others [default: 30s]
         #[arg(long, value_name = "DURATION", value_parser = duration)]
         lease: Option<Duration>,
-        /// After this many attempts a message goes to the dead-letter topic [default: 20]
+        /// After this many failed attempts a message goes to the dead-letter topic [default: 20]
         #[arg(long, value_name = "N")]
         attempts: Option<u32>,
         /// Where it begins: earliest, latest or an offset

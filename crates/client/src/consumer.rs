@@ -81,7 +81,11 @@ impl ConsumerBuilder {
 }
 
 /// A member of a group. Dropping it ends the subscription, and what is unsettled returns to the
-/// group at once; [`Self::close`] does the same and waits for it.
+/// group at once, without a failed attempt; [`Self::close`] does the same and waits for it.
+///
+/// A message that a program has taken and not settled when its lease ends, or when the program
+/// crashes, counts as a failed attempt; one that was only prefetched does not. With [`Self::next_run`] all
+/// messages of a run are taken together.
 pub struct Consumer {
     link: Arc<Link>,
     topic: TopicName,
@@ -136,10 +140,14 @@ impl Consumer {
     /// # Errors
     /// As [`Self::next`].
     pub async fn receive_run(&mut self) -> Option<Result<Received<DeliveryRun>, Error>> {
-        match self.current.take() {
+        let received = match self.current.take() {
             Some(rest) if rest.count() > 0 => Some(Ok(Received::Delivered(rest))),
             _ => self.take().await,
+        };
+        if let Some(Ok(Received::Delivered(run))) = &received {
+            run.take();
         }
+        received
     }
 
     /// The next message; `None` once the subscription has ended. An error that a delivery could not

@@ -85,6 +85,8 @@ impl Conversation {
     ) {
         self.connected = true;
         self.readings.connected(features, round_trip);
+        self.subscriptions.connected(features.started);
+        self.settles.connected(features.started);
         self.frame_bytes_max = frame_bytes_max;
         self.outbox.set_frame_bytes_max(frame_bytes_max);
         for (&number, asked) in &self.asked {

@@ -12,7 +12,7 @@ use sennit_model::{
 use sennit_protocol::{DeliverHead, Durability, SettleRun, Verdict};
 use tokio::sync::oneshot;
 
-use crate::{error::Error, outbox::Outbox, settle_queue::Settled};
+use crate::{error::Error, outbox::Outbox, settle_queue::Settled, unsettled::BatchProgress};
 
 /// The messages of one deliver frame.
 pub(crate) struct DeliveredBatch {
@@ -22,11 +22,26 @@ pub(crate) struct DeliveredBatch {
     pub(crate) group: GroupId,
     pub(crate) head: DeliverHead,
     pub(crate) batch: Batch,
+    /// How far the program is with it; `None` where the broker would not know what is said of that.
+    pub(crate) progress: Option<BatchProgress>,
 }
 
 impl DeliveredBatch {
+    /// The program takes `count` messages from the one at `from`. The broker is told unless it is one, and
+    /// all before it are settled: that one it takes for worked on by itself.
+    fn take(&self, from: u32, count: u32) {
+        if self.progress.as_ref().is_some_and(|progress| progress.take(count)) {
+            self.settle(Verdict::Started, from, count, None);
+        }
+    }
+
     fn settle(&self, verdict: Verdict, from: u32, count: u32, waiter: Option<Waiter>) {
         if count > 0 {
+            if let Some(progress) = &self.progress
+                && !matches!(verdict, Verdict::Extend(_) | Verdict::Started)
+            {
+                progress.settle(from, count);
+            }
             let run = SettleRun {
                 partition: self.head.partition,
                 first: self.head.first.plus(u64::from(from)),
@@ -78,7 +93,8 @@ macro_rules! settle_and_describe {
                 self.batch.head.partition
             }
 
-            /// Which attempt this is in this group, from 1.
+            /// The number of this delivery in this group, from 1: it rises each time that the message is
+            /// delivered. Of these only those count towards the group's last attempt that were worked on.
             #[must_use]
             pub fn attempt(&self) -> u32 {
                 self.batch.head.attempt
@@ -142,7 +158,8 @@ macro_rules! settle_and_describe {
 }
 
 /// One message handed to this consumer under a lease. Dropping it settles nothing: when the lease
-/// ends, the message goes to the group's next consumer. Cheap to clone.
+/// ends, the message goes to the group's next consumer, and the attempt counts as failed, because the
+/// program has taken it. Cheap to clone.
 #[derive(Clone)]
 pub struct Delivery {
     batch: Arc<DeliveredBatch>,
@@ -244,9 +261,15 @@ impl DeliveryRun {
         self.batch.settle(Verdict::Ack, self.from, count.min(self.count()), None);
     }
 
-    /// Takes the first message off; `None` when there is none left.
+    /// The program takes all of it.
+    pub(crate) fn take(&self) {
+        self.batch.take(self.from, self.count());
+    }
+
+    /// The program takes the first message off; `None` when there is none left.
     pub(crate) fn take_first(&mut self) -> Option<Delivery> {
         let length = self.messages().next()?.encoded().len();
+        self.batch.take(self.from, 1);
         let bytes = self.from_byte..self.from_byte + length;
         let first = Delivery { batch: Arc::clone(&self.batch), from: self.from, bytes };
         self.from += 1;

@@ -43,6 +43,7 @@ mod settle_ledger;
 mod settle_queue;
 mod shares;
 mod subscriptions;
+mod unsettled;
 mod untaken;
 mod watchings;
 

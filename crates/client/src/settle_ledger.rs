@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use sennit_protocol::Settled as SettledFrame;
+use sennit_protocol::{Settled as SettledFrame, Verdict};
 
 use crate::{error::Error, outgoing::Outgoing, settle_queue::SettleBatch};
 
@@ -16,11 +16,22 @@ const FRAMES_BETWEEN_PINGS: usize = 32;
 pub(crate) struct SettleLedger {
     sent: BTreeMap<u64, SettleBatch>,
     since_ping: usize,
+    /// Whether the broker of this connection is told what programs work on.
+    tells_started: bool,
 }
 
 impl SettleLedger {
+    /// A connection is there, and its broker may be told what programs work on, or not.
+    pub(crate) fn connected(&mut self, tells_started: bool) {
+        self.tells_started = tells_started;
+    }
+
     /// Sends a frame.
     pub(crate) fn send(&mut self, number: u64, batch: SettleBatch, outgoing: &mut Outgoing) {
+        if batch.head.verdict == Verdict::Started && !self.tells_started {
+            // It was said for an earlier connection, to a newer broker.
+            return;
+        }
         let SettleBatch { head, runs, .. } = &batch;
         outgoing.append(|out| head.encode(runs.iter().copied(), number, out));
         self.sent.insert(number, batch);
@@ -81,7 +92,7 @@ impl SettleLedger {
 #[cfg(test)]
 mod tests {
     use sennit_model::{Generation, GroupId, Offset, PartitionIndex, TopicId};
-    use sennit_protocol::{SettleHead, SettleRun, Verdict};
+    use sennit_protocol::{SettleHead, SettleRun};
     use tokio::sync::oneshot;
 
     use super::*;

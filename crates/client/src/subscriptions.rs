@@ -1,9 +1,13 @@
 //! The subscriptions of a client: made on each connection anew, fed by deliver frames. It knows no
 //! socket, and time is an argument.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
-use sennit_model::{Batch, GroupId, TopicId, TopicName};
+use sennit_model::{Batch, GroupId, PartitionIndex, TopicId, TopicName};
 use sennit_protocol::{DecodeError, Deliver, ErrorCode, Kind, SetCredit, control};
 use tokio::time::Instant;
 
@@ -14,6 +18,7 @@ use crate::{
     gap::Gap,
     link::Answer,
     outbox::Outbox,
+    unsettled::{BatchProgress, Unsettled},
 };
 
 /// How long to wait before subscribing again where the broker had no room, unless it says.
@@ -32,6 +37,8 @@ struct Subscription {
     /// Whether the window is another than the one it was asked for with.
     has_new_credit: bool,
     early: Vec<Deliver>,
+    /// What the program works on, of what came on this connection.
+    unsettled: HashMap<PartitionIndex, Arc<Unsettled>>,
     again_at: Option<Instant>,
 }
 
@@ -56,12 +63,19 @@ impl Subscription {
 /// The subscriptions of a client, by number.
 pub(crate) struct Subscriptions {
     outbox: Arc<Outbox>,
+    /// Whether the broker of this connection is told what programs work on.
+    tells_started: bool,
     known: BTreeMap<u32, Subscription>,
 }
 
 impl Subscriptions {
     pub(crate) fn new(outbox: Arc<Outbox>) -> Self {
-        Self { outbox, known: BTreeMap::new() }
+        Self { outbox, tells_started: false, known: BTreeMap::new() }
+    }
+
+    /// A connection is there, and its broker may be told what programs work on, or not.
+    pub(crate) fn connected(&mut self, tells_started: bool) {
+        self.tells_started = tells_started;
     }
 
     /// Adds one that is to be made.
@@ -81,6 +95,7 @@ impl Subscriptions {
             ids: None,
             has_new_credit: false,
             early: Vec::new(),
+            unsettled: HashMap::new(),
             again_at: None,
         };
         self.known.insert(number, subscription);
@@ -188,7 +203,12 @@ impl Subscriptions {
             Ok(batch) => {
                 let outbox = Arc::clone(&self.outbox);
                 let topic_name = known.topic_name.clone();
-                let batch = DeliveredBatch { outbox, topic_name, topic, group, head, batch };
+                let progress = self.tells_started.then(|| {
+                    let unsettled = known.unsettled.entry(head.partition).or_default();
+                    BatchProgress::new(Arc::clone(unsettled), head.count)
+                });
+                let batch =
+                    DeliveredBatch { outbox, topic_name, topic, group, head, batch, progress };
                 let pauses = known.queue.push(DeliveryRun::new(batch));
                 Ok(pauses.then(|| SetCredit { messages: 0, ..known.credit() }))
             }
@@ -214,6 +234,7 @@ impl Subscriptions {
         for known in self.known.values_mut() {
             known.ids = None;
             known.early.clear();
+            known.unsettled.clear();
         }
     }
 

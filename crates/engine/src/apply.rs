@@ -213,7 +213,7 @@ impl Engine {
         }
         let held = &mut partition.groups[index];
         for (range, attempts) in runs {
-            for (start, end) in held.take_unsettled(range.start.0, range.end.0, wheel) {
+            for (start, end, tries) in held.take_unsettled(range.start.0, range.end.0, wheel) {
                 // What has outlived its time while it was leased is not tried again.
                 let over = partition.expiries.within(start, end);
                 let over = over.into_iter().filter(|(_, _, expiry)| expiry <= failed_at);
@@ -223,7 +223,14 @@ impl Engine {
                     rest = held.settled.gaps(start, end);
                 }
                 for (start, end) in rest {
-                    held.fail((start, end), *attempts, (*failed_at, *due), *dead, reason, wheel);
+                    held.fail(
+                        (start, end),
+                        tries.with_failed(*attempts),
+                        (*failed_at, *due),
+                        *dead,
+                        reason,
+                        wheel,
+                    );
                 }
             }
         }

@@ -147,6 +147,8 @@ pub enum Verdict {
     },
     /// Still at work: the lease now ends this long from now.
     Extend(Duration),
+    /// At work: should the lease end without another word, the attempt counts as failed.
+    Started,
 }
 
 /// Settle or extend deliveries.

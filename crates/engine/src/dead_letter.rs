@@ -31,7 +31,7 @@ pub const HEADER_SOURCE_GROUP_ID: &str = "sennit-source-group-id";
 pub const HEADER_APPENDED_AT_MS: &str = "sennit-appended-at-ms";
 /// When the last attempt failed, in milliseconds since the Unix epoch.
 pub const HEADER_FAILED_AT_MS: &str = "sennit-failed-at-ms";
-/// How many attempts were made.
+/// How many attempts failed.
 pub const HEADER_ATTEMPTS: &str = "sennit-attempts";
 /// Why the last attempt failed.
 pub const HEADER_REASON: &str = "sennit-reason";
@@ -98,7 +98,7 @@ fn dead_letter(
         number(HEADER_SOURCE_GROUP_ID, u64::from(group.0)),
         number(HEADER_APPENDED_AT_MS, appended_at.0),
         number(HEADER_FAILED_AT_MS, dying.failed_at.0),
-        number(HEADER_ATTEMPTS, u64::from(dying.attempts)),
+        number(HEADER_ATTEMPTS, u64::from(dying.tries.failed)),
         Header::text(HEADER_REASON, &*dying.reason),
     ]);
     Message {

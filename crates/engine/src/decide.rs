@@ -12,7 +12,8 @@ use crate::{
     command::{Credit, DeliveryRun, Origin, Publish, SessionId, Settle, Subscribe, Verdict},
     effect::{Confirmed, Effect, GapReason, Settled},
     engine::{Engine, Journal, Outbox, RUNS_PER_RECORD_MAX, stir},
-    group::{Group, Holder, range},
+    group::{Group, range},
+    lease::Holder,
     producer::Admission,
     readers::bounded,
     record::{Outcome, Record},
@@ -149,6 +150,7 @@ impl Engine {
         let Some(group) = partition.group(group_id) else {
             return out.refuse(origin, Refusal::UnknownGroup);
         };
+        group.heard_from(origin.session);
         let is_ack = verdict == Verdict::Ack;
         let part = (id, group_id);
         let by = Settler { session: origin.session, part, sessions: &self.sessions };
@@ -156,9 +158,9 @@ impl Engine {
         let mut stale = Vec::new();
         for run in runs {
             let fits = Standing::of(group, run, by, (self.generation, visible));
-            valid.extend(fits.leased.iter().map(|&(start, end)| (start, end, run.attempt)));
+            valid.extend(fits.leased);
             if is_ack {
-                valid.extend(fits.returned.iter().map(|&(start, end)| (start, end, run.attempt)));
+                valid.extend(fits.returned.iter().map(|&(start, end)| (start, end, 0)));
             } else {
                 stale.extend(fits.returned.iter().map(|&part| part_of(run, part)));
             }
@@ -167,7 +169,9 @@ impl Engine {
         take_each_once(&mut valid);
         let applied = valid.iter().map(|(start, end, _)| end - start).sum();
         let failed = |due, dead, reason: &str| {
-            let runs = valid.iter().map(|&(start, end, tries)| (range(start, end), tries));
+            let runs = valid
+                .iter()
+                .map(|&(start, end, failed)| (range(start, end), failed.saturating_add(1)));
             let runs: Vec<_> = runs.collect();
             let group = group_id;
             let record = |runs: &[_]| {
@@ -195,6 +199,12 @@ impl Engine {
                 let deadline = now.plus(span.clamp(LEASE_MIN, LEASE_MAX));
                 for (start, end, _) in valid {
                     group.extend_leases(start, end, deadline, &mut self.wheel);
+                }
+                Vec::new()
+            }
+            Verdict::Started => {
+                for (start, end, _) in valid {
+                    group.start_leases(start, end, &mut self.wheel);
                 }
                 Vec::new()
             }
@@ -248,7 +258,7 @@ impl Engine {
     }
 
     /// Ends a subscription on purpose: what it holds is ready again at once, and the attempt does
-    /// not count, because nobody has tried.
+    /// not count, whatever was said of it.
     pub(crate) fn unsubscribe(
         &mut self,
         session: SessionId,
@@ -256,10 +266,8 @@ impl Engine {
         (id, group_id): (PartitionId, GroupId),
     ) {
         let Some(partition) = self.partitions.get_mut(&id) else { return };
-        let Some(group) = partition.group(group_id) else { return };
         let holder = Holder { session, subscription };
-        group.leave(holder);
-        partition.give_back(group_id, |held| held == holder, &mut self.wheel);
+        partition.leave(group_id, |held| held == holder, &mut self.wheel);
         stir(&mut self.stirred, partition);
     }
 
@@ -273,10 +281,10 @@ impl Engine {
         }
         for (id, group_id) in held {
             let Some(partition) = self.partitions.get_mut(&id) else { continue };
-            let Some(group) = partition.group(group_id) else { continue };
-            group.members.retain(|member| member.holder.session != session);
             if grace.is_zero() {
-                partition.give_back(group_id, |held| held.session == session, &mut self.wheel);
+                partition.leave(group_id, |held| held.session == session, &mut self.wheel);
+            } else if let Some(group) = partition.group(group_id) {
+                group.cut_off(session);
             }
             stir(&mut self.stirred, partition);
         }
@@ -291,8 +299,8 @@ impl Engine {
 /// What a settled run is to a group, part by part. Parts that are settled already are in none.
 #[derive(Default)]
 struct Standing {
-    /// Held under this very attempt, by whoever settles.
-    leased: Vec<(u64, u64)>,
+    /// Held under this very attempt, by whoever settles, with the attempts that failed before.
+    leased: Vec<(u64, u64, u32)>,
     /// Held under this very attempt until the lease ended, and not delivered since.
     returned: Vec<(u64, u64)>,
     /// Delivered again since, given back, or never delivered.
@@ -316,9 +324,9 @@ impl Standing {
             let mut at = start;
             for (from, to, lease) in group.leased_within(start, end) {
                 standing.unleased(group, run, current, at, from);
-                let fits = current && lease.attempt == run.attempt;
+                let fits = current && lease.attempt() == run.attempt;
                 if fits && by.speaks_for(group, lease.holder) {
-                    standing.leased.push((from, to));
+                    standing.leased.push((from, to, lease.tries.failed));
                 } else {
                     standing.stale.push((from, to));
                 }
@@ -340,20 +348,10 @@ impl Standing {
             self.returned.push((start, end));
             return;
         }
-        let ready = group.ready.within(start, end).into_iter();
-        let waiting = group.waiting.within(start, end).into_iter();
-        let dying = group.dying.within(start, end).into_iter();
-        let damaged = group.damaged.within(start, end).into_iter();
-        let mut tried: Vec<_> = ready
-            .chain(waiting.map(|(from, to, held)| (from, to, held.attempts)))
-            .chain(dying.map(|(from, to, held)| (from, to, held.attempts)))
-            .chain(damaged.map(|(from, to, held)| (from, to, held.attempts())))
-            .collect();
-        tried.sort_unstable();
         let mut at = start;
-        for (from, to, attempts) in tried {
+        for (from, to, tries) in group.tries_within(start, end) {
             self.untried(at, from);
-            if attempts == run.attempt && attempts > 0 {
+            if tries.is_last(run.attempt) {
                 self.returned.push((from, to));
             } else {
                 self.stale.push((from, to));
@@ -381,10 +379,9 @@ struct Settler<'a> {
 }
 
 impl Settler<'_> {
-    /// Whether it may speak for `holder`. What is given back on purpose goes out again under the
-    /// same attempt, so the attempt alone does not say whose delivery is meant: who takes part
-    /// means its own. A holder that has lost its connection settles from whatever session it has
-    /// now, and a session that takes no part speaks for others.
+    /// Whether it may speak for `holder`: a session that takes part, or did, speaks for itself. A holder
+    /// that has lost its connection settles from whatever session it has now, and a session that takes
+    /// no part speaks for others. Which delivery is meant the attempt says.
     fn speaks_for(self, group: &Group, holder: Holder) -> bool {
         holder.session == self.session
             || !self.sessions.is_part(self.session, self.part)

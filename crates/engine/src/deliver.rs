@@ -170,7 +170,7 @@ impl Turn<'_> {
         payloads: &mut impl Payloads,
         out: &mut Outbox,
     ) -> bool {
-        while let Some((start, end, &attempts)) = group.ready.first() {
+        while let Some((start, end, &tries)) = group.ready.first() {
             let Some(index) = group.next_member() else { return true };
             let entry = self.log.find(start).expect("ready messages are kept");
             // A run of many batches may have a time for each: no more is looked at than is given.
@@ -195,11 +195,7 @@ impl Turn<'_> {
             let until = start + count;
             let bytes = length as u64;
             let holder = member.holder;
-            let attempt = attempts + 1;
-            let member = &mut group.members[index];
-            member.held_messages += count;
-            member.held_bytes += bytes;
-            group.lease((start, until), (attempt, bytes), holder, self.now, self.wheel);
+            group.lease(index, (start, until), (tries, bytes), self.now, self.wheel);
             group.place_hint = (until < entry.end()).then_some((until, from + length));
             out.now.push(Effect::Deliver(Delivery {
                 session: holder.session,
@@ -207,7 +203,7 @@ impl Turn<'_> {
                 partition: self.id,
                 first: Offset(start),
                 count: u32::try_from(count).expect("not more than the batch holds"),
-                attempt,
+                attempt: tries.next_attempt(),
                 generation: self.generation,
                 appended_at: entry.appended_at,
                 durability: self.reach.of(entry.end()),

@@ -11,6 +11,7 @@ use crate::{
     log::{Entry, Log, Place},
     partition::Partition,
     producer::{AppendedBatch, Producer, Producers},
+    tries::Tries,
 };
 
 /// A partition of which there is more to say stays as it is.
@@ -183,9 +184,10 @@ impl Packer {
             self.put(group.id().0.into())?.near(group.settled.floor(), log.end())?;
             let settled = group.settled.above().map(|(start, end)| (start, end, 0));
             self.runs(settled, log.start())?;
-            // What is neither settled nor delayed is ready, and as a rule nobody has tried it.
-            let ready = group.ready.iter().map(|(start, end, tries)| (start, end, (*tries).into()));
-            self.runs(ready.filter(|tried| tried.2 > 0), log.start())?;
+            // What is neither settled nor delayed is ready, and as a rule nobody was given it.
+            let ready = group.ready.iter().filter(|(.., tries)| !tries.is_none());
+            let tried = ready.map(|(start, end, tries)| (start, end, tries.to_bits()));
+            self.runs(tried, log.start())?;
         }
         Some(())
     }
@@ -296,7 +298,7 @@ impl Unpacker<'_> {
             }
             group.appear(group.settled.floor(), partition.visible, &partition.delays);
             for (start, end, tries) in self.runs(start) {
-                group.ready.insert(start, end, tries as u32);
+                group.ready.insert(start, end, Tries::of_bits(tries));
             }
             partition.groups.push(group);
         }

@@ -9,46 +9,20 @@ use sennit_model::{
 };
 
 use crate::{
-    command::{Credit, GroupSetting, SessionId},
+    command::GroupSetting,
     effect::GroupDescription,
+    lease::{Holder, Lease},
+    member::Member,
     runs::{Runs, SettledSet},
     timer::Timer,
-    wheel::{TimerKey, Wheel},
+    tries::Tries,
+    wheel::Wheel,
 };
-
-/// Who holds a lease: a subscription of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Holder {
-    pub(crate) session: SessionId,
-    pub(crate) subscription: u32,
-}
-
-/// A run of messages that one consumer holds.
-#[derive(Clone, Debug)]
-pub(crate) struct Lease {
-    pub(crate) end: u64,
-    pub(crate) attempt: u32,
-    pub(crate) deadline: Timestamp,
-    pub(crate) holder: Holder,
-    /// The messages' bytes. When a run is split they are shared out by count, so that the parts
-    /// always add up to the whole.
-    pub(crate) bytes: u64,
-    /// Set for the run's last offset: a run loses its front more often than its back.
-    timer: TimerKey,
-}
-
-impl Lease {
-    /// The bytes of `count` of its messages; its first one is at `start`.
-    fn share(&self, start: u64, count: u64) -> u64 {
-        let bytes = u128::from(self.bytes) * u128::from(count) / u128::from(self.end - start);
-        u64::try_from(bytes).expect("a share is not more than the whole")
-    }
-}
 
 /// A run of messages that failed and are not ready before their due time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Waiting {
-    pub(crate) attempts: u32,
+    pub(crate) tries: Tries,
     pub(crate) due: Timestamp,
 }
 
@@ -56,7 +30,7 @@ pub(crate) struct Waiting {
 /// are in such a topic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Dying {
-    pub(crate) attempts: u32,
+    pub(crate) tries: Tries,
     pub(crate) failed_at: Timestamp,
     pub(crate) reason: Arc<str>,
 }
@@ -64,37 +38,18 @@ pub(crate) struct Dying {
 /// A run of messages that cannot be read, and what they were before that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Damaged {
-    /// Ready, with the attempts made at them.
-    Ready(u32),
+    /// Ready, with what came of their deliveries.
+    Ready(Tries),
     /// On their way to the dead-letter topic.
     Dying(Dying),
 }
 
 impl Damaged {
-    pub(crate) fn attempts(&self) -> u32 {
+    pub(crate) fn tries(&self) -> Tries {
         match self {
-            Self::Ready(attempts) => *attempts,
-            Self::Dying(dying) => dying.attempts,
+            Self::Ready(tries) => *tries,
+            Self::Dying(dying) => dying.tries,
         }
-    }
-}
-
-/// A subscription that takes part.
-#[derive(Clone, Debug)]
-pub(crate) struct Member {
-    pub(crate) holder: Holder,
-    pub(crate) credit: Credit,
-    pub(crate) held_messages: u64,
-    pub(crate) held_bytes: u64,
-}
-
-impl Member {
-    /// How many more messages it may be given; 0 once either window is full.
-    pub(crate) fn room_messages(&self) -> u64 {
-        if self.held_bytes >= self.credit.bytes && self.held_messages > 0 {
-            return 0;
-        }
-        u64::from(self.credit.messages).saturating_sub(self.held_messages)
     }
 }
 
@@ -119,9 +74,9 @@ pub(crate) struct Group {
     id: GroupId,
     terms: Arc<Terms>,
     pub(crate) settled: SettledSet,
-    /// Ready messages with the attempts made at them. The lowest offset goes first, so what
+    /// Ready messages with what came of their deliveries. The lowest offset goes first, so what
     /// returns goes to the front.
-    pub(crate) ready: Runs<u32>,
+    pub(crate) ready: Runs<Tries>,
     busy: Option<Box<Busy>>,
 }
 
@@ -134,8 +89,13 @@ pub(crate) struct Busy {
     /// In memory only: after a restart they are found again by reading.
     pub(crate) damaged: Runs<Damaged>,
     pub(crate) leases: BTreeMap<u64, Lease>,
-    leased_count: u64,
+    pub(crate) leased_count: u64,
     pub(crate) members: Vec<Member>,
+    /// Subscriptions whose connection was lost, while they may still hold something.
+    pub(crate) departed: Vec<Member>,
+    /// Subscriptions whose oldest delivery has outlived its lease, and that have said nothing since: they
+    /// are taken to be at work on that one still.
+    pub(crate) stuck: Vec<Holder>,
     /// The member whose turn it is.
     pub(crate) turn: usize,
     /// `(offset, byte)`: the message at `offset` begins at `byte` of its batch.
@@ -151,6 +111,8 @@ impl Busy {
             leases: BTreeMap::new(),
             leased_count: 0,
             members: Vec::new(),
+            departed: Vec::new(),
+            stuck: Vec::new(),
             turn: 0,
             place_hint: None,
         }
@@ -225,110 +187,9 @@ impl Group {
     pub(crate) fn appear(&mut self, start: u64, end: u64, delays: &Runs<Timestamp>) {
         for (from, to) in self.settled.gaps(start, end) {
             for (from, to) in delays.gaps(from, to) {
-                self.ready.insert(from, to, 0);
+                self.ready.insert(from, to, Tries::default());
             }
         }
-    }
-
-    /// Leases `start..end`, which are ready, to `holder`.
-    pub(crate) fn lease(
-        &mut self,
-        (start, end): (u64, u64),
-        (attempt, bytes): (u32, u64),
-        holder: Holder,
-        now: Timestamp,
-        wheel: &mut Wheel<Timer>,
-    ) {
-        self.ready.remove(start, end);
-        let deadline = now.plus(self.terms.config.lease);
-        let timer = wheel.set(deadline, self.lease_timer(end));
-        self.leased_count += end - start;
-        self.leases.insert(start, Lease { end, attempt, deadline, holder, bytes, timer });
-    }
-
-    fn lease_timer(&self, end: u64) -> Timer {
-        Timer::Lease { partition: self.partition, group: self.id(), last: Offset(end - 1) }
-    }
-
-    /// The leased parts of `start..end`: `(start, end, lease)`.
-    pub(crate) fn leased_within(&self, start: u64, end: u64) -> Vec<(u64, u64, &Lease)> {
-        if start >= end {
-            return Vec::new();
-        }
-        let first = self.leases.range(..=start).next_back().map_or(start, |(&first, _)| first);
-        self.leases
-            .range(first..end)
-            .filter(|(_, lease)| lease.end > start)
-            .map(|(&from, lease)| (from.max(start), lease.end.min(end), lease))
-            .collect()
-    }
-
-    /// Ends the leases of `start..end` and frees their holders' credit. Does not say what becomes
-    /// of the messages: the caller puts them into another state.
-    pub(crate) fn end_leases(
-        &mut self,
-        start: u64,
-        end: u64,
-        wheel: &mut Wheel<Timer>,
-    ) -> Vec<(u64, u64, u32)> {
-        let parts: Vec<_> =
-            self.leased_within(start, end).iter().map(|&(from, to, _)| (from, to)).collect();
-        let mut ended = Vec::with_capacity(parts.len());
-        for (from, to) in parts {
-            let lease = self.cut_lease(from, to, wheel);
-            wheel.cancel(lease.timer);
-            ended.push((from, to, lease.attempt));
-            if let Some(member) = self.members.iter_mut().find(|m| m.holder == lease.holder) {
-                member.held_messages -= to - from;
-                member.held_bytes -= lease.bytes;
-            }
-        }
-        ended
-    }
-
-    /// Gives the leases of `start..end` this deadline.
-    pub(crate) fn extend_leases(
-        &mut self,
-        start: u64,
-        end: u64,
-        deadline: Timestamp,
-        wheel: &mut Wheel<Timer>,
-    ) {
-        let parts: Vec<_> =
-            self.leased_within(start, end).iter().map(|&(from, to, _)| (from, to)).collect();
-        for (from, to) in parts {
-            let mut lease = self.cut_lease(from, to, wheel);
-            wheel.cancel(lease.timer);
-            lease.deadline = deadline;
-            lease.timer = wheel.set(deadline, self.lease_timer(to));
-            self.leased_count += to - from;
-            self.leases.insert(from, lease);
-        }
-    }
-
-    /// Takes `from..to`, which lies within one lease, out of it. What is left of the lease on
-    /// either side stays leased; the part that is taken keeps a timer of its own.
-    fn cut_lease(&mut self, from: u64, to: u64, wheel: &mut Wheel<Timer>) -> Lease {
-        let (&start, _) =
-            self.leases.range(..=from).next_back().expect("the part lies within a lease");
-        let mut lease = self.leases.remove(&start).expect("found just now");
-        assert!(to <= lease.end, "the part lies within one lease");
-        self.leased_count -= to - from;
-        if to < lease.end {
-            let bytes = lease.share(start, lease.end - to);
-            let rest = Lease { bytes, ..lease.clone() };
-            self.leases.insert(to, rest);
-            lease.bytes -= bytes;
-            lease.timer = wheel.set(lease.deadline, self.lease_timer(to));
-            lease.end = to;
-        }
-        if start < from {
-            let bytes = lease.share(start, from - start);
-            let timer = wheel.set(lease.deadline, self.lease_timer(from));
-            self.leases.insert(start, Lease { end: from, bytes, timer, ..lease.clone() });
-            lease.bytes -= bytes;
-        }
-        lease
     }
 
     /// Is through with `start..end`, whatever became of it before.
@@ -358,8 +219,8 @@ impl Group {
     /// from now on. Returns those parts.
     pub(crate) fn damage(&mut self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let mut parts = Vec::new();
-        for (from, to, attempts) in self.ready.remove(start, end) {
-            self.damaged.insert(from, to, Damaged::Ready(attempts));
+        for (from, to, tries) in self.ready.remove(start, end) {
+            self.damaged.insert(from, to, Damaged::Ready(tries));
             parts.push((from, to));
         }
         for (from, to, dying) in self.dying.remove(start, end) {
@@ -370,23 +231,50 @@ impl Group {
         parts
     }
 
-    /// Takes the unsettled parts of `start..end` out of whatever state they are in.
+    /// Takes the unsettled parts of `start..end` out of whatever state they are in; returns them with
+    /// what came of their deliveries.
     pub(crate) fn take_unsettled(
         &mut self,
         start: u64,
         end: u64,
         wheel: &mut Wheel<Timer>,
-    ) -> Vec<(u64, u64)> {
-        self.end_leases(start, end, wheel);
+    ) -> Vec<(u64, u64, Tries)> {
+        let mut known = Runs::default();
+        for (from, to, tries) in self.end_leases(start, end, wheel) {
+            known.insert(from, to, tries);
+        }
+        for (from, to, tries) in self.tries_within(start, end) {
+            known.insert(from, to, tries);
+        }
         self.forget(start, end);
-        self.settled.gaps(start, end)
+        for (from, to) in self.settled.gaps(start, end) {
+            for (from, to) in known.gaps(from, to) {
+                known.insert(from, to, Tries::default());
+            }
+        }
+        known.within(start, end)
     }
 
-    /// Makes the messages of `start..end` ready that failed for good, as if nobody had tried them.
-    /// Only for a partition where these are parked.
+    /// What came of the deliveries of those messages of `start..end` that nobody holds, in order.
+    pub(crate) fn tries_within(&self, start: u64, end: u64) -> Vec<(u64, u64, Tries)> {
+        let ready = self.ready.within(start, end).into_iter();
+        let waiting = self.waiting.within(start, end).into_iter();
+        let dying = self.dying.within(start, end).into_iter();
+        let damaged = self.damaged.within(start, end).into_iter();
+        let mut tried: Vec<_> = ready
+            .chain(waiting.map(|(from, to, held)| (from, to, held.tries)))
+            .chain(dying.map(|(from, to, held)| (from, to, held.tries)))
+            .chain(damaged.map(|(from, to, held)| (from, to, held.tries())))
+            .collect();
+        tried.sort_unstable_by_key(|(from, ..)| *from);
+        tried
+    }
+
+    /// Makes the messages of `start..end` ready that failed for good, with no failed attempt. Only for a
+    /// partition where these are parked.
     pub(crate) fn unpark(&mut self, start: u64, end: u64) {
-        for (from, to, _) in self.dying.remove(start, end) {
-            self.ready.insert(from, to, 0);
+        for (from, to, parked) in self.dying.remove(start, end) {
+            self.ready.insert(from, to, parked.tries.with_failures_forgiven());
         }
         self.rest();
     }
@@ -397,18 +285,18 @@ impl Group {
     pub(crate) fn fail(
         &mut self,
         (start, end): (u64, u64),
-        attempts: u32,
+        tries: Tries,
         (failed_at, due): (Timestamp, Timestamp),
         dead: bool,
         reason: &str,
         wheel: &mut Wheel<Timer>,
     ) {
-        if dead || attempts >= self.terms.config.attempts_max {
-            self.dying.insert(start, end, Dying { attempts, failed_at, reason: reason.into() });
+        if dead || tries.failed >= self.terms.config.attempts_max {
+            self.dying.insert(start, end, Dying { tries, failed_at, reason: reason.into() });
         } else if due > failed_at {
-            self.wait((start, end), Waiting { attempts, due }, wheel);
+            self.wait((start, end), Waiting { tries, due }, wheel);
         } else {
-            self.ready.insert(start, end, attempts);
+            self.ready.insert(start, end, tries);
         }
     }
 
@@ -422,34 +310,6 @@ impl Group {
         let (partition, group) = (self.partition, self.id());
         wheel.set(waiting.due, Timer::Retry { partition, group, range: range(start, end) });
         self.waiting.insert(start, end, waiting);
-    }
-
-    /// Adds a subscription, or replaces the window of one that is there.
-    pub(crate) fn join(&mut self, holder: Holder, credit: Credit) {
-        match self.members.iter_mut().find(|m| m.holder == holder) {
-            Some(member) => member.credit = credit,
-            None => {
-                // A holder that left with its leases and came back still has them.
-                let held = self.leases.iter().filter(|(_, lease)| lease.holder == holder);
-                let (held_messages, held_bytes) =
-                    held.fold((0, 0), |(messages, bytes), (start, lease)| {
-                        (messages + lease.end - start, bytes + lease.bytes)
-                    });
-                self.members.push(Member { holder, credit, held_messages, held_bytes });
-            }
-        }
-    }
-
-    /// Removes a subscription; its leases stay until they end otherwise.
-    pub(crate) fn leave(&mut self, holder: Holder) {
-        self.members.retain(|member| member.holder != holder);
-        self.rest();
-    }
-
-    /// The runs leased by subscriptions that `of` picks.
-    pub(crate) fn leases_of(&self, of: impl Fn(Holder) -> bool) -> Vec<(u64, u64, u32)> {
-        let held = self.leases.iter().filter(|(_, lease)| of(lease.holder));
-        held.map(|(&start, lease)| (start, lease.end, lease.attempt)).collect()
     }
 
     /// The member whose turn it is and who has room; the turn passes on to the one after.
@@ -539,7 +399,7 @@ impl Group {
         assert_eq!(at, visible, "an offset is in no state or is not visible: {self:?}");
         let held: u64 = self.leases.iter().map(|(start, lease)| lease.end - start).sum();
         assert_eq!(held, self.leased_count);
-        for member in &self.members {
+        for member in self.members.iter().chain(&self.departed) {
             let held = self.leases.iter().filter(|(_, lease)| lease.holder == member.holder);
             let (messages, bytes) = held.fold((0, 0), |(messages, bytes), (start, lease)| {
                 (messages + lease.end - start, bytes + lease.bytes)

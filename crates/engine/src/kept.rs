@@ -1,5 +1,5 @@
 //! What is kept of the state in checkpoints and snapshots, item by item: how each is laid out, and
-//! how it is put back. Leases are not kept, only the attempts made before them.
+//! how it is put back. Leases are not kept, only the attempts that failed before them.
 //!
 //! An item of a partition is its head (settings and offsets), some of its producers, or a slice:
 //! everything that is so in a range of offsets.
@@ -26,6 +26,7 @@ use crate::{
     runs::Runs,
     stream_codec::KeptStream,
     streams::Stream,
+    tries::Tries,
 };
 
 const TOPIC: u8 = 1;
@@ -94,7 +95,7 @@ pub(crate) struct Slice {
 pub(crate) struct GroupSlice {
     pub(crate) id: GroupId,
     pub(crate) settled: Vec<OffsetRange>,
-    pub(crate) tried: Vec<(OffsetRange, u32)>,
+    pub(crate) tried: Vec<(OffsetRange, Tries)>,
     pub(crate) waiting: Vec<(OffsetRange, Waiting)>,
     pub(crate) dying: Vec<(OffsetRange, Dying)>,
 }
@@ -262,22 +263,18 @@ fn encode_group(w: &mut Writer<'_>, group: &Group, (from, to): (u64, u64)) {
         w.range(range(start, end));
     }
     let mut tried = Runs::default();
-    for (start, end, attempts) in group.ready.within(from, to) {
-        if attempts > 0 {
-            tried.insert(start, end, attempts);
-        }
-    }
-    for (start, end, lease) in group.leased_within(from, to) {
-        if lease.attempt > 1 {
-            tried.insert(start, end, lease.attempt - 1);
-        }
+    let ready = group.ready.within(from, to).into_iter();
+    let leased = group.leased_within(from, to).into_iter();
+    let leased = leased.map(|(start, end, lease)| (start, end, lease.tries));
+    for (start, end, tries) in ready.chain(leased).filter(|(.., tries)| tries.failed > 0) {
+        tried.insert(start, end, tries.failed);
     }
     let damaged = group.damaged.within(from, to);
     let mut dying = group.dying.within(from, to);
     for (start, end, damaged) in damaged {
         match damaged {
-            Damaged::Ready(0) => {}
-            Damaged::Ready(attempts) => tried.insert(start, end, attempts),
+            Damaged::Ready(Tries { failed: 0, .. }) => {}
+            Damaged::Ready(tries) => tried.insert(start, end, tries.failed),
             Damaged::Dying(held) => dying.push((start, end, held)),
         }
     }
@@ -289,11 +286,11 @@ fn encode_group(w: &mut Writer<'_>, group: &Group, (from, to): (u64, u64)) {
     let waiting = group.waiting.within(from, to);
     w.count(waiting.len());
     for (start, end, held) in waiting {
-        w.range(range(start, end)).u32(held.attempts).u64(held.due.0);
+        w.range(range(start, end)).u32(held.tries.failed).u64(held.due.0);
     }
     w.count(dying.len());
     for (start, end, held) in dying {
-        w.range(range(start, end)).u32(held.attempts).u64(held.failed_at.0).text(&held.reason);
+        w.range(range(start, end)).u32(held.tries.failed).u64(held.failed_at.0).text(&held.reason);
     }
 }
 
@@ -395,14 +392,15 @@ fn decode_slice(r: &mut Reader) -> Result<Slice, RecordError> {
 fn decode_group(r: &mut Reader, whole: OffsetRange) -> Result<GroupSlice, RecordError> {
     let id = GroupId(r.u32()?);
     let settled = inside(r, whole, Reader::range, |range| *range)?;
-    let tried = inside(r, whole, |r| Ok((r.range()?, r.u32()?)), |held| held.0)?;
+    let tries = |r: &mut Reader| Ok(Tries::of_failed(r.u32()?));
+    let tried = inside(r, whole, |r| Ok((r.range()?, tries(r)?)), |held| held.0)?;
     let waiting =
-        |r: &mut Reader| Ok((r.range()?, Waiting { attempts: r.u32()?, due: Timestamp(r.u64()?) }));
+        |r: &mut Reader| Ok((r.range()?, Waiting { tries: tries(r)?, due: Timestamp(r.u64()?) }));
     let waiting = inside(r, whole, waiting, |held| held.0)?;
     let dying = |r: &mut Reader| {
         let held = r.range()?;
-        let (attempts, failed_at) = (r.u32()?, Timestamp(r.u64()?));
-        Ok((held, Dying { attempts, failed_at, reason: r.text()?.into() }))
+        let (tries, failed_at) = (tries(r)?, Timestamp(r.u64()?));
+        Ok((held, Dying { tries, failed_at, reason: r.text()?.into() }))
     };
     let dying = inside(r, whole, dying, |held| held.0)?;
     Ok(GroupSlice { id, settled, tried, waiting, dying })

@@ -55,7 +55,7 @@ impl Partition {
             let runs = runs.map(|(start, end, parked)| ParkedRun {
                 group: id,
                 range: range(start, end),
-                attempts: parked.attempts,
+                attempts: parked.tries.failed,
                 failed_at: parked.failed_at,
                 reason: parked.reason.clone(),
             });

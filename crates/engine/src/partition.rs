@@ -9,11 +9,13 @@ use sennit_model::{
 use crate::{
     command::{DeadLetters, GroupSetting},
     effect::PartitionDescription,
-    group::{Group, Holder, Terms, range},
+    group::{Group, Terms, range},
+    lease::Holder,
     log::{Entry, Log, Place},
     producer::Producers,
     runs::Runs,
     timer::Timer,
+    tries::Tries,
     wheel::Wheel,
 };
 
@@ -241,7 +243,7 @@ impl Partition {
             let end = end.min(self.visible);
             for group in &mut self.groups {
                 for (from, to) in group.settled.gaps(start, end) {
-                    group.ready.insert(from, to, 0);
+                    group.ready.insert(from, to, Tries::default());
                 }
             }
         }
@@ -257,23 +259,39 @@ impl Partition {
         }
     }
 
-    /// A subscription of a group, or several, leave on purpose: what they hold is ready again, and the
-    /// attempt does not count.
-    pub(crate) fn give_back(
+    /// Subscriptions of a group leave on purpose: what they hold is ready again, the attempt does not
+    /// count, and they have no more to say of it.
+    pub(crate) fn leave(
         &mut self,
         group_id: GroupId,
         of: impl Fn(Holder) -> bool,
         wheel: &mut Wheel<Timer>,
     ) {
         let Some(group) = self.group(group_id) else { return };
-        let held = group.leases_of(of);
-        for &(start, end, attempt) in &held {
+        let held = group.leases_of(&of);
+        for &(start, end, tries) in &held {
             group.end_leases(start, end, wheel);
-            group.ready.insert(start, end, attempt - 1);
+            group.ready.insert(start, end, tries.with_given_up());
         }
+        group.leave(of);
         for (start, end, _) in held {
             self.watch_expired(start, end, wheel);
         }
+    }
+
+    /// The leases of `start..end` are over, and nobody has worked on these messages: they are ready
+    /// again.
+    pub(crate) fn take_back(
+        &mut self,
+        group_id: GroupId,
+        (start, end): (u64, u64),
+        wheel: &mut Wheel<Timer>,
+    ) {
+        let Some(group) = self.group(group_id) else { return };
+        for (from, to, tries) in group.end_leases(start, end, wheel) {
+            group.ready.insert(from, to, tries.with_return());
+        }
+        self.watch_expired(start, end, wheel);
     }
 
     /// Frees the batch that begins at `first`, with the times of its messages.

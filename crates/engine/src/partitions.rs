@@ -275,7 +275,8 @@ mod tests {
     use super::*;
     use crate::{
         command::{Credit, GroupSetting, SessionId},
-        group::{Holder, Terms},
+        group::Terms,
+        lease::Holder,
         log::{Entry as Batch, Place},
         wheel::Wheel,
     };

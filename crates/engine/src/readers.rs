@@ -13,7 +13,7 @@ use sennit_model::{
 
 use crate::{
     command::{Credit, CursorClaim, SessionId},
-    group::Holder,
+    lease::Holder,
 };
 
 /// What all filters of a shard may do in a turn, in bytes looked at ([`Filter::cost`]): half a

@@ -115,7 +115,7 @@ pub enum Record {
         dead: bool,
         /// Why, in the consumer's or the broker's words.
         reason: String,
-        /// Which messages, with the attempts made so far.
+        /// Which messages, with the attempts that have failed so far.
         runs: Vec<(OffsetRange, u32)>,
     },
     /// Parked messages of a dead-letter topic are ready again, as if nobody had tried them.

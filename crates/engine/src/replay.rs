@@ -460,8 +460,8 @@ fn put_group(
         group.settled.insert(settled.start.0, settled.end.0);
     }
     appear(group);
-    for (tried, attempts) in slice.tried {
-        group.ready.insert(tried.start.0, tried.end.0, attempts);
+    for (tried, tries) in slice.tried {
+        group.ready.insert(tried.start.0, tried.end.0, tries);
     }
     for (held, waiting) in slice.waiting {
         group.ready.remove(held.start.0, held.end.0);

@@ -6,7 +6,7 @@ use sennit_model::{PartitionId, WhenSlow, limits::READER_BEHIND_BYTES_MAX};
 use crate::{
     effect::{Effect, GapReason},
     engine::{Engine, Outbox},
-    group::Holder,
+    lease::Holder,
     partition::Partition,
     read::{Pass, gap},
     readers::Reader,

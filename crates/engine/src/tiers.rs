@@ -10,7 +10,8 @@ use sennit_model::{
 use crate::{
     effect::{Confirmed, Effect, GapReason},
     engine::{Engine, Journal, Outbox, stir},
-    group::{Holder, range},
+    group::range,
+    lease::Holder,
     record::Record,
     refusal::Refusal,
 };

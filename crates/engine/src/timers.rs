@@ -29,7 +29,7 @@ impl Engine {
         let mut fired = std::mem::take(&mut self.fired);
         self.wheel.advance(now, &mut fired);
         let mut ended = Failures::new();
-        let mut cut_off = Failures::new();
+        let mut given_up = Vec::new();
         for timer in fired.drain(..) {
             match timer {
                 Timer::Lease { partition, group, last } => {
@@ -45,11 +45,15 @@ impl Engine {
                 Timer::Age { partition } => self.age_due(partition, now, journal),
                 Timer::StreamEnd { partition } => self.stream_end_due(partition, now, journal),
                 Timer::Compaction { partition } => self.judge_cleanness(partition, now),
-                Timer::Grace { session } => self.grace_over(session, &mut cut_off),
+                Timer::Grace { session } => given_up.push(session),
             }
         }
         self.fired = fired;
         self.fail_all(ended, "the lease ended", now, journal);
+        let mut cut_off = Failures::new();
+        for session in given_up {
+            self.grace_over(session, &mut cut_off);
+        }
         self.fail_all(cut_off, "the consumer was cut off", now, journal);
     }
 
@@ -127,14 +131,19 @@ impl Engine {
     ) {
         let Some(partition) = self.partitions.get_mut(&id) else { return };
         let Some(group) = partition.group(group_id) else { return };
-        for (start, end, lease) in group.leased_within(last.0, last.0 + 1) {
-            if lease.deadline <= now {
-                // The timer stands for the whole run that ends with `last`.
-                let start = group.leases.range(..=start).next_back().map_or(start, |(&s, _)| s);
-                let run = (range(start, end), lease.attempt);
-                ended.entry((id, group_id)).or_default().push(run);
-            }
+        // The timer stands for the whole run that ends with `last`.
+        let Some((&start, lease)) = group.leases.range(..=last.0).next_back() else { return };
+        if lease.deadline > now || lease.end != last.0 + 1 {
+            return;
         }
+        let (end, failed) = (lease.end, lease.tries.failed);
+        let counts_to = group.worked_on_to(start, true);
+        if start < counts_to {
+            let run = (range(start, counts_to), failed.saturating_add(1));
+            ended.entry((id, group_id)).or_default().push(run);
+        }
+        partition.take_back(group_id, (counts_to, end), &mut self.wheel);
+        stir(&mut self.stirred, partition);
     }
 
     fn retry_due(
@@ -149,7 +158,7 @@ impl Engine {
         for (start, end, held) in group.waiting.within(due_range.start.0, due_range.end.0) {
             if held.due <= now {
                 group.waiting.remove(start, end);
-                group.ready.insert(start, end, held.attempts);
+                group.ready.insert(start, end, held.tries);
             }
         }
         stir(&mut self.stirred, partition);
@@ -237,11 +246,22 @@ impl Engine {
         for (id, group_id) in self.sessions.end(session) {
             let Some(partition) = self.partitions.get_mut(&id) else { continue };
             let Some(group) = partition.group(group_id) else { continue };
-            let runs = group.leases_of(|holder| holder.session == session);
-            if !runs.is_empty() {
-                let runs = runs.into_iter().map(|(start, end, tries)| (range(start, end), tries));
-                cut_off.entry((id, group_id)).or_default().extend(runs);
+            let (mut counted, mut rest) = (Vec::new(), Vec::new());
+            for (start, end, tries) in group.leases_of(|holder| holder.session == session) {
+                let counts_to = group.worked_on_to(start, false);
+                if start < counts_to {
+                    counted.push((range(start, counts_to), tries.failed.saturating_add(1)));
+                }
+                rest.push((counts_to, end));
             }
+            group.forget_departed(session);
+            if !counted.is_empty() {
+                cut_off.entry((id, group_id)).or_default().extend(counted);
+            }
+            for rest in rest {
+                partition.take_back(group_id, rest, &mut self.wheel);
+            }
+            stir(&mut self.stirred, partition);
         }
     }
 }

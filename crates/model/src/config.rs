@@ -183,7 +183,7 @@ pub enum StartAt {
 pub struct GroupConfig {
     /// How long a consumer may hold a message before it returns to the others.
     pub lease: Duration,
-    /// After this many attempts a message goes to the dead-letter topic; at least 1.
+    /// After this many failed attempts a message goes to the dead-letter topic; at least 1.
     pub attempts_max: u32,
 }
 

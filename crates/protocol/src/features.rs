@@ -14,12 +14,20 @@ pub struct Features {
     pub filters: bool,
     /// `watches`: the client watches for topics by pattern, with Watch.
     pub watches: bool,
+    /// `started`: the client says which deliveries it works on, with [`crate::Verdict::Started`].
+    pub started: bool,
 }
 
 impl Features {
     /// All that this version knows.
-    pub const ALL: Self =
-        Self { gaps: true, readers: true, cursors: true, filters: true, watches: true };
+    pub const ALL: Self = Self {
+        gaps: true,
+        readers: true,
+        cursors: true,
+        filters: true,
+        watches: true,
+        started: true,
+    };
 
     /// Those of these names that this version knows; the others are nothing to it.
     #[must_use]
@@ -31,6 +39,7 @@ impl Features {
             cursors: has("cursors"),
             filters: has("filters"),
             watches: has("watches"),
+            started: has("started"),
         }
     }
 
@@ -43,6 +52,7 @@ impl Features {
             (self.cursors, "cursors"),
             (self.filters, "filters"),
             (self.watches, "watches"),
+            (self.started, "started"),
         ];
         held.into_iter().filter(|(held, _)| *held).map(|(_, name)| name.to_owned()).collect()
     }

@@ -35,6 +35,9 @@ pub enum Verdict {
     },
     /// Still at work: the lease now ends this long from now, in whole milliseconds.
     Extend(Duration),
+    /// At work: should the lease end without another word, the attempt counts as failed. Only where
+    /// the feature `started` was granted.
+    Started,
 }
 
 impl Verdict {
@@ -49,6 +52,7 @@ impl Verdict {
                 (4, 0, &reason[..reason.floor_char_boundary(REASON_BYTES_MAX)])
             }
             Self::Extend(duration) => (5, ms(duration), ""),
+            Self::Started => (6, 0, ""),
         }
     }
 
@@ -72,11 +76,12 @@ impl Verdict {
                 .map(|reason| Self::DeadLetter { reason: reason.into() })
                 .map_err(|_| DecodeError::NotText { kind: KIND, field: "reason" }),
             5 => Ok(Self::Extend(duration)),
+            6 => Ok(Self::Started),
             _ => Err(DecodeError::Field {
                 kind: KIND,
                 field: "verdict",
                 value: number.into(),
-                allowed: "1 ack, 2 retry, 3 retry after, 4 dead-letter or 5 extend",
+                allowed: "1 ack, 2 retry, 3 retry after, 4 dead-letter, 5 extend or 6 started",
             }),
         }
     }

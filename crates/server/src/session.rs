@@ -382,6 +382,7 @@ impl Session {
                 Verdict::DeadLetter { reason: reason.clone() }
             }
             sennit_protocol::Verdict::Extend(span) => Verdict::Extend(*span),
+            sennit_protocol::Verdict::Started => Verdict::Started,
         };
         if head.confirm {
             if parts.is_empty() {

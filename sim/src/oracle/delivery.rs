@@ -2,8 +2,8 @@
 //! published at these offsets or are dead letters, and their time has come.
 
 use sennit_engine::{
-    DeadLetters, Delivery, HEADER_SOURCE_GROUP, HEADER_SOURCE_GROUP_ID, HEADER_SOURCE_OFFSET,
-    HEADER_SOURCE_PARTITION, HEADER_SOURCE_TOPIC, HEADER_SOURCE_TOPIC_ID,
+    DeadLetters, Delivery, HEADER_ATTEMPTS, HEADER_SOURCE_GROUP, HEADER_SOURCE_GROUP_ID,
+    HEADER_SOURCE_OFFSET, HEADER_SOURCE_PARTITION, HEADER_SOURCE_TOPIC, HEADER_SOURCE_TOPIC_ID,
 };
 use sennit_model::{
     GroupId, MessageView, Messages, PartitionId, PartitionIndex, Timestamp, TopicId,
@@ -179,6 +179,20 @@ impl Oracle {
                 "I7 only what was tried is a dead letter",
                 format!("{source_offset} of {source}, at {offset} of {id}"),
             ));
+        }
+        let failed = header(HEADER_ATTEMPTS)?;
+        if let Some(group) = held.groups.get(&group) {
+            let most = group.may_have_failed(source_offset);
+            let least = if group.is_asked(source_offset) { 0 } else { group.attempts_least() };
+            if failed > u64::from(most) || failed < u64::from(least) {
+                return Err(Violation::new(
+                    "I7 only what has failed often enough is a dead letter",
+                    format!(
+                        "{source_offset} of {source}: {failed} attempts failed, at least {least} of \
+                         at most {most} were needed"
+                    ),
+                ));
+            }
         }
         let hash = xxh3_64(message.encoded());
         let letter = Letter { source, group, offset: source_offset, hash };

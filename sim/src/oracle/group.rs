@@ -9,7 +9,7 @@ use std::{
 use sennit_engine::{Delivery, DeliveryRun, GroupSetting, SessionId, Settle, Verdict};
 use sennit_model::{Generation, StartAt, Timestamp, limits};
 
-use super::Violation;
+use super::{Violation, attempts::Failed};
 
 /// How far a group is through with a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,14 +30,10 @@ pub(super) struct State {
     /// It was given to the dead letters, or parked among them, in this turn; 0 when that is durable for
     /// sure.
     pub(super) dying: Option<u64>,
-    /// Parked messages were asked for: if it was one, its attempts begin with 1 again.
-    starts_over: bool,
-    /// The highest attempt of any generation: it may have been the last.
-    highest_attempt: u32,
+    /// The attempts that failed: with too many it is dead.
+    failed: Failed,
     /// The generation and attempt of the last delivery, and its number among all deliveries.
     last: Option<(Generation, u32, u64)>,
-    /// Its holder left without trying, so the next attempt may have the same number.
-    untried: bool,
     /// Somebody has said that the group is through with it, and the answer may be on its way.
     is_asked: bool,
     /// Not to be delivered before, as far as this generation knows.
@@ -49,7 +45,11 @@ pub(super) struct State {
 pub(super) struct Held {
     pub(super) session: SessionId,
     pub(super) subscription: u32,
+    /// Its number among all deliveries.
+    number: u64,
     attempt: u32,
+    /// Whether its holder may have said that it works on it.
+    may_be_started: bool,
     ends: Timestamp,
     /// When it ends whatever is said, because its session was cut off.
     cut_off: Timestamp,
@@ -61,7 +61,16 @@ pub(super) struct Held {
 
 impl Held {
     fn is_live(&self, now: Timestamp) -> bool {
-        self.doubts == 0 && self.ends.min(self.cut_off) > now
+        self.doubts == 0 && self.end() > now
+    }
+
+    /// When it ends without a word.
+    fn end(&self) -> Timestamp {
+        self.ends.min(self.cut_off)
+    }
+
+    fn holder(&self) -> (SessionId, u32) {
+        (self.session, self.subscription)
     }
 }
 
@@ -79,6 +88,10 @@ pub(super) struct GroupModel {
     pub(super) made: u64,
     pub(super) states: BTreeMap<u64, State>,
     pub(super) held: BTreeMap<u64, Held>,
+    /// Deliveries that ended without a word, by subscription: their numbers and when.
+    ended: BTreeMap<(SessionId, u32), Vec<(u64, Timestamp)>>,
+    /// Whether nothing but settlements, time and lost connections has ever ended a lease.
+    pub(super) is_clear: bool,
     /// The highest offset whose first delivery came in its turn.
     highest_first: Option<u64>,
     /// How many settlements were asked for.
@@ -135,6 +148,8 @@ impl GroupModel {
             made: turn,
             states: BTreeMap::new(),
             held: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            is_clear: true,
             highest_first: None,
             asked_count: 0,
             retried: 0,
@@ -156,8 +171,48 @@ impl GroupModel {
                 state.done != Done::No
                     || state.dying.is_some()
                     || state.is_asked
-                    || state.highest_attempt >= self.attempts_least
+                    || self.may_have_failed(offset) >= self.attempts_least
             })
+    }
+
+    /// How many attempts at a message may have failed, with the one under way.
+    pub(super) fn may_have_failed(&self, offset: u64) -> u32 {
+        let under_way = self.held.get(&offset).is_some_and(|held| self.may_count(held));
+        self.states.get(&offset).map_or(0, |state| state.failed.most() + u32::from(under_way))
+    }
+
+    /// Whether somebody has said that the group is through with a message.
+    pub(super) fn is_asked(&self, offset: u64) -> bool {
+        self.states.get(&offset).is_some_and(|state| state.is_asked)
+    }
+
+    pub(super) fn attempts_least(&self) -> u32 {
+        self.attempts_least
+    }
+
+    /// Whether a delivery may be a failed attempt if it ends without a word. It is none while the same
+    /// subscription holds an older one, unless its holder has said that it works on it.
+    fn may_count(&self, held: &Held) -> bool {
+        let is_older = |(number, end)| number < held.number && end >= held.end();
+        let others = self.held.values().filter(|other| other.holder() == held.holder());
+        let others =
+            others.filter(|other| other.doubts == 0).map(|other| (other.number, other.end()));
+        let ended = self.ended.get(&held.holder()).into_iter().flatten().copied();
+        !self.is_clear
+            || held.doubts > 0
+            || held.may_be_started
+            || !others.chain(ended).any(is_older)
+    }
+
+    /// A delivery has ended without a word, if it was not settled in the meantime.
+    fn ended(&mut self, offset: u64) {
+        let Some(held) = self.held.remove(&offset) else { return };
+        if self.may_count(&held) {
+            self.states.entry(offset).or_default().failed.may_be_more();
+        }
+        if held.doubts == 0 {
+            self.ended.entry(held.holder()).or_default().push((held.number, held.end()));
+        }
     }
 
     /// Messages a subscription holds for sure.
@@ -175,8 +230,8 @@ impl GroupModel {
     ) -> Result<(), Violation> {
         let Given { offset, number, is_delayed, parks } = given;
         let state = self.states.entry(offset).or_default();
+        let group = self.setting.id.0;
         let wrong = |rule, what: String| {
-            let group = self.setting.id.0;
             let place = format!("offset {offset} of {}, group {group}", delivery.partition);
             Err(Violation::new(rule, format!("{place}: {what}")))
         };
@@ -205,22 +260,23 @@ impl GroupModel {
         {
             return wrong("I5 one lease at a time", format!("it is held: {held:?}, now {now:?}"));
         }
-        if let Some((generation, attempt, _)) = state.last
-            && generation == delivery.generation
-            && !state.starts_over
-        {
-            let least = if state.untried { attempt } else { attempt + 1 };
-            if delivery.attempt < least {
-                return wrong(
-                    "I5 attempts rise",
-                    format!("attempt {} after attempt {attempt}", delivery.attempt),
-                );
-            }
+        let last = state.last.filter(|(generation, ..)| *generation == delivery.generation);
+        self.ended(offset);
+        let state = self.states.entry(offset).or_default();
+        let (least, most) = match last {
+            Some((_, attempt, _)) => (attempt + 1, attempt + 1),
+            None => (state.failed.least() + 1, state.failed.most() + 1),
+        };
+        if !(least..=most).contains(&delivery.attempt) {
+            return wrong(
+                "I5 attempts rise",
+                format!("attempt {}, not {least} to {most}", delivery.attempt),
+            );
         }
-        if delivery.attempt == 0 || delivery.attempt > self.attempts_max {
+        if state.failed.least() >= self.attempts_max {
             return wrong(
                 "I5 attempts rise to a limit",
-                format!("attempt {} of at most {}", delivery.attempt, self.attempts_max),
+                format!("{:?} of at most {}", state.failed, self.attempts_max),
             );
         }
         if let Some(due) = state.not_before
@@ -241,15 +297,14 @@ impl GroupModel {
             self.highest_first = Some(offset);
         }
         state.done = Done::No;
-        state.untried = false;
-        state.starts_over = false;
         state.not_before = None;
-        state.highest_attempt = state.highest_attempt.max(delivery.attempt);
         state.last = Some((delivery.generation, delivery.attempt, number));
         let held = Held {
             session: delivery.session,
             subscription: delivery.subscription,
+            number,
             attempt: delivery.attempt,
+            may_be_started: false,
             ends: now.plus(self.setting.config.lease),
             cut_off: Timestamp(u64::MAX),
             doubts: 0,
@@ -270,10 +325,8 @@ impl GroupModel {
                         held.cut_off = at;
                     }
                 }
-                None => {
-                    self.held.remove(&offset);
-                    self.states.entry(offset).or_default().untried = true;
-                }
+                // No attempt fails.
+                None => drop(self.held.remove(&offset)),
             }
         }
     }
@@ -325,6 +378,8 @@ impl GroupModel {
                 if matches!(settle.verdict, Verdict::Extend(_)) {
                     held.extended_by = asked.number;
                 }
+                held.may_be_started |=
+                    matches!(settle.verdict, Verdict::Extend(_) | Verdict::Started);
                 let number = state.last.map_or(0, |(_, _, number)| number);
                 asked.doubted.push((offset, number));
             }
@@ -407,7 +462,15 @@ impl GroupModel {
         if delivered_since || state.done != Done::No || !was_held {
             return Ok(());
         }
+        if !matches!(asked.settle.verdict, Verdict::Extend(_) | Verdict::Started) {
+            if asked.turn > self.retried {
+                state.failed.settled(asked.turn);
+            } else {
+                state.failed.may_be_more();
+            }
+        }
         match &asked.settle.verdict {
+            Verdict::Started => {}
             Verdict::Ack | Verdict::Retry => drop(self.held.remove(&offset)),
             Verdict::RetryAfter(delay) => {
                 state.not_before = Some(asked.at.plus(*delay));
@@ -437,7 +500,8 @@ impl GroupModel {
     pub(super) fn retried(&mut self, turn: u64) {
         self.retried = turn;
         for state in self.states.values_mut() {
-            (state.dying, state.starts_over) = (None, true);
+            state.dying = None;
+            state.failed.may_be_none();
         }
     }
 
@@ -448,7 +512,9 @@ impl GroupModel {
 
     /// A crash: leases are gone, and what was not durable may or may not have happened.
     pub(super) fn crashed(&mut self, durable_turn: u64) {
-        self.held.clear();
+        let held: Vec<u64> = self.held.keys().copied().collect();
+        held.into_iter().for_each(|offset| self.ended(offset));
+        self.ended.clear();
         for state in self.states.values_mut() {
             match state.done {
                 Done::Acked(turn) if turn > durable_turn => state.done = Done::Unknown,
@@ -457,7 +523,7 @@ impl GroupModel {
             }
             state.dying = state.dying.filter(|&turn| turn <= durable_turn).map(|_| 0);
             state.not_before = None;
-            state.untried = false;
+            state.failed.crashed(durable_turn);
         }
     }
 

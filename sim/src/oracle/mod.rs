@@ -5,6 +5,7 @@
 //! Every call of the shard is a *turn*. What was decided in a turn is durable once the lane has
 //! committed the frames that were taken after it.
 
+mod attempts;
 mod delivery;
 mod group;
 mod native;
@@ -492,7 +493,9 @@ impl Oracle {
                 format!("{settled:?} of {all} messages, {least} of them held"),
             ));
         }
-        if settled.applied == 0 || matches!(asked.settle.verdict, Verdict::Extend(_)) {
+        if settled.applied == 0
+            || matches!(asked.settle.verdict, Verdict::Extend(_) | Verdict::Started)
+        {
             // Nothing was written.
             return Ok(());
         }

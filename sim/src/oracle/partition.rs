@@ -166,6 +166,8 @@ impl PartitionModel {
             let group = self.groups.entry(setting.id).or_insert_with(made);
             group.set(*setting);
         }
+        let is_clear = self.is_clear();
+        self.groups.values_mut().for_each(|group| group.is_clear &= is_clear);
         changes
     }
 

@@ -125,6 +125,7 @@ fn verdict() -> impl Strategy<Value = Verdict> {
         duration().prop_map(Verdict::RetryAfter),
         text().prop_map(|reason| Verdict::DeadLetter { reason }),
         duration().prop_map(Verdict::Extend),
+        Just(Verdict::Started),
     ]
 }
 

@@ -266,7 +266,8 @@ fn settle(fields: &Value) -> Settle {
         2 => Verdict::Retry,
         3 => Verdict::RetryAfter(duration),
         4 => Verdict::DeadLetter { reason: text(fields, "reason") },
-        _ => Verdict::Extend(duration),
+        5 => Verdict::Extend(duration),
+        _ => Verdict::Started,
     };
     let head = SettleHead {
         topic: TopicId(short(fields, "topic")),
