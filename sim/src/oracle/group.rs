@@ -410,7 +410,9 @@ impl GroupModel {
         match &asked.settle.verdict {
             Verdict::Ack | Verdict::Retry => drop(self.held.remove(&offset)),
             Verdict::RetryAfter(delay) => {
-                state.not_before = Some(asked.at.plus(*delay));
+                // It may have been the last attempt, and what that has parked was asked for since.
+                let waits = asked.turn > self.retried;
+                state.not_before = waits.then(|| asked.at.plus(*delay));
                 self.held.remove(&offset);
             }
             Verdict::DeadLetter { .. } => {
@@ -437,7 +439,7 @@ impl GroupModel {
     pub(super) fn retried(&mut self, turn: u64) {
         self.retried = turn;
         for state in self.states.values_mut() {
-            (state.dying, state.starts_over) = (None, true);
+            (state.dying, state.not_before, state.starts_over) = (None, None, true);
         }
     }
 
