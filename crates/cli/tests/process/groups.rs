@@ -10,7 +10,8 @@ use crate::broker::Broker;
 async fn give_up(broker: &Broker, topic: &str, count: usize) {
     let client = Client::connect(broker.listen.clone()).await.unwrap();
     let topic: TopicName = topic.parse().unwrap();
-    let mut consumer = client.consumer(&topic, &GroupName::default_group()).start().await.unwrap();
+    let mut consumer =
+        client.consumer(&topic, &GroupName::default_group()).subscribe().await.unwrap();
     for _ in 0..count {
         let delivery = consumer.next().await.unwrap().unwrap();
         delivery.dead_letter("no such customer");
