@@ -2,7 +2,7 @@
 //! messages and one for long ones, a consumer of each group. It does the acts and, after a stop, asks
 //! for everything that was promised; which acts there are, and when the disk fails, others say.
 
-use std::{collections::BTreeMap, path::Path, time::Duration};
+use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use sennit_engine::{
     Command, Credit, DeadLetters, GroupSetting, OpenStream, Origin, PartitionCommand, Publish,
@@ -20,6 +20,7 @@ use crate::{
     oracle::{OWED, Violation},
     random::Random,
     streaming,
+    topics::names,
     trace::Trace,
     world::{RECOVERS, Stop, World},
 };
@@ -328,8 +329,26 @@ impl Script {
         // Where a new group begins depends on what there is now.
         self.world.describe(partition)?;
         let origin = self.origin();
+        let names = Arc::new(names(partition.topic, &groups));
         let open = PartitionCommand::Open { config, groups, dead_letters };
         self.world.say(Command::Partition(origin, partition, open));
+        if matches!(dead_letters, DeadLetters::To(_)) {
+            let origin = self.origin();
+            let name = PartitionCommand::Name(names);
+            self.world.say(Command::Partition(origin, partition, name));
+        }
+        self.world.turn()
+    }
+
+    /// Asks for all that is parked.
+    fn retry_parked(&mut self) -> Result<(), Violation> {
+        let letters = self.topics.iter().filter(|(_, held)| held.1 == DeadLetters::Stay);
+        let parked = letters.flat_map(|(&id, held)| held.0.iter().map(move |group| (id, group.id)));
+        for (partition, group) in parked.collect::<Vec<_>>() {
+            let origin = self.origin();
+            let retry = PartitionCommand::RetryParked(group, None);
+            self.world.say(Command::Partition(origin, partition, retry));
+        }
         self.world.turn()
     }
 
@@ -428,6 +447,7 @@ impl Script {
         self.subscribe_all()?;
         for _ in 0..DRAIN_ROUNDS {
             self.calm()?;
+            self.retry_parked()?;
             let World { consumers, requests, .. } = &mut self.world;
             let acks = consumers.ack_all(requests);
             if acks.is_empty() && self.world.oracle.owed(self.world.now).is_empty() {

@@ -297,7 +297,11 @@ fn say(world: &mut World, partition: PartitionId, command: PartitionCommand) {
 }
 
 /// What a topic and its groups are called, by their numbers.
-fn names(topic: TopicId, groups: &[GroupSetting]) -> SourceNames {
+///
+/// # Panics
+/// Never: these are names.
+#[must_use]
+pub fn names(topic: TopicId, groups: &[GroupSetting]) -> SourceNames {
     let group = |group: &GroupSetting| {
         (group.id, format!("group-{}", group.id.0).parse().expect("it is a name"))
     };

@@ -223,6 +223,33 @@ fn an_acked_message_that_is_delivered_again_is_reported() {
     assert_eq!(rule(broken), "I3 what is settled is not delivered again");
 }
 
+/// A history in which a message of a dead-letter topic was parked.
+fn parked() -> History {
+    let mut history = History::begin(9);
+    let (origin, start) = (history.origin(), StartAt::Earliest);
+    let groups = vec![GroupSetting { id: GROUP, config: GroupConfig::default(), start }];
+    let config = TopicConfig::of_kind(TopicKind::Queue);
+    let open = PartitionCommand::Open { config, groups, dead_letters: DeadLetters::Stay };
+    let done = Effect::Done { origin, topic: ORDERS.topic, group: None, created: false };
+    history.turn(Command::Partition(origin, ORDERS, open), &[]).unwrap();
+    history.commit(&[done]).unwrap();
+    history.published(0, &["a"]);
+    history.deliver(0, 1, &["a"]).unwrap();
+    history.settle(0, 1, Verdict::DeadLetter { reason: "no".into() });
+    history
+}
+
+#[test]
+fn a_parked_message_that_is_delivered_though_nobody_asked_is_reported() {
+    let violation = parked().deliver(0, 2, &["a"]).unwrap_err();
+    assert_eq!(violation.rule, "I7 what is parked waits until somebody asks for it");
+    let mut history = parked();
+    let origin = history.origin();
+    let retry = PartitionCommand::RetryParked(GROUP, None);
+    history.turn(Command::Partition(origin, ORDERS, retry), &[]).unwrap();
+    history.deliver(0, 2, &["a"]).unwrap();
+}
+
 #[test]
 fn a_message_that_nobody_sent_is_reported() {
     let mut history = History::begin(10);

@@ -234,6 +234,10 @@ impl Conversation {
                 let frame = self.subscriptions.credit(subscription);
                 self.say_credit(frame.or_else(|| self.readings.credit(subscription)));
             }
+            Command::PoolGoesOn { subscription } => {
+                let credits = self.readings.credits_of_pool(subscription);
+                credits.into_iter().for_each(|credit| self.say_credit(Some(credit)));
+            }
             Command::Unsubscribe { subscription, answer } => {
                 let removed =
                     self.subscriptions.remove(subscription) || self.readings.remove(subscription);

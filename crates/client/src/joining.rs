@@ -5,12 +5,16 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use sennit_model::{ReadFrom, TopicName, TopicPattern};
 use sennit_protocol::control::{self, WatchedTopic};
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinSet,
+};
 
 use crate::{
     error::Error,
     heard::Heard,
     link::{Command, Link},
+    pool::Pool,
     reader::{Reader, ReaderBuilder},
 };
 
@@ -22,6 +26,9 @@ pub(crate) type Joined = Result<Reader, Error>;
 
 /// Readers that have begun and were not taken yet. While they wait, what appears is only noted.
 const JOINED_WAITING_MAX: usize = 1;
+
+/// Readers that begin at a time: the broker has as many requests of a connection under way.
+const BEGINNING_MAX: usize = 32;
 
 /// Begins readers. Dropping it ends its watch.
 pub(crate) struct Joining {
@@ -53,15 +60,47 @@ impl Joining {
         Ok((joining, received))
     }
 
-    /// Begins a reader for each topic that is there.
+    /// Begins a reader for each topic that is there, a few at a time.
     pub(crate) async fn begin_all(&mut self) -> Result<Vec<Reader>, Error> {
         let there = self.heard.wait_for(|heard| !matches!(heard, Ok(None))).await;
         let there = there.map_err(|_| Error::Closed)?.clone()?.unwrap_or_default();
-        let mut readers = Vec::new();
-        for topic in there.into_values() {
-            readers.extend(self.begin_one(&topic, false).await?);
+        let each = self.of_so_many(there.len());
+        let mut readers = Vec::with_capacity(there.len());
+        let mut beginning = JoinSet::new();
+        for (id, topic) in there {
+            if !self.known.insert(id) {
+                continue;
+            }
+            if beginning.len() >= BEGINNING_MAX {
+                self.take_begun(&mut beginning, &mut readers).await?;
+            }
+            let each = each.clone();
+            beginning.spawn(async move { (id, begin(&each, &topic).await) });
+        }
+        while !beginning.is_empty() {
+            self.take_begun(&mut beginning, &mut readers).await?;
         }
         Ok(readers)
+    }
+
+    async fn take_begun(
+        &mut self,
+        beginning: &mut JoinSet<(u32, Result<Option<Reader>, Error>)>,
+        readers: &mut Vec<Reader>,
+    ) -> Result<(), Error> {
+        let Some(begun) = beginning.join_next().await else { return Ok(()) };
+        let (id, begun) = begun.map_err(|_| Error::Closed)?;
+        match begun? {
+            Some(reader) => readers.push(reader),
+            // Gone again, or on its way: looked at again when more is heard.
+            None => drop(self.known.remove(&id)),
+        }
+        Ok(())
+    }
+
+    /// How a reader is to be where there are so many: each has its share of what all may hold.
+    fn of_so_many(&self, readers: usize) -> ReaderBuilder {
+        self.each.clone().window_unless_told(Pool::window_bytes(readers))
     }
 
     /// Begins readers as topics appear, until nobody reads or the client is closed.
@@ -91,7 +130,7 @@ impl Joining {
                 Err(error) => return drop(self.joined.send(Err(error)).await),
             };
             for topic in appeared {
-                let begun = match self.begin_one(&topic, true).await {
+                let begun = match self.begin_new(&topic).await {
                     Ok(None) => continue,
                     Ok(Some(reader)) => Ok(reader),
                     Err(error) => Err(error),
@@ -107,38 +146,37 @@ impl Joining {
         }
     }
 
-    /// Begins to read a topic; `None` if it is read already or gone again. What is new is read from its
-    /// first message.
-    async fn begin_one(
-        &mut self,
-        topic: &WatchedTopic,
-        is_new: bool,
-    ) -> Result<Option<Reader>, Error> {
+    /// Begins to read a topic that has appeared, from its first message; `None` if it is read already or gone
+    /// again.
+    async fn begin_new(&mut self, topic: &WatchedTopic) -> Result<Option<Reader>, Error> {
         if !self.known.insert(topic.id) {
             return Ok(None);
         }
-        let name: TopicName = topic
-            .name
-            .parse()
-            .map_err(|error| Error::Unexpected(format!("a topic's name: {error}")))?;
-        loop {
-            let mut builder = self.each.of_topic(&name, topic.id);
-            if is_new {
-                builder = builder.from(ReadFrom::Earliest);
+        let each = self.of_so_many(self.known.len()).from(ReadFrom::Earliest);
+        let begun = begin(&each, topic).await?;
+        if begun.is_none() {
+            // Looked at again when more is heard.
+            self.known.remove(&topic.id);
+        }
+        Ok(begun)
+    }
+}
+
+/// Begins to read a topic; `None` if it is gone again, or on its way.
+async fn begin(each: &ReaderBuilder, topic: &WatchedTopic) -> Result<Option<Reader>, Error> {
+    let name: TopicName = topic
+        .name
+        .parse()
+        .map_err(|error| Error::Unexpected(format!("a topic's name: {error}")))?;
+    loop {
+        match each.of_topic(&name, topic.id).start().await {
+            Ok(reader) => return Ok(Some(reader)),
+            Err(error) if error.is_unknown_topic() => return Ok(None),
+            Err(error @ Error::Refused { retryable: true, .. }) => {
+                let wait = AGAIN_DELAY.max(error.retry_after().unwrap_or_default());
+                tokio::time::sleep(wait).await;
             }
-            match builder.start().await {
-                Ok(reader) => return Ok(Some(reader)),
-                Err(error) if error.is_unknown_topic() => {
-                    // Gone again, or on its way: looked at again when more is heard.
-                    self.known.remove(&topic.id);
-                    return Ok(None);
-                }
-                Err(error @ Error::Refused { retryable: true, .. }) => {
-                    let wait = AGAIN_DELAY.max(error.retry_after().unwrap_or_default());
-                    tokio::time::sleep(wait).await;
-                }
-                Err(error) => return Err(error),
-            }
+            Err(error) => return Err(error),
         }
     }
 }

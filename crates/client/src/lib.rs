@@ -29,6 +29,7 @@ mod outgoing;
 mod partition_buffer;
 mod pattern_reader;
 mod pending;
+mod pool;
 mod publisher;
 mod publisher_core;
 mod read_range;

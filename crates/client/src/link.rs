@@ -45,6 +45,9 @@ pub(crate) enum Command {
     SetCredit { subscription: u32, messages: u32, bytes: u64 },
     /// A program has taken enough of what came: the broker, which was told to pause, is to go on.
     GoOn { subscription: u32 },
+    /// A program has taken enough of what came for the readers that share with this one: the broker, which
+    /// was told to have all of them pause, is to have them go on.
+    PoolGoesOn { subscription: u32 },
     /// End a subscription.
     Unsubscribe { subscription: u32, answer: Option<Answer<()>> },
     /// Send what waits, wait for what is unconfirmed, say goodbye, end.

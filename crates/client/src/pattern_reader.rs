@@ -4,6 +4,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 use sennit_model::{
@@ -28,8 +29,9 @@ use crate::{
 /// Messages on their way from one topic, unless told.
 const CREDIT_MESSAGES: u32 = 8192;
 
-/// Bytes on their way from one topic, unless told.
-const CREDIT_BYTES: u64 = 1 << 20;
+/// How long after a look for commits that are due the next one is at the earliest: with very many topics a
+/// look takes a while.
+const LOOKS_APART: Duration = Duration::from_millis(50);
 
 /// How the reader of a pattern is to be. Made by [`crate::Client::pattern_reader`].
 #[must_use = "nothing is read before `start` is called"]
@@ -42,7 +44,7 @@ pub struct PatternReaderBuilder {
 impl PatternReaderBuilder {
     pub(crate) fn new(link: Arc<Link>, pattern: &TopicPattern) -> Self {
         let each = ReaderBuilder::template(Arc::clone(&link));
-        let each = each.credit_messages(CREDIT_MESSAGES).credit_bytes(CREDIT_BYTES);
+        let each = each.credit_messages(CREDIT_MESSAGES);
         Self { link, pattern: pattern.clone(), each }
     }
 
@@ -97,7 +99,10 @@ impl PatternReaderBuilder {
         self
     }
 
-    /// As [`ReaderBuilder::credit_bytes`], for each topic; 1 MiB unless told.
+    /// As [`ReaderBuilder::credit_bytes`], for each topic. Unless told, an equal share of 256 MiB among the
+    /// topics that are there, at most 1 MiB and at least 4 KiB. Whatever it is, all topics together hold no
+    /// more than 256 MiB that was not taken, and what was on its way then: beyond that all of them pause,
+    /// until half of it is taken.
     pub fn credit_bytes(mut self, bytes: u64) -> Self {
         self.each = self.each.credit_bytes(bytes);
         self
@@ -106,13 +111,13 @@ impl PatternReaderBuilder {
     /// Begins to read, in every topic that is there: what is published to them from then on comes.
     ///
     /// # Errors
-    /// [`Error::Refused`] with `limit-reached` where the pattern means more than 1024 topics,
-    /// `cursor-held`, `unknown-kind` by a broker without watches and others, [`Error::Closed`], or
+    /// [`Error::Refused`] with `limit-reached` where the pattern means more than 65,536
+    /// topics,    /// `cursor-held`, `unknown-kind` by a broker without watches and others, [`Error::Closed`], or
     /// [`Error::Unreachable`] when the client has given up.
     pub async fn start(self) -> Result<PatternReader, Error> {
         let until_end = self.each.ends();
         let bell = Arc::new(Bell::default());
-        let each = self.each.ringing(Arc::clone(&bell));
+        let each = self.each.sharing(Arc::clone(&bell), Arc::default());
         let (mut joining, joined) = Joining::begin(self.link, &self.pattern, each).await?;
         let mut reader = PatternReader {
             pattern: self.pattern,
@@ -205,6 +210,10 @@ impl PatternReader {
                 }
             }
             let Some(number) = self.bell.answer() else {
+                // What they held may have gone with a topic.
+                if let Some(reader) = self.readers.values().next() {
+                    reader.have_pool_go_on();
+                }
                 if self.until_end && self.left.len() == self.readers.len() {
                     return None;
                 }
@@ -313,7 +322,8 @@ impl PatternReader {
         }
         if self.look_at.is_some_and(|at| at <= Instant::now()) {
             self.readers.values_mut().for_each(Reader::commit_if_due);
-            self.look_at = self.readers.values().filter_map(Reader::look_at).min();
+            let next = self.readers.values().filter_map(Reader::look_at).min();
+            self.look_at = next.map(|at| at.max(Instant::now() + LOOKS_APART));
         }
     }
 

@@ -16,6 +16,7 @@ use crate::{
     error::Error,
     gap::{Gap, Received},
     link::{Command, Link},
+    pool::Pool,
     read_range::ReadRange,
     read_run::{ReadMessage, ReadRun},
     reader_queue::ReaderQueue,
@@ -33,8 +34,8 @@ pub struct ReaderBuilder {
     read: control::Read,
     until_end: bool,
     auto: Option<AutoCommit>,
-    /// Rung when something comes, for one who takes from many.
-    bell: Option<Arc<Bell>>,
+    /// For one who takes from many: rung when something comes, and what all of them hold.
+    shared: Option<(Arc<Bell>, Arc<Pool>)>,
 }
 
 impl ReaderBuilder {
@@ -46,14 +47,14 @@ impl ReaderBuilder {
     /// One that has to be told its topic, with [`Self::of_topic`].
     pub(crate) fn template(link: Arc<Link>) -> Self {
         let read = control::Read { credit_messages: 65_536, ..control::Read::default() };
-        Self { link, read, until_end: false, auto: None, bell: None }
+        Self { link, read, until_end: false, auto: None, shared: None }
     }
 
     /// The same for a topic, as long as it has this number.
     pub(crate) fn of_topic(&self, topic: &TopicName, id: u32) -> Self {
-        let Self { link, read, until_end, auto, bell } = self.clone();
+        let Self { link, read, until_end, auto, shared } = self.clone();
         let read = control::Read { topic: topic.to_string(), topic_id: Some(id), ..read };
-        Self { link, read, until_end, auto, bell }
+        Self { link, read, until_end, auto, shared }
     }
 
     /// Whether it ends at its end.
@@ -61,9 +62,17 @@ impl ReaderBuilder {
         self.until_end
     }
 
-    /// Has it ring whenever something comes.
-    pub(crate) fn ringing(self, bell: Arc<Bell>) -> Self {
-        Self { bell: Some(bell), ..self }
+    /// Has it ring whenever something comes, and count what it holds with others.
+    pub(crate) fn sharing(self, bell: Arc<Bell>, pool: Arc<Pool>) -> Self {
+        Self { shared: Some((bell, pool)), ..self }
+    }
+
+    /// Its window in bytes, unless the program has said one.
+    pub(crate) fn window_unless_told(mut self, bytes: u64) -> Self {
+        if self.read.credit_bytes == 0 {
+            self.read.credit_bytes = bytes;
+        }
+        self
     }
 
     /// Where to begin in each partition; at the earliest message unless told.
@@ -154,8 +163,8 @@ impl ReaderBuilder {
         // Subscription numbers wrap after four thousand million; none lives that long.
         let subscription = self.link.number() as u32;
         self.read.subscription = subscription;
-        let queue = match self.bell {
-            Some(bell) => ReaderQueue::ringing(bell, subscription),
+        let queue = match self.shared {
+            Some((bell, pool)) => ReaderQueue::of_pool(bell, pool, subscription),
             None => ReaderQueue::default(),
         };
         let queue = Arc::new(queue);
@@ -415,6 +424,7 @@ impl Reader {
         if self.queue.goes_on() {
             self.link.tell(Command::GoOn { subscription: self.subscription });
         }
+        self.have_pool_go_on();
         if std::mem::replace(&mut self.epoch, epoch) != epoch {
             self.taken.fill((0, 0));
             self.share = self.queue.share();
@@ -433,6 +443,13 @@ impl Reader {
             bytes,
         };
         self.link.tell(Command::Taken { epoch, taken });
+    }
+
+    /// Has all readers go on that share what they hold with this one, if they paused and enough is taken.
+    pub(crate) fn have_pool_go_on(&self) {
+        if self.queue.pool_goes_on() {
+            self.link.tell(Command::PoolGoesOn { subscription: self.subscription });
+        }
     }
 
     /// Everything before `end` was given to the program, `count` messages of it just now.

@@ -11,7 +11,9 @@ use std::{
 
 use sennit_model::PartitionIndex;
 
-use crate::{bell::Bell, error::Error, gap::Received, read_run::ReadRun, untaken::Untaken};
+use crate::{
+    bell::Bell, error::Error, gap::Received, pool::Pool, read_run::ReadRun, untaken::Untaken,
+};
 
 /// What came, and on which of the client's connections.
 pub(crate) type Item = (u64, Received<ReadRun>);
@@ -93,12 +95,56 @@ pub(crate) struct ReaderQueue {
     state: Mutex<State>,
     /// Rung under this number for one who takes from many.
     bell: Option<(Arc<Bell>, u32)>,
+    /// What it shares with those many.
+    pool: Option<Arc<Pool>>,
+}
+
+/// Whom the broker is to have pause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pauses {
+    /// Nobody.
+    Nobody,
+    /// This reader.
+    This,
+    /// All readers of its pool.
+    Pool,
+}
+
+impl Drop for ReaderQueue {
+    fn drop(&mut self) {
+        if let Some(pool) = &self.pool {
+            let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+            pool.taken(state.untaken.bytes());
+        }
+    }
 }
 
 impl ReaderQueue {
-    /// A queue that rings.
-    pub(crate) fn ringing(bell: Arc<Bell>, number: u32) -> Self {
-        Self { bell: Some((bell, number)), ..Self::default() }
+    /// A queue of many, which rings.
+    pub(crate) fn of_pool(bell: Arc<Bell>, pool: Arc<Pool>, number: u32) -> Self {
+        let (state, bell, pool) = (Mutex::default(), Some((bell, number)), Some(pool));
+        Self { state, bell, pool }
+    }
+
+    /// Whether it and another share what they hold.
+    pub(crate) fn is_of_pool_of(&self, other: &Self) -> bool {
+        let pools = self.pool.as_ref().zip(other.pool.as_ref());
+        pools.is_some_and(|(own, others)| Arc::ptr_eq(own, others))
+    }
+
+    /// Whether all readers of its pool pause.
+    pub(crate) fn pool_pauses(&self) -> bool {
+        self.pool.as_ref().is_some_and(|pool| pool.is_paused())
+    }
+
+    /// Whether it pauses by itself.
+    pub(crate) fn pauses(&self) -> bool {
+        self.state().untaken.is_paused()
+    }
+
+    /// Whether all readers of its pool were told to pause, and are to be told to go on.
+    pub(crate) fn pool_goes_on(&self) -> bool {
+        self.pool.as_ref().is_some_and(|pool| pool.goes_on())
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -118,11 +164,18 @@ impl ReaderQueue {
         }
     }
 
-    /// Adds what has come; whether the broker is to pause.
-    pub(crate) fn push(&self, item: Item) -> bool {
+    /// Adds what has come; whom the broker is to have pause.
+    pub(crate) fn push(&self, item: Item) -> Pauses {
+        let bytes = byte_count(&item);
         let mut pauses = false;
+        // Counted first: it may be taken at once.
+        let all_pause = self.pool.as_ref().is_some_and(|pool| pool.came(bytes));
         self.change(|state| pauses = state.push(item));
-        pauses
+        match (all_pause, pauses) {
+            (true, _) => Pauses::Pool,
+            (false, true) => Pauses::This,
+            (false, false) => Pauses::Nobody,
+        }
     }
 
     /// Whether the broker was told to pause, and is to be told to go on.
@@ -155,7 +208,15 @@ impl ReaderQueue {
 
     /// What is here; `None` where nothing is yet, `Some(None)` once nothing will be.
     pub(crate) fn next_now(&self) -> Option<Option<Result<Item, Error>>> {
-        self.state().next()
+        self.take(&mut self.state())
+    }
+
+    fn take(&self, state: &mut State) -> Option<Option<Result<Item, Error>>> {
+        let next = state.next();
+        if let (Some(pool), Some(Some(Ok(item)))) = (&self.pool, &next) {
+            pool.taken(byte_count(item));
+        }
+        next
     }
 
     /// What comes next; `None` once the subscription has ended and all was taken. Only one may
@@ -166,7 +227,7 @@ impl ReaderQueue {
 
     fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<Item, Error>>> {
         let mut state = self.state();
-        if let Some(next) = state.next() {
+        if let Some(next) = self.take(&mut state) {
             return Poll::Ready(next);
         }
         state.waiting = Some(cx.waker().clone());

@@ -16,7 +16,7 @@ use crate::{
     read_range::ReadRange,
     read_run::{ReadBatch, ReadRun},
     read_window::window_bytes,
-    reader_queue::ReaderQueue,
+    reader_queue::{Pauses, ReaderQueue},
     subscriptions::check,
     watchings::Watchings,
 };
@@ -38,6 +38,8 @@ struct Reading {
     asked_at: Option<Instant>,
     /// Whether it has begun on this connection.
     is_begun: bool,
+    /// Whether it was to pause when it was asked for.
+    began_paused: bool,
     again_at: Option<Instant>,
 }
 
@@ -87,6 +89,7 @@ impl Readings {
             window_bytes: 0,
             asked_at: None,
             is_begun: false,
+            began_paused: false,
             again_at: None,
         };
         self.known.insert(number, reading);
@@ -132,6 +135,10 @@ impl Readings {
         known.window_bytes = known.wanted_bytes(Duration::ZERO);
         known.asked_at = Some(now);
         let mut read = control::Read { credit_bytes: known.window_bytes, ..known.read.clone() };
+        known.began_paused = known.queue.pool_pauses();
+        if known.began_paused {
+            read.credit_messages = 0;
+        }
         if !known.positions.is_empty() {
             let positions = (0..).zip(&known.positions);
             let position = |(partition, &offset)| control::ReadPosition { partition, offset };
@@ -177,7 +184,10 @@ impl Readings {
             };
             let _ = answer.send(Ok(subscribed.ranges.iter().map(range).collect()));
         }
-        has_changed.then(|| known.credit())
+        // It was told with what it began with whether it pauses, and may be to go on since.
+        let pauses = known.queue.pool_pauses();
+        let goes_on = known.began_paused && !pauses;
+        ((has_changed || goes_on) && !pauses).then(|| known.credit())
     }
 
     /// It did not begin. If it had before, and may later, it is asked for again at the time
@@ -215,26 +225,46 @@ impl Readings {
         self.watches.refused(ended.subscription, &Error::from(error), now)
     }
 
-    /// Hands messages to their reader; what is to be said if that is too much.
+    /// Hands messages to their reader; what is to be said to whom if that is too much.
     ///
     /// # Errors
     /// What came is not what comes next: the connection is no good, and the next begins behind what
     /// was good.
-    pub(crate) fn delivered(&mut self, deliver: Deliver) -> Result<Option<SetCredit>, Error> {
+    pub(crate) fn delivered(&mut self, deliver: Deliver) -> Result<Vec<SetCredit>, Error> {
         let head = deliver.head;
         // It may have been on its way when the subscription ended.
-        let Some(known) = self.known.get_mut(&head.subscription) else { return Ok(None) };
+        let Some(known) = self.known.get_mut(&head.subscription) else { return Ok(Vec::new()) };
         let batch = check(deliver)?;
         known.advance(head.partition.0, head.first.0, u64::from(head.count))?;
         let run = ReadRun::new(ReadBatch { topic: known.topic.clone(), head, batch });
-        let pauses = known.queue.push((self.epoch, Received::Delivered(run)));
-        Ok(pauses.then(|| SetCredit { messages: 0, ..known.credit() }))
+        let paused = |known: &Reading| SetCredit { messages: 0, ..known.credit() };
+        Ok(match known.queue.push((self.epoch, Received::Delivered(run))) {
+            Pauses::Nobody => Vec::new(),
+            Pauses::This => vec![paused(known)],
+            Pauses::Pool => {
+                let queue = Arc::clone(&known.queue);
+                self.begun_of_pool(&queue).map(paused).collect()
+            }
+        })
+    }
+
+    /// The readers that have begun and share what they hold with this one.
+    fn begun_of_pool<'a>(&'a self, queue: &'a ReaderQueue) -> impl Iterator<Item = &'a Reading> {
+        let is_one = move |known: &&Reading| known.is_begun && known.queue.is_of_pool_of(queue);
+        self.known.values().filter(is_one)
+    }
+
+    /// The windows of all readers that share what they hold with this one: they go on.
+    pub(crate) fn credits_of_pool(&self, number: u32) -> Vec<SetCredit> {
+        let Some(known) = self.known.get(&number) else { return Vec::new() };
+        let goes_on = |known: &&Reading| !known.queue.pauses();
+        self.begun_of_pool(&known.queue).filter(goes_on).map(Reading::credit).collect()
     }
 
     /// The window of one that has begun on this connection.
     pub(crate) fn credit(&self, number: u32) -> Option<SetCredit> {
         let known = self.known.get(&number)?;
-        known.is_begun.then(|| known.credit())
+        (known.is_begun && !known.queue.pool_pauses()).then(|| known.credit())
     }
 
     /// Tells a reader of messages that do not come.

@@ -22,6 +22,11 @@ impl Untaken {
         self.bytes
     }
 
+    /// Whether it pauses.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
     /// The broker goes by this window from now on.
     pub(crate) fn begins(&mut self, window_bytes: u64) {
         (self.window_bytes, self.is_paused) = (window_bytes, false);

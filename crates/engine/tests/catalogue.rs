@@ -2,8 +2,8 @@
 
 mod world;
 
-use sennit_engine::{CatalogueCommand, Command};
-use sennit_model::{Incarnation, TopicConfig, TopicId, TopicKind};
+use sennit_engine::{CatalogueCommand, Command, GroupSetting};
+use sennit_model::{GroupConfig, GroupName, Incarnation, StartAt, TopicConfig, TopicId, TopicKind};
 use world::{ALICE, World};
 
 const INCARNATION: Incarnation = Incarnation(1);
@@ -73,4 +73,28 @@ fn dead_letters_of_a_topic_with_a_long_name_have_a_topic_too() {
         let name = topic.created.name.as_str();
         assert!(name.starts_with(&kept) && name.ends_with(".dead-letter"), "{name}");
     }
+}
+
+#[test]
+fn an_altered_group_keeps_its_number_name_and_start_over_a_restart() {
+    let mut world = World::empty();
+    let topic = create(&mut world, "orders");
+    let name: GroupName = "billing".parse().expect("it is a name");
+    let (config, start) = (GroupConfig::default(), StartAt::Latest);
+    change(&mut world, CatalogueCommand::CreateGroup { topic, name: name.clone(), config, start });
+    let group = |world: &World| {
+        let topic = world.engine.catalogue().topic(topic).expect("it is there");
+        topic.group(&name).expect("it is there").setting()
+    };
+    let before = group(&world);
+    let config = GroupConfig { attempts_max: 3, ..config };
+    let alter = CatalogueCommand::AlterGroup { topic, group: before.id, config };
+    change(&mut world, alter.clone());
+    assert_eq!(group(&world), GroupSetting { config, ..before });
+    let records = world.journal.records.len();
+    // What is as it should be is not written again.
+    change(&mut world, alter);
+    assert_eq!(world.journal.records.len(), records);
+    world.engine = world.replayed();
+    assert_eq!(group(&world), GroupSetting { config, ..before });
 }

@@ -10,7 +10,7 @@ use sennit_engine::{
 };
 use sennit_model::{Generation, GroupConfig, OffsetRange};
 use world::{
-    ALICE, BOB, DEAD, ORDERS, World, queue, run, setting,
+    ALICE, BOB, DEAD, GROUP, ORDERS, World, queue, run, setting,
     streams::{answers, append, ask, opened, plain, read_at, settings},
 };
 
@@ -149,6 +149,7 @@ fn a_dead_letter_that_cannot_be_read_is_moved_by_a_life_that_can() {
     let told = world.describe(ORDERS);
     assert_eq!((told.groups[0].dying, told.groups[0].damaged), (0, 1));
     world.engine = world.replayed();
+    world.name(ORDERS, &[GROUP]);
     world.pass(Duration::from_secs(1));
     assert_eq!(world.describe(DEAD).end.0, 2);
     assert_eq!(world.describe(ORDERS).bytes, 0);

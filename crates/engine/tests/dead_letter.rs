@@ -163,10 +163,10 @@ fn parked_messages_are_delivered_again_once_somebody_asks_with_all_their_attempt
     world.settle(Verdict::Retry, vec![run(0, 2, 1)]);
     world.deliveries();
     assert_eq!(unpark(&mut world, Some(OffsetRange::new(Offset(1), 9))), 1);
-    assert_eq!(world.attempts(), [(1, 1)]);
+    assert_eq!(world.attempts(), [(1, 2)]);
     assert_eq!(world.group().parked, 1);
     assert_eq!(unpark(&mut world, None), 1);
-    assert_eq!(world.attempts(), [(0, 1)]);
+    assert_eq!(world.attempts(), [(0, 2)]);
     assert_eq!(unpark(&mut world, None), 0);
 }
 

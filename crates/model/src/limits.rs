@@ -134,8 +134,12 @@ pub const DELIVERIES_WAITING_BYTES_MAX: usize = 64 << 20;
 /// that a connection pauses as soon as more waits for it than one write takes.
 pub const DELIVERIES_WAITING_CORE_BYTES_MAX: usize = 1 << 30;
 
-/// Most subscriptions of one connection.
-pub const SUBSCRIPTIONS_PER_CONNECTION_MAX: usize = 1024;
+/// Most subscriptions of one connection: whoever reads many topics by pattern has one for each.
+pub const SUBSCRIPTIONS_PER_CONNECTION_MAX: usize = 65_536;
+
+/// Most partitions that all subscriptions of one connection take part in: each costs some memory in its
+/// shard.
+pub const SUBSCRIBED_PARTITIONS_MAX: u64 = 1 << 20;
 
 /// Longest filter, as text in bytes.
 pub const FILTER_BYTES_MAX: usize = 4096;

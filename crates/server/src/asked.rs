@@ -147,7 +147,10 @@ impl Asked {
             if routes.closed {
                 return;
             }
-            routes.subscriptions.insert(number, subscription);
+            if let Err(error) = routes.subscriptions.insert(number, subscription) {
+                drop(routes);
+                return self.outbox.refused(self.number, *error);
+            }
         }
         self.outbox.subscription_begins(number);
         self.outbox.reply(reply, self.number);

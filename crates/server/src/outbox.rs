@@ -75,6 +75,8 @@ struct Waiting {
     settles: HashMap<u64, Settling>,
     /// Subscriptions that were told that they have ended.
     ended: HashSet<u32>,
+    /// Those of them that the session has not heard of.
+    newly_ended: Vec<u32>,
     closed: bool,
 }
 
@@ -269,22 +271,21 @@ impl Outbox {
     /// A subscription has lost a partition, because topic or group are gone or another has its
     /// cursor; said once.
     pub(crate) fn subscription_ended(&self, subscription: u32, code: ErrorCode) {
-        if self.waiting.borrow_mut().ended.insert(subscription) {
-            let ended = control::SubscriptionEnded {
-                subscription,
-                code: code.number(),
-                reason: match code {
-                    ErrorCode::CursorHeld => "another reader has its cursor".to_owned(),
-                    ErrorCode::SlowConsumer => {
-                        format!(
-                            "it has fallen behind: READER_BEHIND_BYTES_MAX is {READER_BEHIND_BYTES_MAX}"
-                        )
-                    }
-                    _ => "the topic or the group was deleted".to_owned(),
-                },
-            };
-            self.reply(&Reply::SubscriptionEnded(ended), 0);
+        let mut waiting = self.waiting.borrow_mut();
+        if !waiting.ended.insert(subscription) {
+            return;
         }
+        waiting.newly_ended.push(subscription);
+        drop(waiting);
+        let reason = match code {
+            ErrorCode::CursorHeld => "another reader has its cursor".to_owned(),
+            ErrorCode::SlowConsumer => format!(
+                "it has fallen behind: READER_BEHIND_BYTES_MAX is {READER_BEHIND_BYTES_MAX}"
+            ),
+            _ => "the topic or the group was deleted".to_owned(),
+        };
+        let ended = control::SubscriptionEnded { subscription, code: code.number(), reason };
+        self.reply(&Reply::SubscriptionEnded(ended), 0);
     }
 
     pub(crate) fn confirm(&self, confirmed: &Confirmed) {
@@ -368,9 +369,9 @@ impl Outbox {
         self.is_pausing.set(false);
     }
 
-    /// Whether a subscription of this number was told that it has ended.
-    pub(crate) fn has_ended(&self, subscription: u32) -> bool {
-        self.waiting.borrow().ended.contains(&subscription)
+    /// The subscriptions that were told since the last call that they have ended.
+    pub(crate) fn take_ended(&self) -> Vec<u32> {
+        std::mem::take(&mut self.waiting.borrow_mut().newly_ended)
     }
 
     /// Nothing more will come: the writer sends what is here and ends.

@@ -1,12 +1,17 @@
 //! What a session has learnt of topics, and what it takes part in: enough to find the shard of each
 //! thing it names.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Deref,
+};
 
 use sennit_engine::{Command, Credit, ReaderChange, SessionId};
 use sennit_model::{
     GroupId, PartitionId, PartitionIndex, TopicId,
-    limits::{SUBSCRIPTIONS_PER_CONNECTION_MAX, WATCHES_PER_CONNECTION_MAX},
+    limits::{
+        SUBSCRIBED_PARTITIONS_MAX, SUBSCRIPTIONS_PER_CONNECTION_MAX, WATCHES_PER_CONNECTION_MAX,
+    },
 };
 use sennit_protocol::{ErrorCode, control};
 use tokio::sync::oneshot::{self, error::TryRecvError};
@@ -76,6 +81,55 @@ pub(crate) struct Beginning {
     called_off: oneshot::Receiver<()>,
 }
 
+/// The subscriptions of a session, and how many partitions they take part in.
+#[derive(Debug, Default)]
+pub(crate) struct Subscriptions {
+    by_number: HashMap<u32, Subscription>,
+    partitions: u64,
+}
+
+impl Subscriptions {
+    /// Adds one whose number is free.
+    ///
+    /// # Errors
+    /// It would take part in too many partitions, with the others.
+    pub(crate) fn insert(
+        &mut self,
+        number: u32,
+        subscription: Subscription,
+    ) -> Result<(), Box<control::Error>> {
+        let partitions = self.partitions + u64::from(subscription.partitions);
+        if partitions > SUBSCRIBED_PARTITIONS_MAX {
+            let message = format!("SUBSCRIBED_PARTITIONS_MAX is {SUBSCRIBED_PARTITIONS_MAX}");
+            return Err(Box::new(control::Error::new(ErrorCode::LimitReached, message)));
+        }
+        self.partitions = partitions;
+        self.by_number.insert(number, subscription);
+        Ok(())
+    }
+
+    pub(crate) fn remove(&mut self, number: u32) -> Option<Subscription> {
+        let removed = self.by_number.remove(&number)?;
+        self.partitions -= u64::from(removed.partitions);
+        Some(removed)
+    }
+
+    /// Replaces the window of a subscription, and returns that.
+    pub(crate) fn set_window(&mut self, number: u32, window: Credit) -> Option<Subscription> {
+        let held = self.by_number.get_mut(&number)?;
+        held.window = Subscription::share(held.partitions, window);
+        Some(*held)
+    }
+}
+
+impl Deref for Subscriptions {
+    type Target = HashMap<u32, Subscription>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.by_number
+    }
+}
+
 /// What the session has learnt of topics, and what it takes part in.
 #[derive(Debug, Default)]
 pub(crate) struct Routes {
@@ -83,7 +137,7 @@ pub(crate) struct Routes {
     pub(crate) homes: HashMap<TopicId, TopicId>,
     /// Topics of several partitions, which have no core of their own.
     pub(crate) spread: HashSet<TopicId>,
-    pub(crate) subscriptions: HashMap<u32, Subscription>,
+    pub(crate) subscriptions: Subscriptions,
     /// Those that are asked for; each is called off when this is dropped.
     pub(crate) beginning: HashMap<u32, oneshot::Sender<()>>,
     /// Its watches; each ends when this is dropped.

@@ -24,7 +24,7 @@ use crate::{
     outbox::Outbox,
     placement::{has_place_at, has_reading_place_at, shard_of},
     reserved,
-    routes::{Routes, Subscription},
+    routes::Routes,
     successor::SessionToken,
 };
 
@@ -408,15 +408,11 @@ impl Session {
     }
 
     fn set_credit(&mut self, credit: SetCredit, request: u64) -> Flow {
-        let mut routes = self.routes.borrow_mut();
-        let Some(subscription) = routes.subscriptions.get_mut(&credit.subscription) else {
-            drop(routes);
+        let window = Credit { messages: credit.messages, bytes: credit.bytes };
+        let held = self.routes.borrow_mut().subscriptions.set_window(credit.subscription, window);
+        let Some(subscription) = held else {
             return self.unknown_subscription(credit.subscription, request);
         };
-        let window = Credit { messages: credit.messages, bytes: credit.bytes };
-        subscription.window = Subscription::share(subscription.partitions, window);
-        let subscription = *subscription;
-        drop(routes);
         holding_back::set_windows(
             self.id,
             credit.subscription,
@@ -457,7 +453,7 @@ impl Session {
             self.outbox.reply(&Reply::Done(control::Done::default()), request);
             return Flow::GoOn;
         }
-        let Some(subscription) = self.routes.borrow_mut().subscriptions.remove(&number) else {
+        let Some(subscription) = self.routes.borrow_mut().subscriptions.remove(number) else {
             return self.unknown_subscription(number, request);
         };
         let shards = self.core.cores.inboxes.len();
@@ -495,7 +491,9 @@ impl Session {
         if let Some((subscription, is_watch)) = subscription {
             let mut routes = self.routes.borrow_mut();
             // Numbers of subscriptions that have ended are free again.
-            routes.subscriptions.retain(|number, _| !self.outbox.has_ended(*number));
+            for ended in self.outbox.take_ended() {
+                routes.subscriptions.remove(ended);
+            }
             if let Err(error) = routes.admit(subscription, is_watch) {
                 drop(routes);
                 return self.outbox.refused(number, *error);

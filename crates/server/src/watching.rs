@@ -132,12 +132,31 @@ impl Control {
             let meant = named.filter(|topic| pattern.matches(&topic.created.name));
             meant.take(WATCH_TOPICS_MAX + 1).map(watched_topic).collect()
         });
-        if topics.len() > WATCH_TOPICS_MAX {
-            let message =
-                format!("{pattern} means more than WATCH_TOPICS_MAX topics, {WATCH_TOPICS_MAX}");
-            return Err(control::Error::new(ErrorCode::LimitReached, message));
-        }
+        check_count(&pattern, topics.len())?;
         self.watches.borrow_mut().add(pattern, topics.len(), changes);
         Ok(topics)
+    }
+}
+
+/// Refuses a pattern that means too many topics.
+#[expect(clippy::result_large_err, reason = "a failure is rare, and leaves at once as a reply")]
+fn check_count(pattern: &TopicPattern, count: usize) -> Result<(), Failure> {
+    if count <= WATCH_TOPICS_MAX {
+        return Ok(());
+    }
+    let message = format!("{pattern} means more than WATCH_TOPICS_MAX topics, {WATCH_TOPICS_MAX}");
+    Err(control::Error::new(ErrorCode::LimitReached, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pattern_means_so_many_topics_and_no_more() {
+        let pattern = "many.*".parse().expect("it is a pattern");
+        assert!(check_count(&pattern, WATCH_TOPICS_MAX).is_ok());
+        let refused = check_count(&pattern, WATCH_TOPICS_MAX + 1).expect_err("it is one too many");
+        assert_eq!(refused.error_code(), Some(ErrorCode::LimitReached));
     }
 }

@@ -473,7 +473,9 @@ impl GroupModel {
             Verdict::Started => {}
             Verdict::Ack | Verdict::Retry => drop(self.held.remove(&offset)),
             Verdict::RetryAfter(delay) => {
-                state.not_before = Some(asked.at.plus(*delay));
+                // It may have been the last attempt, and what that has parked was asked for since.
+                let waits = asked.turn > self.retried;
+                state.not_before = waits.then(|| asked.at.plus(*delay));
                 self.held.remove(&offset);
             }
             Verdict::DeadLetter { .. } => {
@@ -500,7 +502,7 @@ impl GroupModel {
     pub(super) fn retried(&mut self, turn: u64) {
         self.retried = turn;
         for state in self.states.values_mut() {
-            state.dying = None;
+            (state.dying, state.not_before) = (None, None);
             state.failed.may_be_none();
         }
     }

@@ -21,6 +21,7 @@ mod full_disk;
 mod gaps;
 mod golden;
 mod golden_kinds;
+mod groups;
 mod http_streams;
 mod interrupts;
 mod ledger;

@@ -265,3 +265,51 @@ fn read_takes_a_pattern_and_refuses_what_is_none() {
     assert_eq!(broker.ok(&["cursor", "list", "a.y"], b""), b"audit\t0\t1\n");
     assert_eq!(broker.run(&["read", "a*"], b"").status.code(), Some(2));
 }
+
+/// Does something for each number, some dozens at a time.
+async fn for_each_number<F: Future<Output = ()> + 'static>(
+    numbers: std::ops::Range<u32>,
+    act: impl Fn(u32) -> F,
+) {
+    let mut under_way = tokio::task::JoinSet::new();
+    for n in numbers {
+        if under_way.len() >= 48 {
+            under_way.join_next().await.unwrap().unwrap();
+        }
+        under_way.spawn_local(act(n));
+    }
+    while let Some(done) = under_way.join_next().await {
+        done.unwrap();
+    }
+}
+
+#[test]
+fn a_pattern_over_thousands_of_topics_reads_each_of_them_and_those_that_appear() {
+    const THERE: u32 = 3000;
+    const LATER: u32 = 200;
+    let folder = tempfile::tempdir().unwrap();
+    let broker = Broker::start_with(folder.path(), &["--shards", "2"]);
+    run(async {
+        let client = client(&broker).await;
+        let make_one = |n: u32| {
+            let client = client.clone();
+            async move {
+                let name = format!("events.{n}");
+                let publisher = client.publisher(&topic(&name)).create_if_missing(true);
+                let publisher = publisher.open().await.unwrap();
+                let message = Message::new(format!("{name} 0"));
+                publisher.publish(message).await.unwrap().await.unwrap();
+            }
+        };
+        for_each_number(0..THERE, make_one).await;
+        let mut reader = client.pattern_reader(&pattern("events.>")).start().await.unwrap();
+        assert_eq!(reader.topics().count(), THERE as usize);
+        let there: BTreeSet<_> = (0..THERE).map(|n| format!("events.{n} 0")).collect();
+        assert!(take(&mut reader, THERE as usize).await == there);
+        for_each_number(THERE..THERE + LATER, make_one).await;
+        let later: BTreeSet<_> = (THERE..THERE + LATER).map(|n| format!("events.{n} 0")).collect();
+        assert!(take(&mut reader, LATER as usize).await == later);
+        assert_eq!(reader.topics().count(), (THERE + LATER) as usize);
+        client.close().await;
+    });
+}

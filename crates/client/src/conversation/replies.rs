@@ -40,8 +40,8 @@ impl Conversation {
         match reply {
             Reply::Confirm(confirm) => self.confirmed(&confirm, now),
             Reply::Deliver(deliver) if self.readings.knows(deliver.head.subscription) => {
-                let pause = self.readings.delivered(deliver)?;
-                self.say_credit(pause);
+                let pauses = self.readings.delivered(deliver)?;
+                pauses.into_iter().for_each(|pause| self.say_credit(Some(pause)));
             }
             Reply::Deliver(deliver) => {
                 let pause = self.subscriptions.delivered(deliver)?;

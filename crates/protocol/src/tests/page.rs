@@ -59,6 +59,10 @@ fn the_page_states_the_limits_in_force() {
         ("reason", limits::REASON_BYTES_MAX),
         ("cursors of a topic", limits::CURSORS_PER_TOPIC_MAX),
         ("subscriptions of a connection", limits::SUBSCRIPTIONS_PER_CONNECTION_MAX),
+        (
+            "partitions of all subscriptions of a connection",
+            limits::SUBSCRIBED_PARTITIONS_MAX as usize,
+        ),
         ("topics that a watch may mean", limits::WATCH_TOPICS_MAX),
         ("watches of a connection", limits::WATCHES_PER_CONNECTION_MAX),
         ("credit in messages", limits::CREDIT_MESSAGES_MAX as usize),

@@ -76,7 +76,7 @@ impl Core {
                 let is_slow = matches!(effect, Effect::ReaderTooSlow { .. });
                 let code = if is_slow { ErrorCode::SlowConsumer } else { ErrorCode::CursorHeld };
                 outbox.subscription_ended(subscription, code);
-                let held = outbox.routes.borrow_mut().subscriptions.remove(&subscription);
+                let held = outbox.routes.borrow_mut().subscriptions.remove(subscription);
                 for (core, partition) in
                     held.iter().flat_map(|held| held.each_partition(self.commands.len()))
                 {
