@@ -1,6 +1,6 @@
 // Runs the official conformance suite against a broker in each storage mode, beside each other where
 // cores allow, and says what passed. `./run --help` tells the options.
-import { mkdir, readFile, rm, writeFile } from "node:fs/promises"
+import { appendFile, mkdir, readFile, rm, writeFile } from "node:fs/promises"
 import { availableParallelism } from "node:os"
 import { dirname, join } from "node:path"
 import { fileURLToPath } from "node:url"
@@ -138,6 +138,8 @@ for (const { mode, error, failures } of results) {
   for (const { name, why } of failures.slice(0, SHOWN)) console.log(`${mode}: ${name}\n    ${why.split("\n")[0]}`)
   if (failures.length > SHOWN) console.log(`${mode}: and ${failures.length - SHOWN} more, in ${options.report}`)
 }
+const counts = results.map(({ passed, failed, missing }) => `${passed} ${failed + missing}\n`)
+if (process.env.TEST_COUNTS) await appendFile(process.env.TEST_COUNTS, counts.join(""))
 await writeFile(options.report, JSON.stringify(results, null, 2) + "\n")
 const whole = results.every(({ failed, missing, error }) => failed === 0 && missing === 0 && !error)
 process.exit(whole ? 0 : 1)

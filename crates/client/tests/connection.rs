@@ -4,7 +4,7 @@ mod broker;
 
 use std::time::Duration;
 
-use broker::{Broker, soon, topic};
+use broker::{Broker, both, soon, topic};
 use sennit_client::{
     Client, Error, ErrorCode, GroupConfig, GroupName, Offset, Reconnect, Retention, StartAt,
     TopicConfig, TopicKind,
@@ -61,7 +61,7 @@ async fn a_broker_that_grants_less_than_a_greeting_may_hold_is_not_believed() {
 async fn garbage_in_the_middle_ends_the_connection_with_a_typed_error() {
     let broker = Broker::listen().await;
     let connect = Client::builder(broker.address()).reconnect(Reconnect::off());
-    let (client, mut peer) = tokio::join!(connect.connect(), broker.greeted());
+    let (client, mut peer) = both(connect.connect(), broker.greeted()).await;
     let client = client.unwrap();
     let script = async {
         peer.next().await;

@@ -4,7 +4,7 @@ mod broker;
 
 use std::time::Duration;
 
-use broker::{Broker, Peer, batch, deliver_head, soon, topic};
+use broker::{Broker, Peer, batch, both, deliver_head, soon, topic};
 use sennit_client::{
     Client, Consumer, Error, ErrorCode, Gap, GapReason, GroupName, Offset, OffsetRange,
     PartitionIndex, Received, Settled,
@@ -18,7 +18,7 @@ async fn consumer(broker: &Broker) -> (Consumer, u32, Client, Peer) {
     let (client, mut peer) = broker.client().await;
     let (name, group) = (topic(), GroupName::default_group());
     let subscribe = client.consumer(&name, &group).credit_messages(50).subscribe();
-    let (consumer, subscribed) = tokio::join!(subscribe, peer.subscribed());
+    let (consumer, subscribed) = both(subscribe, peer.subscribed()).await;
     assert_eq!((subscribed.topic.as_str(), subscribed.credit_messages), ("orders", 50));
     (consumer.expect("it is subscribed"), subscribed.subscription, client, peer)
 }
@@ -133,10 +133,10 @@ async fn acks_that_are_not_neighbours_become_frames_of_the_length_that_was_grant
     const MESSAGES: u64 = 1500;
     let broker = Broker::listen().await;
     let connect = Client::builder(broker.address()).max_frame_bytes(16_384).connect();
-    let (client, mut peer) = tokio::join!(connect, broker.greeted());
+    let (client, mut peer) = both(connect, broker.greeted()).await;
     let (client, name, group) = (client.unwrap(), topic(), GroupName::default_group());
     let subscribe = client.consumer(&name, &group).credit_messages(2000).subscribe();
-    let (consumer, subscribed) = tokio::join!(subscribe, peer.subscribed());
+    let (consumer, subscribed) = both(subscribe, peer.subscribed()).await;
     let (mut consumer, subscription) = (consumer.unwrap(), subscribed.subscription);
     for first in (0..MESSAGES).step_by(500) {
         peer.deliver(subscription, first, &["x"; 500]).await;
@@ -323,7 +323,7 @@ async fn a_window_smaller_than_the_partitions_are_many_drops_none_of_what_each_g
     let (client, mut peer) = broker.client().await;
     let (name, group) = (topic(), GroupName::default_group());
     let window = client.consumer(&name, &group).credit_messages(1).credit_bytes(64);
-    let (consumer, subscribed) = tokio::join!(window.subscribe(), peer.subscribed_to(16));
+    let (consumer, subscribed) = both(window.subscribe(), peer.subscribed_to(16)).await;
     let mut consumer = consumer.unwrap();
     let payload = "x".repeat(100);
     for partition in 0..16 {
@@ -346,7 +346,7 @@ async fn who_takes_nothing_is_sent_no_more_than_the_window_and_a_message_until_i
     let (client, mut peer) = broker.client().await;
     let (name, group) = (topic(), GroupName::default_group());
     let window = client.consumer(&name, &group).credit_bytes(1 << 20);
-    let (consumer, subscribed) = tokio::join!(window.subscribe(), peer.subscribed_to(64));
+    let (consumer, subscribed) = both(window.subscribe(), peer.subscribed_to(64)).await;
     let (mut consumer, subscription) = (consumer.unwrap(), subscribed.subscription);
     let long = "x".repeat(1 << 20);
     // Each is one message of its partition: the broker lets it through. The ninth is too much.

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use broker::{Broker, Peer, batch, message, payloads, publisher, soon, topic};
+use broker::{Broker, Peer, batch, both, message, payloads, publisher, soon, topic};
 use sennit_client::{
     Client, Confirm, Durability, Error, ErrorCode, Message, Offset, PartitionIndex, Pending,
     Publisher, Reconnect,
@@ -30,7 +30,7 @@ async fn messages_published_together_travel_in_one_batch_and_keep_their_order() 
     let mut pending = Vec::new();
     for n in 0..100 {
         // The connection task has this thread only once this test waits.
-        pending.push(publisher.publish(message(&n.to_string())).await.unwrap());
+        pending.push(soon(publisher.publish(message(&n.to_string()))).await.unwrap());
     }
     let (_, publish) = peer.publish().await;
     let expected: Vec<_> = (0..100).map(|n| n.to_string()).collect();
@@ -73,9 +73,9 @@ async fn a_publish_that_is_cancelled_has_sent_nothing() {
 async fn one_confirm_answers_all_batches_before_it() {
     let broker = Broker::listen().await;
     let (publisher, _client, mut peer) = publisher(&broker, 1).await;
-    let first = publisher.publish(message("a")).await.unwrap();
+    let first = soon(publisher.publish(message("a"))).await.unwrap();
     let (_, _lost) = peer.publish().await;
-    let second = publisher.publish(message("b")).await.unwrap();
+    let second = soon(publisher.publish(message("b"))).await.unwrap();
     let (_, publish) = peer.publish().await;
     assert_eq!(publish.head.producer.first_sequence, 1);
     peer.confirm(&publish, 8).await;
@@ -90,14 +90,14 @@ async fn a_full_window_makes_publish_wait_until_something_is_confirmed() {
     let (client, mut peer) = broker.client().await;
     let name = topic();
     let opened = client.publisher(&name).window_messages(2).open();
-    let publisher = tokio::join!(opened, peer.open_topic(1)).0.unwrap();
-    drop(publisher.publish(message("a")).await.unwrap());
-    drop(publisher.publish(message("b")).await.unwrap());
+    let publisher = both(opened, peer.open_topic(1)).await.0.unwrap();
+    drop(soon(publisher.publish(message("a"))).await.unwrap());
+    drop(soon(publisher.publish(message("b"))).await.unwrap());
     let (_, publish) = peer.publish().await;
     assert_eq!(publish.head.count, 2);
     let third = {
         let publisher = publisher.clone();
-        tokio::spawn(async move { publisher.publish(message("c")).await })
+        tokio::spawn(async move { soon(publisher.publish(message("c"))).await })
     };
     // The third is not sent before the first two are confirmed: the ping behind it comes first.
     peer.send(0, Reply::Ping).await;
@@ -116,7 +116,7 @@ async fn at_most_64_batches_of_a_partition_are_unconfirmed() {
     let broker = Broker::listen().await;
     let (publisher, _client, mut peer) = publisher(&broker, 1).await;
     for n in 0..70_u32 {
-        drop(publisher.publish_batch(batch(&[&n.to_string()])).await.unwrap());
+        drop(soon(publisher.publish_batch(batch(&[&n.to_string()]))).await.unwrap());
     }
     let mut sent = Vec::new();
     for _ in 0..64 {
@@ -143,9 +143,9 @@ async fn a_program_that_counts_is_told_of_runs() {
         .publisher(&name)
         .on_confirm(move |run| seen.lock().unwrap().push((run.first_sequence, run.count)))
         .open();
-    let publisher = tokio::join!(opened, peer.open_topic(1)).0.unwrap();
+    let publisher = both(opened, peer.open_topic(1)).await.0.unwrap();
     for (from, payloads) in [(0, &["a", "b"][..]), (2, &["c"])] {
-        drop(publisher.publish_batch(batch(payloads)).await.unwrap());
+        drop(soon(publisher.publish_batch(batch(payloads))).await.unwrap());
         let (_, publish) = peer.publish().await;
         peer.confirm(&publish, from).await;
     }
@@ -161,12 +161,12 @@ async fn keys_choose_the_partition_and_messages_without_one_take_turns() {
     keyed.key = "customer-7".into();
     let expected = PartitionIndex::of_key(b"customer-7", 4);
     for _ in 0..3 {
-        drop(publisher.publish(keyed.clone()).await.unwrap());
+        drop(soon(publisher.publish(keyed.clone())).await.unwrap());
         assert_eq!(peer.publish().await.1.head.partition.index, expected);
     }
     let mut turns = Vec::new();
     for _ in 0..4 {
-        drop(publisher.publish(message("x")).await.unwrap());
+        drop(soon(publisher.publish(message("x"))).await.unwrap());
         turns.push(peer.publish().await.1.head.partition.index.0);
     }
     turns.sort_unstable();
@@ -177,9 +177,9 @@ async fn keys_choose_the_partition_and_messages_without_one_take_turns() {
 async fn after_a_lost_connection_batches_are_sent_again_and_a_duplicate_is_a_confirm() {
     let broker = Broker::listen().await;
     let (publisher, _client, mut peer) = publisher(&broker, 1).await;
-    let first = publisher.publish(message("a")).await.unwrap();
+    let first = soon(publisher.publish(message("a"))).await.unwrap();
     let (_, before_a) = peer.publish().await;
-    let second = publisher.publish(message("b")).await.unwrap();
+    let second = soon(publisher.publish(message("b"))).await.unwrap();
     let (_, before_b) = peer.publish().await;
     drop(peer);
     let mut peer = broker.greeted().await;
@@ -198,7 +198,7 @@ async fn what_is_published_while_the_broker_is_away_is_sent_when_it_is_back() {
     let broker = Broker::listen().await;
     let (publisher, _client, peer) = publisher(&broker, 1).await;
     drop(peer);
-    let pending = publisher.publish(message("meanwhile")).await.unwrap();
+    let pending = soon(publisher.publish(message("meanwhile"))).await.unwrap();
     let mut peer = broker.greeted().await;
     peer.open_topic(1).await;
     let (_, publish) = peer.publish().await;
@@ -210,7 +210,7 @@ async fn what_is_published_while_the_broker_is_away_is_sent_when_it_is_back() {
 async fn what_a_leaving_broker_refuses_is_sent_to_the_one_after_it() {
     let broker = Broker::listen().await;
     let (publisher, _client, mut leaving) = publisher(&broker, 1).await;
-    let pending = publisher.publish(message("a")).await.unwrap();
+    let pending = soon(publisher.publish(message("a"))).await.unwrap();
     let frame = leaving.publish().await;
     // It says so and keeps the connection open.
     leaving.refuse_publish(&frame, ErrorCode::ShuttingDown, None).await;
@@ -226,25 +226,25 @@ async fn what_a_leaving_broker_refuses_is_sent_to_the_one_after_it() {
 async fn a_topic_created_anew_ends_its_publisher() {
     let broker = Broker::listen().await;
     let (publisher, _client, mut peer) = publisher(&broker, 1).await;
-    let pending = publisher.publish(message("a")).await.unwrap();
+    let pending = soon(publisher.publish(message("a"))).await.unwrap();
     peer.publish().await;
     drop(peer);
     let mut peer = broker.greeted().await;
     peer.open_incarnation(1, 10).await;
     let error = soon(pending).await.unwrap_err();
     assert_eq!(error.code(), Some(ErrorCode::UnknownTopic));
-    assert!(publisher.publish(message("b")).await.is_err());
+    assert!(soon(publisher.publish(message("b"))).await.is_err());
 }
 
 #[tokio::test]
 async fn a_fenced_publisher_is_finished() {
     let broker = Broker::listen().await;
     let (publisher, _client, mut peer) = publisher(&broker, 1).await;
-    let pending = publisher.publish(message("a")).await.unwrap();
+    let pending = soon(publisher.publish(message("a"))).await.unwrap();
     let frame = peer.publish().await;
     peer.refuse_publish(&frame, ErrorCode::ProducerFenced, None).await;
     assert!(matches!(soon(pending).await, Err(Error::Fenced)));
-    assert!(matches!(publisher.publish(message("b")).await, Err(Error::Fenced)));
+    assert!(matches!(soon(publisher.publish(message("b"))).await, Err(Error::Fenced)));
     assert!(matches!(soon(publisher.flush()).await, Err(Error::Fenced)));
 }
 
@@ -254,7 +254,7 @@ async fn batches_refused_for_want_of_room_are_sent_again_in_order() {
     let (publisher, _client, mut peer) = publisher(&broker, 1).await;
     let mut frames = Vec::new();
     for payload in ["a", "b", "c"] {
-        drop(publisher.publish(message(payload)).await.unwrap());
+        drop(soon(publisher.publish(message(payload))).await.unwrap());
         frames.push(peer.publish().await);
     }
     peer.refuse_publish(&frames[0], ErrorCode::StorageFull, None).await;
@@ -274,7 +274,7 @@ async fn a_batch_refused_before_the_one_ahead_of_it_is_confirmed_is_sent_again()
     let (publisher, _client, mut peer) = publisher(&broker, 1).await;
     let mut frames = Vec::new();
     for payload in ["a", "b"] {
-        drop(publisher.publish(message(payload)).await.unwrap());
+        drop(soon(publisher.publish(message(payload))).await.unwrap());
         frames.push(peer.publish().await);
     }
     peer.refuse_publish(&frames[1], ErrorCode::StorageFull, None).await;
@@ -298,10 +298,10 @@ async fn impatient(broker: &Broker, limit: Duration) -> Impatient {
     let (client, mut peer) = broker.client().await;
     let name = topic();
     let opened = client.publisher(&name).give_up_after(limit).open();
-    let publisher = tokio::join!(opened, peer.open_topic(1)).0.expect("it is opened");
+    let publisher = both(opened, peer.open_topic(1)).await.0.expect("it is opened");
     let (mut pending, mut frames) = (Vec::new(), Vec::new());
     for payload in ["a", "b"] {
-        pending.push(publisher.publish(message(payload)).await.expect("there is room"));
+        pending.push(soon(publisher.publish(message(payload))).await.expect("there is room"));
         frames.push(peer.publish().await);
     }
     Impatient { publisher, _client: client, peer, pending, frames }
@@ -358,7 +358,7 @@ async fn a_batch_refused_for_good_does_not_hold_up_those_behind_it() {
     let (publisher, _client, mut peer) = publisher(&broker, 1).await;
     let (mut pending, mut frames) = (Vec::new(), Vec::new());
     for payload in ["a", "b", "c"] {
-        pending.push(publisher.publish(message(payload)).await.unwrap());
+        pending.push(soon(publisher.publish(message(payload))).await.unwrap());
         frames.push(peer.publish().await);
     }
     peer.refuse_publish(&frames[1], ErrorCode::BatchInvalid, None).await;
@@ -383,11 +383,11 @@ async fn a_batch_refused_for_good_does_not_hold_up_those_behind_it() {
 async fn a_broker_that_has_forgotten_the_producer_gets_a_new_epoch() {
     let broker = Broker::listen().await;
     let (publisher, _client, mut peer) = publisher(&broker, 1).await;
-    drop(publisher.publish(message("a")).await.unwrap());
+    drop(soon(publisher.publish(message("a"))).await.unwrap());
     let (_, publish) = peer.publish().await;
     peer.confirm(&publish, 0).await;
     soon(publisher.flush()).await.unwrap();
-    let pending = publisher.publish(message("b")).await.unwrap();
+    let pending = soon(publisher.publish(message("b"))).await.unwrap();
     let frame = peer.publish().await;
     peer.refuse_publish(&frame, ErrorCode::SequenceGap, Some(0)).await;
     let (_, again) = peer.publish().await;
@@ -404,11 +404,11 @@ async fn publishers_without_a_producer_id_do_not_take_each_others_confirms() {
     let mut publishers = Vec::new();
     for _ in 0..2 {
         let opened = client.publisher(&name).idempotent(false).open();
-        publishers.push(tokio::join!(opened, peer.open_topic(1)).0.unwrap());
+        publishers.push(both(opened, peer.open_topic(1)).await.0.unwrap());
     }
-    let one = publishers[0].publish(message("one")).await.unwrap();
+    let one = soon(publishers[0].publish(message("one"))).await.unwrap();
     let (_, publish_one) = peer.publish().await;
-    let two = publishers[1].publish(message("two")).await.unwrap();
+    let two = soon(publishers[1].publish(message("two"))).await.unwrap();
     let (_, publish_two) = peer.publish().await;
     assert_eq!(publish_one.head.producer.id, publish_two.head.producer.id);
     peer.confirm(&publish_two, 0).await;
@@ -423,8 +423,8 @@ async fn a_message_beyond_the_limit_is_refused_before_it_is_sent() {
     let broker = Broker::listen().await;
     let (publisher, _client, mut peer) = publisher(&broker, 1).await;
     let long = Message::new(vec![0; 9 << 20]);
-    assert!(matches!(publisher.publish(long).await, Err(Error::TooLarge(_))));
-    drop(publisher.publish(message("a")).await.unwrap());
+    assert!(matches!(soon(publisher.publish(long)).await, Err(Error::TooLarge(_))));
+    drop(soon(publisher.publish(message("a"))).await.unwrap());
     let (_, publish) = peer.publish().await;
     assert_eq!(publish.head.producer.first_sequence, 0);
 }
@@ -434,9 +434,9 @@ async fn a_batch_that_no_frame_holds_is_refused_before_it_is_sent() {
     const FRAME_BYTES_MAX: usize = 16_384;
     let broker = Broker::listen().await;
     let connect = Client::builder(broker.address()).max_frame_bytes(FRAME_BYTES_MAX).connect();
-    let (client, mut peer) = tokio::join!(connect, broker.greeted());
+    let (client, mut peer) = both(connect, broker.greeted()).await;
     let (client, name) = (client.unwrap(), topic());
-    let publisher = tokio::join!(client.publisher(&name).open(), peer.open_topic(1)).0.unwrap();
+    let publisher = both(client.publisher(&name).open(), peer.open_topic(1)).await.0.unwrap();
     let frame_of = |bytes: usize| {
         let empty = batch(&[""]).bytes().len();
         batch(&[&"x".repeat(bytes - empty)])
@@ -455,7 +455,7 @@ async fn a_batch_that_no_frame_holds_is_refused_before_it_is_sent() {
         peer.send(number, Reply::PublishedAt(answer)).await;
     };
     let publishing = publisher.publish_at(PartitionIndex(0), at, &longest);
-    tokio::join!(publishing, answer).0.unwrap();
+    both(publishing, answer).await.0.unwrap();
 }
 
 #[tokio::test]
@@ -463,9 +463,9 @@ async fn a_topic_of_more_partitions_than_there_may_be_is_not_believed() {
     let broker = Broker::listen().await;
     let (client, mut peer) = broker.client().await;
     let name = topic();
-    let opened = tokio::join!(client.publisher(&name).open(), peer.open_topic(1025)).0;
+    let opened = both(client.publisher(&name).open(), peer.open_topic(1025)).await.0;
     assert!(matches!(opened, Err(Error::Unexpected(_))), "{:?}", opened.map(drop));
-    let opened = tokio::join!(client.publisher(&name).open(), peer.open_topic(1024)).0;
+    let opened = both(client.publisher(&name).open(), peer.open_topic(1024)).await.0;
     assert_eq!(opened.unwrap().partitions(), 1024);
 }
 
@@ -473,22 +473,22 @@ async fn a_topic_of_more_partitions_than_there_may_be_is_not_believed() {
 async fn a_client_that_does_not_reconnect_says_that_the_outcome_is_unknown_or_why() {
     let broker = Broker::listen().await;
     let connect = Client::builder(broker.address()).reconnect(Reconnect::off());
-    let (client, mut peer) = tokio::join!(connect.connect(), broker.greeted());
+    let (client, mut peer) = both(connect.connect(), broker.greeted()).await;
     let client = client.unwrap();
     let name = topic();
-    let publisher = tokio::join!(client.publisher(&name).open(), peer.open_topic(1)).0.unwrap();
-    let pending = publisher.publish(message("a")).await.unwrap();
+    let publisher = both(client.publisher(&name).open(), peer.open_topic(1)).await.0.unwrap();
+    let pending = soon(publisher.publish(message("a"))).await.unwrap();
     peer.publish().await;
     drop(peer);
     assert!(matches!(soon(pending).await, Err(Error::Unreachable { .. })));
-    assert!(matches!(publisher.publish(message("b")).await, Err(Error::Unreachable { .. })));
+    assert!(matches!(soon(publisher.publish(message("b"))).await, Err(Error::Unreachable { .. })));
 }
 
 #[tokio::test]
 async fn closing_waits_for_what_was_published() {
     let broker = Broker::listen().await;
     let (publisher, client, mut peer) = publisher(&broker, 1).await;
-    let pending = publisher.publish(message("a")).await.unwrap();
+    let pending = soon(publisher.publish(message("a"))).await.unwrap();
     let closing = tokio::spawn(client.close());
     let (_, publish) = peer.publish().await;
     assert!(!closing.is_finished());
@@ -496,7 +496,14 @@ async fn closing_waits_for_what_was_published() {
     assert_eq!(peer.next().await.1, Request::Goodbye);
     soon(closing).await.unwrap();
     assert_eq!(soon(pending).await.unwrap(), confirmed(0));
-    assert!(matches!(publisher.publish(message("b")).await, Err(Error::Closed)));
+    assert!(matches!(soon(publisher.publish(message("b"))).await, Err(Error::Closed)));
+}
+
+/// Lets everybody else do what can be done, so many times.
+async fn turns(count: u32) {
+    for _ in 0..count {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]
@@ -508,18 +515,19 @@ async fn what_the_socket_has_no_room_for_goes_when_the_broker_reads_on() {
         let payload = "x".repeat(1 << 20);
         let mut pending = Vec::new();
         for _ in 0..MESSAGES {
-            pending.push(publisher.publish(message(&payload)).await.unwrap());
+            pending.push(soon(publisher.publish(message(&payload))).await.unwrap());
         }
         for pending in pending {
             soon(pending).await.unwrap();
         }
     };
     let ask = async {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+        turns(100).await;
         client.list_topics().await.unwrap();
     };
     let script = async {
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        // The client has asked by then, and written what the socket takes.
+        turns(200).await;
         let (mut came, mut asked) = (0, false);
         while came < MESSAGES || !asked {
             match peer.next().await {
@@ -547,7 +555,7 @@ async fn a_partition_that_the_broker_has_no_room_for_does_not_hold_up_the_others
         (0..).map(key).find(|key| PartitionIndex::of_key(key.as_bytes(), 2).0 == partition).unwrap()
     };
     let to = |partition| Message { key: key_of(partition).into(), ..message("x") };
-    let resting = publisher.publish(to(0)).await.unwrap();
+    let resting = soon(publisher.publish(to(0))).await.unwrap();
     let (number, _) = peer.publish().await;
     let an_hour = control::Error {
         retry_after_ms: 3_600_000,
@@ -558,7 +566,7 @@ async fn a_partition_that_the_broker_has_no_room_for_does_not_hold_up_the_others
     // By now the refusal was heard as well.
     assert_eq!(peer.next().await, (7, Request::Pong));
     for n in 0..3 {
-        let other = publisher.publish(to(1)).await.unwrap();
+        let other = soon(publisher.publish(to(1))).await.unwrap();
         let (_, publish) = peer.publish().await;
         assert_eq!(publish.head.partition.index, PartitionIndex(1));
         peer.confirm(&publish, n).await;

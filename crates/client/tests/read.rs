@@ -4,7 +4,7 @@ mod broker;
 
 use std::time::Duration;
 
-use broker::{Broker, Peer, batch, soon, topic};
+use broker::{Broker, Peer, batch, both, soon, topic};
 use sennit_client::{
     Client, Error, ErrorCode, PatternReader, PatternReaderBuilder, Reader, Reconnect,
 };
@@ -28,7 +28,7 @@ async fn greeted_over(broker: &Broker, line: Duration) -> Peer {
 /// A client over a line of this length, and the other end.
 async fn client_over(broker: &Broker, line: Duration) -> (Client, Peer) {
     let connect = Client::connect(broker.address());
-    let (client, peer) = tokio::join!(connect, greeted_over(broker, line));
+    let (client, peer) = both(connect, greeted_over(broker, line)).await;
     (client.expect("it is there"), peer)
 }
 
@@ -90,7 +90,7 @@ async fn fill(
             assert_eq!(next.expect("nothing is wrong").offset().0, offset);
         }
     };
-    tokio::join!(broker, program);
+    both(broker, program).await;
     told
 }
 
@@ -99,7 +99,7 @@ async fn a_program_that_says_its_window_gets_it_on_each_connection() {
     let broker = Broker::listen().await;
     let (client, mut peer) = client_over(&broker, LONG).await;
     let start = client.reader(&topic()).credit_bytes(300_000).start();
-    let (reader, read) = tokio::join!(start, subscribed(&mut peer, 64, LONG));
+    let (reader, read) = both(start, subscribed(&mut peer, 64, LONG)).await;
     assert_eq!(read.credit_bytes, 300_000);
     drop(peer);
     let mut peer = greeted_over(&broker, LONG).await;
@@ -114,7 +114,7 @@ async fn the_least_window_is_told_of_before_it_is_full() {
     let broker = Broker::listen().await;
     let (client, mut peer) = broker.client().await;
     let start = client.reader(&topic()).start();
-    let (reader, read) = tokio::join!(start, subscribed(&mut peer, 1, Duration::ZERO));
+    let (reader, read) = both(start, subscribed(&mut peer, 1, Duration::ZERO)).await;
     assert_eq!(read.credit_bytes, LEAST);
     let (mut reader, number) = (reader.unwrap(), read.subscription);
     let told = fill((&mut reader, &mut peer), number, LEAST, (0, 512)).await;
@@ -126,7 +126,7 @@ async fn the_window_grows_on_a_longer_line_and_what_is_told_with_it() {
     let broker = Broker::listen().await;
     let (client, mut peer) = broker.client().await;
     let start = client.reader(&topic()).start();
-    let (reader, read) = tokio::join!(start, subscribed(&mut peer, 1, Duration::ZERO));
+    let (reader, read) = both(start, subscribed(&mut peer, 1, Duration::ZERO)).await;
     let (mut reader, number) = (reader.unwrap(), read.subscription);
     fill((&mut reader, &mut peer), number, LEAST, (0, 8)).await;
     drop(peer);
@@ -148,7 +148,7 @@ async fn each_of_many_partitions_has_a_share() {
     let broker = Broker::listen().await;
     let (client, mut peer) = broker.client().await;
     let start = client.reader(&topic()).start();
-    let (reader, read) = tokio::join!(start, subscribed(&mut peer, 64, Duration::ZERO));
+    let (reader, read) = both(start, subscribed(&mut peer, 64, Duration::ZERO)).await;
     assert_eq!((read.credit_bytes, set_credit(&mut peer).await.bytes), (LEAST, MOST));
     drop(peer);
     let mut peer = broker.greeted().await;
@@ -163,7 +163,7 @@ async fn of_long_messages_of_many_partitions_no_more_is_sent_for_than_the_window
     let (client, mut peer) = client_over(&broker, Duration::ZERO).await;
     let topic = topic();
     let start = client.reader(&topic).credit_bytes(1 << 20).start();
-    let (reader, read) = tokio::join!(start, subscribed(&mut peer, 64, Duration::ZERO));
+    let (reader, read) = both(start, subscribed(&mut peer, 64, Duration::ZERO)).await;
     let (mut reader, subscription) = (reader.expect("it begins"), read.subscription);
     let long = "x".repeat(1 << 20);
     let deliver = async |peer: &mut Peer, partition: u32| {
@@ -204,7 +204,7 @@ async fn a_pattern_that_is_refused_later_is_an_error_and_not_the_end() {
         let watching = control::Watching { subscription: watch.subscription, ..Default::default() };
         peer.send(number, Reply::Watching(watching)).await;
     };
-    let (reader, ()) = tokio::join!(client.pattern_reader(&pattern).start(), answer);
+    let (reader, ()) = both(client.pattern_reader(&pattern).start(), answer).await;
     let mut reader = reader.unwrap();
     drop(peer);
     let mut peer = broker.greeted().await;
@@ -255,7 +255,7 @@ async fn pattern_reader(
         subscriptions
     };
     let start = told(client.pattern_reader(&pattern)).start();
-    let (reader, subscriptions) = tokio::join!(start, answer);
+    let (reader, subscriptions) = both(start, answer).await;
     (reader.expect("it begins"), subscriptions)
 }
 
@@ -263,7 +263,7 @@ async fn pattern_reader(
 async fn a_pattern_without_topics_is_an_error_and_not_the_end_when_the_client_gives_up() {
     let broker = Broker::listen().await;
     let connect = Client::builder(broker.address()).reconnect(Reconnect::off()).connect();
-    let (client, mut peer) = tokio::join!(connect, broker.greeted());
+    let (client, mut peer) = both(connect, broker.greeted()).await;
     let client = client.unwrap();
     let (mut reader, _) = pattern_reader(&client, &mut peer, |told| told, &[], 0).await;
     drop(peer);
@@ -278,7 +278,7 @@ async fn a_pattern_without_topics_ends_when_the_program_closes_the_client() {
     let (client, mut peer) = broker.client().await;
     let (mut reader, _) = pattern_reader(&client, &mut peer, |told| told, &[], 0).await;
     let answers = async { while !matches!(peer.next().await.1, Request::Goodbye) {} };
-    tokio::join!(client.close(), answers);
+    both(client.close(), answers).await;
     assert!(soon(reader.next()).await.is_none());
 }
 
@@ -330,7 +330,7 @@ async fn given_one(client: &Client, peer: &mut Peer) -> Reader {
         ("audit".parse().expect("a name"), "key = 'a'".parse().expect("a filter"));
     let (name, none) = (topic(), Duration::ZERO);
     let start = client.reader(&name).cursor(&cursor).filter(&filter).start();
-    let (reader, read) = tokio::join!(start, subscribed(peer, 1, none));
+    let (reader, read) = both(start, subscribed(peer, 1, none)).await;
     let mut reader = reader.expect("it begins");
     let mut head = broker::deliver_head(read.subscription, 0, 1);
     head.attempt = 0;

@@ -124,6 +124,11 @@ fn each_costs(readers: usize, streams: usize, live: &str) -> usize {
     }
     drop((clients, writer));
     let _ = stop.send(());
+    let begun = Instant::now();
+    while !thread.is_finished() {
+        assert!(begun.elapsed() < SOON, "the broker has not stopped after {SOON:?}");
+        std::thread::yield_now();
+    }
     thread.join().unwrap().unwrap();
     held[1].saturating_sub(held[0]) / (readers - readers / 4)
 }

@@ -84,7 +84,7 @@ impl Broker {
 
     /// A client and the other end of its connection.
     pub async fn client(&self) -> (Client, Peer) {
-        let (client, peer) = tokio::join!(Client::connect(self.address()), self.greeted());
+        let (client, peer) = both(Client::connect(self.address()), self.greeted()).await;
         (client.unwrap(), peer)
     }
 }
@@ -292,8 +292,13 @@ pub fn payloads(publish: &Publish) -> Vec<String> {
 pub async fn publisher(broker: &Broker, partitions: u32) -> (Publisher, Client, Peer) {
     let (client, mut peer) = broker.client().await;
     let name = topic();
-    let (publisher, ()) = tokio::join!(client.publisher(&name).open(), peer.open_topic(partitions));
+    let (publisher, ()) = both(client.publisher(&name).open(), peer.open_topic(partitions)).await;
     (publisher.unwrap(), client, peer)
+}
+
+/// What both come to, at the same time; fails instead of hanging.
+pub async fn both<A, B>(one: impl Future<Output = A>, other: impl Future<Output = B>) -> (A, B) {
+    soon(async { tokio::join!(one, other) }).await
 }
 
 /// Fails instead of hanging.

@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::{
     browser::Browser,
-    world::{Broker, config},
+    world::{Broker, LONG, config},
 };
 
 #[test]
@@ -181,7 +181,7 @@ fn http_2_is_spoken_with_who_begins_with_it() {
     let (broker, _folder) = Broker::fresh();
     let address = broker.addresses.http;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    tokio::task::LocalSet::new().block_on(&runtime, async {
+    let asking = async {
         let stream = tokio::net::TcpStream::connect(address).await.unwrap();
         let client = hyper::client::conn::http2::Builder::new(Here);
         let (sender, connection) = client.handshake(TokioIo::new(stream)).await.unwrap();
@@ -211,7 +211,9 @@ fn http_2_is_spoken_with_who_begins_with_it() {
         for answer in many.map(tokio::task::spawn_local).collect::<Vec<_>>() {
             assert_eq!(answer.await.unwrap().0.status, StatusCode::OK);
         }
-    });
+    };
+    let all = async { tokio::time::timeout(LONG, asking).await.expect("all is answered") };
+    tokio::task::LocalSet::new().block_on(&runtime, all);
     broker.stop();
 }
 

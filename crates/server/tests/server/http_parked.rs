@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use crate::{
     browser::{Answer, Browser},
     http_streams::{JSON, TEXT, ask, header, next},
-    world::{Broker, SOON, config},
+    world::{Broker, LONG, SOON, config, ended},
 };
 
 /// How a reader's request begins, and how it ends.
@@ -302,7 +302,7 @@ fn who_waits_when_the_broker_stops_is_told() {
     assert_eq!(events.until("0\r\n\r\n"), "0\r\n\r\n");
     assert!(events.is_closed());
     assert_eq!(at_rest.hear(false).status, 204);
-    stopping.join().unwrap().unwrap();
+    ended(stopping);
 }
 
 #[test]
@@ -421,8 +421,8 @@ fn nothing_is_missed_or_doubled_whenever_one_parks_and_comes_back() {
     let address = broker.addresses.http;
     let mut writer = Browser::of(&broker);
     let first = next(&ask(&mut writer, "PUT", "numbers", TEXT, ""));
-    let count = 300;
-    let ended = |text: &str| text.ends_with(&format!("n{}\n", count - 1));
+    let (count, begun) = (300, Instant::now());
+    let has_all = |text: &str| text.ends_with(&format!("n{}\n", count - 1));
     std::thread::scope(|scope| {
         let mut readers = Vec::new();
         for number in 0..4 {
@@ -431,7 +431,8 @@ fn nothing_is_missed_or_doubled_whenever_one_parks_and_comes_back() {
                 let mut dice = Dice(seed + 7 * number + 1);
                 let (mut at, mut text) = (at, String::new());
                 let mut http = Browser::of(broker);
-                while !ended(&text) {
+                while !has_all(&text) {
+                    assert!(begun.elapsed() < LONG, "reader {number} misses something: {text}");
                     http.say(format!("GET /v1/stream/numbers?offset={at}&live=long-poll{KEPT}"));
                     match dice.below(8) {
                         // Goes away while it waits.
@@ -460,7 +461,8 @@ fn nothing_is_missed_or_doubled_whenever_one_parks_and_comes_back() {
             readers.push(scope.spawn(move || {
                 let mut dice = Dice(seed + 7 * number + 2);
                 let (mut at, mut text) = (at, String::new());
-                while !ended(&text) {
+                while !has_all(&text) {
+                    assert!(begun.elapsed() < LONG, "reader {number} misses something: {text}");
                     let mut stream = TcpStream::connect(address).unwrap();
                     let asked = format!("GET /v1/stream/numbers?offset={at}&live=sse{KEPT}");
                     stream.write_all(asked.as_bytes()).unwrap();

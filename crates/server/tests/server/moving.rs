@@ -1,6 +1,6 @@
 //! A long backlog moves to packs, is read back from there, and leaves nothing behind.
 
-use std::{os::unix::fs::FileExt, path::PathBuf, time::Instant};
+use std::{os::unix::fs::FileExt, path::PathBuf};
 
 use sennit_model::{Offset, OffsetRange, PartitionIndex, TopicId};
 use sennit_protocol::{Gap, GapReason, Reply, Request, Taken, Verdict, control};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use crate::{
     http::get,
     reading::{begin, read, reader},
-    world::{Broker, Peer, SOON, config, publish},
+    world::{Broker, Peer, config, publish, until},
 };
 
 /// Messages of the backlog, in batches.
@@ -24,11 +24,7 @@ fn gauge(broker: &Broker, name: &str) -> u64 {
 }
 
 fn wait_until(broker: &Broker, what: &str, is_so: impl Fn(&Broker) -> bool) {
-    let begun = Instant::now();
-    while !is_so(broker) {
-        assert!(begun.elapsed() < SOON, "{what}");
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    until(what, || is_so(broker));
 }
 
 /// Publishes the backlog to `orders`, waits until most of it lies in packs, and stops.

@@ -12,21 +12,13 @@ use tempfile::TempDir;
 
 use crate::{
     http::get,
-    world::{Broker, SOON, config, publish},
+    world::{Broker, config, publish, until},
 };
 
 fn value(broker: &Broker, name: &str) -> u64 {
     let (_, metrics) = get(broker, "/metrics");
     let line = metrics.lines().find(|line| line.starts_with(&format!("{name}{{"))).unwrap();
     line.rsplit(' ').next().unwrap().parse().unwrap()
-}
-
-fn wait_until(what: &str, is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < SOON, "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// A data directory with segments of 1 MiB, and a broker that scrubs it without a rest.
@@ -68,22 +60,22 @@ fn damage_is_found(journal_segments: usize, end: &str, damage: impl Fn(&Path)) {
         peer.send(&Request::Publish(publish(topic, 0, batch * 2, &[&text, &text])));
         peer.confirmed_up_to(batch * 2 + 2);
     }
-    wait_until("nothing lies there", || !files(folder.path(), end).is_empty());
+    until("nothing lies there", || !files(folder.path(), end).is_empty());
     if end == ".pack" {
-        wait_until("no pack is whole", || value(&broker, "sennit_packs") > 0);
+        until("no pack is whole", || value(&broker, "sennit_packs") > 0);
     }
-    wait_until("nothing is read", || value(&broker, "sennit_scrubbed_bytes_total") > 2 << 20);
+    until("nothing is read", || value(&broker, "sennit_scrubbed_bytes_total") > 2 << 20);
     assert_eq!(value(&broker, "sennit_scrub_damage"), 0);
     assert_eq!(get(&broker, "/readyz").1.trim(), r#"{"ready":true,"reasons":[]}"#);
     damage(&files(folder.path(), end)[0]);
-    wait_until("the damage is not found", || value(&broker, "sennit_scrub_damage") == 1);
+    until("the damage is not found", || value(&broker, "sennit_scrub_damage") == 1);
     let (status, body) = get(&broker, "/readyz");
     assert_eq!(status, 200);
     assert!(body.contains(r#""quarantined":{"scrubbed_places":1}"#), "{body}");
     // It is one place, however often it is looked at.
     let read = value(&broker, "sennit_scrubbed_bytes_total");
     let more = || value(&broker, "sennit_scrubbed_bytes_total") > read + (20 << 20);
-    wait_until("no pass follows", more);
+    until("no pass follows", more);
     assert_eq!(value(&broker, "sennit_scrub_damage"), 1);
     broker.stop();
 }

@@ -4,7 +4,7 @@ use sennit_model::{Offset, TopicId};
 use sennit_protocol::{Reply, Request, Verdict, control};
 use tempfile::TempDir;
 
-use crate::world::{Broker, config, publish};
+use crate::world::{Broker, config, ended, publish};
 
 #[test]
 fn a_broker_that_stops_says_so_and_ends() {
@@ -13,7 +13,7 @@ fn a_broker_that_stops_says_so_and_ends() {
     let stopping = broker.begin_to_stop();
     assert!(matches!(peer.next(), Some((0, Reply::GoAway(_)))));
     while peer.next().is_some() {}
-    stopping.join().unwrap().unwrap();
+    ended(stopping);
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn what_was_sent_before_the_end_is_confirmed_or_refused_and_never_lost() {
             confirmed = confirm.head.up_to_sequence;
         }
     }
-    stopping.join().unwrap().unwrap();
+    ended(stopping);
     let broker = Broker::start(config(folder.path()));
     let mut peer = broker.greeted();
     if confirmed > 0 {

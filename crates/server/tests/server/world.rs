@@ -8,7 +8,7 @@ use std::{
     path::Path,
     sync::mpsc,
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::BytesMut;
@@ -25,6 +25,12 @@ use tokio::sync::oneshot;
 
 /// Longer than anything takes that is to happen.
 pub const SOON: Duration = Duration::from_secs(20);
+
+/// Longer than a broker takes to stop or to move what it has, on a machine that does other work.
+pub const LONG: Duration = Duration::from_secs(60);
+
+/// How soon a test looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// A broker that runs.
 pub struct Broker {
@@ -84,7 +90,22 @@ impl Broker {
     }
 
     pub fn stop(self) {
-        self.begin_to_stop().join().unwrap().unwrap();
+        ended(self.begin_to_stop());
+    }
+}
+
+/// Waits until a broker that was asked to stop has ended as it should.
+pub fn ended(thread: JoinHandle<Result<(), ServeError>>) {
+    until("the broker has not stopped", || thread.is_finished());
+    thread.join().unwrap().unwrap();
+}
+
+/// Looks until something is so; `what` says what is wrong otherwise.
+pub fn until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < LONG, "{what} after {LONG:?}");
+        std::thread::sleep(LOOK_AGAIN);
     }
 }
 

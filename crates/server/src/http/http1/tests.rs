@@ -1,5 +1,8 @@
 //! A connection over a pipe in memory, and a clock that runs only while everybody waits.
 
+mod bodies;
+mod times;
+
 use std::{
     cell::{Cell, RefCell},
     time::Duration,
@@ -11,7 +14,7 @@ use tokio::{
     io::{AsyncWriteExt as _, DuplexStream, duplex},
     sync::{mpsc, oneshot},
     task::{LocalSet, spawn_local},
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 use super::*;
@@ -25,6 +28,9 @@ use crate::{
     },
     metrics::CoreMetrics,
 };
+
+/// A test that waits for something that does not come fails then, which is at once.
+const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// A client of a connection, and what its requests wait for.
 struct World {
@@ -61,7 +67,9 @@ fn in_a_world<F: Future<Output = ()>>(pipe_bytes: usize, test: impl FnOnce(World
             let hall = hall.clone();
             async move { serve(stream, b"", 0, hall, service).await }
         });
-        test(World { client, hall, begun }).await;
+        timeout(DAY, test(World { client, hall, begun }))
+            .await
+            .expect("all that was to come comes");
     });
 }
 
@@ -514,69 +522,6 @@ fn pieces_made_one_after_the_other_are_all_sent() {
 }
 
 #[test]
-fn a_head_that_takes_too_long_is_refused() {
-    in_a_world(1 << 20, async |mut world| {
-        let begin = Instant::now();
-        // A byte now and then does not help.
-        for byte in "GET / HT".chars() {
-            world.say(&byte.to_string()).await;
-            sleep(Duration::from_secs(1)).await;
-        }
-        assert!(world.hear_the_end().await.starts_with("HTTP/1.1 408 "));
-        let took = begin.elapsed();
-        assert!(took >= HEAD_TIMEOUT && took < HEAD_TIMEOUT + Duration::from_secs(1), "{took:?}");
-    });
-}
-
-#[test]
-fn a_body_may_take_its_time_as_long_as_something_comes() {
-    in_a_world(1 << 20, async |mut world| {
-        world.say("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n").await;
-        for _ in 0..8 {
-            sleep(BODY_TIMEOUT - Duration::from_secs(1)).await;
-            world.say("x").await;
-        }
-        assert_eq!(world.hear().await, "");
-        let begin = Instant::now();
-        assert!(world.hear_the_end().await.starts_with("HTTP/1.1 408 "));
-        assert!(begin.elapsed() >= BODY_TIMEOUT);
-    });
-}
-
-#[test]
-fn a_connection_at_rest_ends_after_a_while_and_a_busy_one_does_not() {
-    in_a_world(1 << 20, async |mut world| {
-        for _ in 0..5 {
-            sleep(IDLE_TIMEOUT - Duration::from_secs(1)).await;
-            world.ask(&["/"]).await;
-            world.answer("/", text("here")).await;
-            assert!(world.hear().await.ends_with("here"));
-        }
-        // Who waits for an answer is not at rest.
-        world.ask(&["/"]).await;
-        sleep(10 * IDLE_TIMEOUT).await;
-        world.answer("/", text("late")).await;
-        assert!(world.hear().await.ends_with("late"));
-        let begin = Instant::now();
-        assert_eq!(world.hear_the_end().await, "");
-        let took = begin.elapsed();
-        assert!(took >= IDLE_TIMEOUT && took < IDLE_TIMEOUT + Duration::from_secs(1), "{took:?}");
-    });
-}
-
-#[test]
-fn a_client_that_takes_nothing_is_closed() {
-    in_a_world(100, async |mut world| {
-        world.ask(&["/"]).await;
-        world.answer("/", Body::Full(vec![b'x'; 1000].into())).await;
-        sleep(WRITE_TIMEOUT - Duration::from_secs(1)).await;
-        assert!(!world.hall.is_empty());
-        sleep(Duration::from_secs(2)).await;
-        assert!(world.hall.is_empty());
-    });
-}
-
-#[test]
 fn a_client_that_waits_for_it_is_told_to_send_the_body_behind_earlier_answers() {
     in_a_world(1 << 20, async |mut world| {
         world.ask(&["/a"]).await;
@@ -634,129 +579,6 @@ fn what_comes_behind_the_last_answer_does_not_take_it_away() {
         world.say("GET / HTTP/1.1\r\n\r\n").await;
         world.say(&"x".repeat(300_000)).await;
         assert!(world.hear_the_end().await.starts_with("HTTP/1.1 400 "));
-    });
-}
-
-#[test]
-fn a_connection_at_rest_holds_no_buffers() {
-    in_a_world(1 << 20, async |mut world| {
-        for piece in ["GET / HTTP/1.1\r\nHo", "st: x\r\n\r\n"] {
-            world.say(piece).await;
-        }
-        world.answer("/", text("x")).await;
-        world.hear().await;
-        let bytes = size_of::<Http1<DuplexStream, (), ()>>();
-        assert!(bytes <= 640, "a connection takes {bytes} bytes");
-    });
-}
-
-#[test]
-fn a_body_counts_until_its_request_is_answered() {
-    in_a_world(1 << 20, async |mut world| {
-        let request = |body: &str| {
-            let length = body.len();
-            format!(
-                "POST /v1/stream/a HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}"
-            )
-        };
-        let mut others = world.hall.account();
-        others.set(BODIES_BYTES_MAX - 10).unwrap();
-        world.say(&(request("four") + &request("five"))).await;
-        world.say(&request("six")).await;
-        assert_eq!(world.paths().len(), 2, "there is no room for the third");
-        world.answer("/v1/stream/a", text("1")).await;
-        world.answer("/v1/stream/a", text("2")).await;
-        let heard = world.hear_the_end().await;
-        assert_eq!((heard.matches(" 200 ").count(), heard.matches(" 503 ").count()), (2, 1));
-        drop(others);
-        world.hall.account().set(BODIES_BYTES_MAX).unwrap();
-    });
-}
-
-/// Whether so much is held of bodies, and no more.
-fn holds(world: &World, bytes: usize) -> bool {
-    let room = BODIES_BYTES_MAX - bytes;
-    world.hall.account().set(room).is_ok() && world.hall.account().set(room + 1).is_err()
-}
-
-#[test]
-fn what_came_behind_a_request_that_waits_counts_as_bodies_do() {
-    in_a_world(1 << 20, async |mut world| {
-        world.ask(&["/wait"]).await;
-        world.say(&of_one_stream(&["PUT"])).await;
-        assert!(holds(&world, 0));
-        let behind = of_one_stream(&["GET"]).repeat(100);
-        world.say(&behind).await;
-        assert!(holds(&world, behind.len()));
-        let mut others = world.hall.account();
-        others.set(BODIES_BYTES_MAX - behind.len()).unwrap();
-        world.say("G").await;
-        drop(others);
-        assert!(holds(&world, 0));
-        world.answer("/wait", text("first")).await;
-        let heard = world.hear_the_end().await;
-        assert!(heard.contains("\r\n\r\nfirstHTTP/1.1 503 "), "{heard}");
-    });
-}
-
-#[test]
-fn what_came_behind_a_request_counts_no_more_once_it_is_begun() {
-    in_a_world(1 << 20, async |mut world| {
-        world.ask(&["/wait"]).await;
-        world.say(&of_one_stream(&["PUT", "GET", "GET"])).await;
-        assert!(holds(&world, of_one_stream(&["GET", "GET"]).len()));
-        world.answer("/wait", text("first")).await;
-        world.answer("/v1/stream/a", text("made")).await;
-        assert_eq!(world.paths(), ["/v1/stream/a", "/v1/stream/a"]);
-        assert!(holds(&world, 0));
-    });
-}
-
-#[test]
-fn a_body_is_refused_when_all_of_them_hold_too_much() {
-    in_a_world(1 << 20, async |mut world| {
-        world.say("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nxx").await;
-        let mut others = world.hall.account();
-        others.set(BODIES_BYTES_MAX - 2).unwrap();
-        settled().await;
-        world.say("x").await;
-        assert!(world.hear_the_end().await.starts_with("HTTP/1.1 503 "));
-        drop(others);
-        // The one that was refused holds nothing any more.
-        world.hall.account().set(BODIES_BYTES_MAX).unwrap();
-    });
-}
-
-#[test]
-fn long_heads_count_as_bodies_do_whether_they_are_whole_or_not() {
-    let long = |end: &str| {
-        let value = "x".repeat(HEAD_FREE_BYTES);
-        format!("GET /a HTTP/1.1\r\nHost: x\r\nX: {value}{end}")
-    };
-    for end in ["", "\r\n\r\n"] {
-        in_a_world(1 << 20, async |mut world| {
-            let mut others = world.hall.account();
-            others.set(BODIES_BYTES_MAX).unwrap();
-            world.say(&long(end)).await;
-            let heard = world.hear_the_end().await;
-            assert!(heard.starts_with("HTTP/1.1 503 "), "{heard}");
-            assert!(heard.contains("BODIES_BYTES_MAX"));
-            drop(others);
-            assert!(holds(&world, 0));
-        });
-    }
-    in_a_world(1 << 20, async |mut world| {
-        let mut others = world.hall.account();
-        others.set(BODIES_BYTES_MAX).unwrap();
-        world.ask(&["/healthz"]).await;
-        assert_eq!(world.paths(), ["/healthz"], "a head of the usual length holds nothing");
-        drop(others);
-        let long = long("\r\n\r\n");
-        world.say(&long).await;
-        assert!(holds(&world, long.len() - HEAD_FREE_BYTES));
-        world.answer("/healthz", text("")).await;
-        world.answer("/a", text("")).await;
-        assert!(holds(&world, 0), "it is answered");
     });
 }
 

@@ -8,7 +8,7 @@ use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex},
     sync::oneshot,
     task::{JoinHandle, LocalSet, spawn_local},
-    time::sleep,
+    time::{sleep, timeout},
 };
 
 use super::*;
@@ -19,6 +19,9 @@ use crate::{
     },
     metrics::CoreMetrics,
 };
+
+/// A test that waits for something that does not come fails then, which is at once.
+const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// The client's end of a connection, and what its requests wait for.
 struct World {
@@ -65,7 +68,9 @@ fn in_a_world_of<F: Future<Output = ()>>(pipe_bytes: usize, test: impl FnOnce(Wo
                 serve(stream, hall, service).await;
             }
         });
-        test(World { client, hall, begun }).await;
+        timeout(DAY, test(World { client, hall, begun }))
+            .await
+            .expect("all that was to come comes");
     });
 }
 
