@@ -2,9 +2,13 @@
 
 mod world;
 
-use sennit_engine::{CatalogueCommand, Command, GroupSetting};
-use sennit_model::{GroupConfig, GroupName, Incarnation, StartAt, TopicConfig, TopicId, TopicKind};
-use world::{ALICE, World};
+use bytes::Bytes;
+use sennit_engine::{CatalogueCommand, Command, GroupSetting, Place, Record, Replay, Replayed};
+use sennit_model::{
+    Generation, GroupConfig, GroupId, GroupName, Incarnation, Offset, StartAt, TopicConfig,
+    TopicId, TopicKind,
+};
+use world::{ALICE, ORDERS, World};
 
 const INCARNATION: Incarnation = Incarnation(1);
 
@@ -97,4 +101,88 @@ fn an_altered_group_keeps_its_number_name_and_start_over_a_restart() {
     assert_eq!(world.journal.records.len(), records);
     world.engine = world.replayed();
     assert_eq!(group(&world), GroupSetting { config, ..before });
+}
+
+/// Creates a group, and says which.
+fn create_group(world: &mut World, topic: TopicId, name: &str) -> GroupId {
+    let (config, start) = (GroupConfig::default(), StartAt::Earliest);
+    let name = name.parse().expect("it is a name");
+    world.effects.clear();
+    change(world, CatalogueCommand::CreateGroup { topic, name, config, start });
+    let groups = |(record, _): &(Record, u64)| match record {
+        Record::GroupCreated { setting, .. } => Some(setting.id),
+        _ => None,
+    };
+    world.journal.records.iter().rev().find_map(groups).expect("it was made")
+}
+
+fn take(replay: &mut Replay, record: &Record, position: u64) -> Replayed {
+    let mut body = Vec::new();
+    record.encode_head(&mut body);
+    body.extend(record.batch().iter().flat_map(|batch| batch.bytes().iter()));
+    replay.record(record.kind(), position, body.into()).expect("what a hole leaves is no error")
+}
+
+/// The world after a start that found a hole of so many bytes instead of the records `lost`.
+fn behind_a_hole(mut world: World, lost: std::ops::Range<usize>, bytes: u64) -> World {
+    let mut replay = Replay::new(world.now);
+    for (at, (record, position)) in world.journal.records.iter().enumerate() {
+        if at == lost.start {
+            replay.damage(bytes);
+        }
+        if !lost.contains(&at) {
+            take(&mut replay, record, *position);
+        }
+    }
+    if lost.start == world.journal.records.len() {
+        replay.damage(bytes);
+    }
+    world.engine = replay.finish(Generation(2), true).expect("nothing of a checkpoint").0;
+    world
+}
+
+#[test]
+fn numbers_of_topics_and_groups_that_a_hole_may_have_given_are_given_to_no_others() {
+    // So many records a hole may hold at most.
+    const BYTES: u64 = 4096;
+    const MOST: u32 = BYTES as u32 / 16;
+    let mut world = World::empty();
+    let orders = create(&mut world, "orders");
+    let workers = create_group(&mut world, orders, "workers");
+    let records = world.journal.records.len();
+    let mut world = behind_a_hole(world, records..records, BYTES);
+    let may_be_lost = [1, MOST].map(|nth| TopicId(orders.0 + nth));
+    assert!(may_be_lost.iter().all(|topic| world.engine.catalogue().may_have_lost(*topic)));
+    let mails = create(&mut world, "mails");
+    assert!(mails.0 > orders.0 + MOST, "{mails:?} behind {orders:?}");
+    assert!(!world.engine.catalogue().may_have_lost(mails));
+    let others = create_group(&mut world, mails, "others");
+    assert!(others.0 > workers.0 + MOST, "{others:?} behind {workers:?}");
+}
+
+#[test]
+fn topics_between_those_on_both_sides_of_a_hole_may_be_lost_and_no_others() {
+    let mut world = World::empty();
+    let first = create(&mut world, "first");
+    let before = world.journal.records.len();
+    let lost = ["second", "third"].map(|name| create(&mut world, name));
+    let hole = before..world.journal.records.len();
+    let last = create(&mut world, "last");
+    let world = behind_a_hole(world, hole, 100);
+    let catalogue = world.engine.catalogue();
+    assert!(lost.iter().all(|topic| catalogue.may_have_lost(*topic)));
+    assert!(![first, last].iter().any(|topic| catalogue.may_have_lost(*topic)));
+}
+
+#[test]
+fn where_something_lies_counts_though_it_is_said_behind_a_checkpoint_that_is_not_whole() {
+    let mut replay = Replay::new(World::empty().now);
+    take(&mut replay, &Record::CheckpointBegan { next_topic: 3, next_group: 3 }, 0);
+    replay.damage(100);
+    let part = Record::CheckpointPart { ends: true, bytes: Bytes::from_static(b"no piece") };
+    take(&mut replay, &part, 200);
+    let place = Place { position: 1 << 63 | 9 << 32 | 4096, bytes: 10 };
+    take(&mut replay, &Record::Moved { partition: ORDERS, moves: vec![(Offset(0), place)] }, 300);
+    assert_eq!(replay.highest_place(), place.position);
+    assert!(replay.finish(Generation(2), false).is_none(), "there is nothing to build on");
 }

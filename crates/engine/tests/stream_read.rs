@@ -4,7 +4,7 @@
 mod world;
 
 use sennit_engine::{
-    Command, ForkOf, OpenStream, Outbox, PartitionCommand, Place, Record, StreamAnswer,
+    Command, Effect, ForkOf, OpenStream, Outbox, PartitionCommand, Place, Record, StreamAnswer,
     StreamAppend, StreamChunk, StreamCommand, StreamNote, StreamRead, StreamRefusal, StreamRest,
     StreamSettings,
 };
@@ -51,6 +51,58 @@ fn read_beside(world: &mut World, append: StreamCommand, read: StreamRead) -> St
         _ => None,
     };
     answers(world).into_iter().find_map(chunk).expect("a read that does not wait is answered")
+}
+
+/// Whether a read that comes when `before` is decided and not committed is answered at once, and what it is
+/// told.
+fn answered_beside(
+    world: &mut World,
+    before: StreamCommand,
+    read: StreamRead,
+) -> (bool, StreamChunk) {
+    let mut out = Outbox::default();
+    for command in [before, StreamCommand::Read(read)] {
+        let origin = world.origin(ALICE);
+        let command = Command::Stream(origin, ORDERS, command);
+        world.engine.handle(command, world.now, &mut world.journal, &mut out);
+    }
+    let batches = world.journal.batches.clone();
+    let mut payloads = world::Memory { batches, ..Default::default() };
+    world.engine.deliver(world.now, &mut world.journal, &mut payloads, &mut out);
+    let mut chunk_in = |effects: &mut Vec<Effect>| {
+        world.effects.clear();
+        world.effects.append(effects);
+        answers(world).into_iter().find_map(|answer| match answer {
+            StreamAnswer::Chunk(chunk) => Some(chunk),
+            _ => None,
+        })
+    };
+    match (chunk_in(&mut out.now), chunk_in(&mut out.after_commit)) {
+        (Some(chunk), None) => (true, chunk),
+        (None, Some(chunk)) => (false, chunk),
+        other => panic!("a read that does not wait is answered once: {other:?}"),
+    }
+}
+
+#[test]
+fn the_end_of_a_stream_is_told_when_it_is_committed_and_all_else_at_once() {
+    let close = || {
+        let (content, note) = (None, closing(plain()));
+        StreamCommand::Append(Box::new(StreamAppend { content, content_type: None, note }))
+    };
+    // As it lies there, and as what is left.
+    for bytes_max in [1 << 20, 1] {
+        let read = StreamRead { bytes_max, ..read_at(0) };
+        let mut world = holding(&["a", "b"]);
+        let (is_at_once, chunk) = answered_beside(&mut world, append_of(&["c"], plain()), read);
+        assert!(is_at_once && !chunk.is_closed);
+        world.finish(Outbox::default());
+
+        let mut world = holding(&["a", "b"]);
+        let (is_at_once, chunk) = answered_beside(&mut world, close(), read);
+        let tells_end = chunk.is_closed || chunk.rest.is_some_and(|rest| rest.is_closed);
+        assert!(tells_end && !is_at_once, "{bytes_max}: {chunk:?}");
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod world;
 use std::time::Duration;
 
 use sennit_engine::{
-    CatalogueCommand, Command, Effect, OpenStream, Placed, StreamAnswer, StreamAppend,
+    CatalogueCommand, Command, Effect, OpenStream, Outbox, Placed, StreamAnswer, StreamAppend,
     StreamAppended, StreamCommand, StreamNote, StreamProducer, StreamRefusal, StreamSettings,
 };
 use sennit_model::{
@@ -107,6 +107,23 @@ fn what_is_appended_together_is_in_all_streams_and_each_offset_is_told() {
     assert_eq!(ends(&world), [1, 2, 1]);
     // One record is whole by itself.
     assert_eq!(world.journal.held_together, [3]);
+}
+
+#[test]
+fn an_append_to_several_streams_is_answered_when_it_is_committed_and_not_before() {
+    for is_refused in [false, true] {
+        let mut world = grouped();
+        let (mut out, origin) = (Outbox::default(), world.origin(ALICE));
+        let mut appends: Vec<_> = ALL.into_iter().map(|id| (id, append("x", None))).collect();
+        if is_refused {
+            appends.push((ELSEWHERE, append("x", None)));
+        }
+        let command = Command::AppendTogether(origin, appends);
+        world.engine.handle(command, world.now, &mut world.journal, &mut out);
+        assert!(out.now.is_empty(), "{:?}", out.now);
+        let answers = out.after_commit.iter().filter(|effect| matches!(effect, Effect::Stream(..)));
+        assert_eq!(answers.count(), 1);
+    }
 }
 
 #[test]

@@ -130,9 +130,19 @@ pub const READER_BEHIND_BYTES_MAX: u64 = 16 << 20;
 /// Beyond that its subscriptions pause, until half of it is gone.
 pub const DELIVERIES_WAITING_BYTES_MAX: usize = 64 << 20;
 
-/// The same of all connections of a core together, each counted as if what it waits for were its own. Beyond
-/// that a connection pauses as soon as more waits for it than one write takes.
-pub const DELIVERIES_WAITING_CORE_BYTES_MAX: usize = 1 << 30;
+/// Bytes of replies and confirms that may wait until the socket of a connection takes them. Beyond that it is
+/// not read.
+pub const REPLIES_WAITING_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes that may wait for the sockets of all connections of a core together: deliveries, each counted as if it
+/// were the connection's own, replies and confirms. Beyond that a connection's subscriptions pause, and it
+/// is not read, as soon as more waits for it than its share: this limit divided by the connections, and no
+/// more than one write takes.
+pub const WAITING_CORE_BYTES_MAX: usize = 1 << 30;
+
+/// Beyond so many bytes no connection of the core is given a delivery, whatever waits for it: shares do not
+/// help where each message is as long as many shares.
+pub const WAITING_CORE_BYTES_LAST: usize = 2 * WAITING_CORE_BYTES_MAX;
 
 /// Most subscriptions of one connection: whoever reads many topics by pattern has one for each.
 pub const SUBSCRIPTIONS_PER_CONNECTION_MAX: usize = 65_536;

@@ -23,8 +23,9 @@ pub(crate) struct Asked {
     pub(crate) core: CoreHandle,
     pub(crate) outbox: Rc<Outbox>,
     pub(crate) routes: Rc<RefCell<Routes>>,
-    /// Gets a permit back with the answer.
+    /// Gets so many permits back with the answer.
     pub(crate) controls: Rc<Semaphore>,
+    pub(crate) permits: usize,
 }
 
 /// What a subscription that is asked for will tell its shards.
@@ -73,7 +74,7 @@ impl Asked {
         let mut wanted = match Wanted::of(&request) {
             Ok(wanted) => wanted,
             Err(error) => {
-                self.controls.add_permits(1);
+                self.controls.add_permits(self.permits);
                 self.is_wanted(beginning);
                 let error = control::Error::new(ErrorCode::InvalidFilter, error.to_string());
                 return self.outbox.refused(self.number, error);
@@ -86,7 +87,7 @@ impl Asked {
         let _ =
             self.core.cores.inboxes[0].send(inbox::Message::Control(self.session, request, sender));
         let answer = answer.await;
-        self.controls.add_permits(1);
+        self.controls.add_permits(self.permits);
         let is_wanted = self.is_wanted(beginning);
         let Ok(ControlReply { reply, home }) = answer else {
             let error = control::Error::new(ErrorCode::ShuttingDown, "the broker stops");

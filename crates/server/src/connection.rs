@@ -63,8 +63,8 @@ pub(crate) async fn serve(arrival: Arrival, core: CoreHandle) {
         }
     };
     let _ = stream.set_nodelay(true);
-    let waiting = core.deliveries_waiting.clone();
-    let outbox = Rc::new(Outbox::new(sennit_model::limits::GREETING_BYTES_MAX, waiting));
+    let frame_bytes_max = sennit_model::limits::GREETING_BYTES_MAX;
+    let outbox = Rc::new(Outbox::new(frame_bytes_max, &core.waiting_room));
     let id = core.with(|core| {
         let metrics = core.metrics();
         match moved {
@@ -200,7 +200,7 @@ async fn write(
             outbox.pause(pace.turn(turn), SMALL_BYTES_MAX).await;
         }
         let small = outbox.little_for_readers(SMALL_BYTES_MAX);
-        outbox.set_writing(true);
+        outbox.begins_write();
         // All writers of a core share one scratch, which stays hot; a connection keeps memory of
         // its own only for what its socket does not take at once.
         let rest = {
@@ -213,6 +213,7 @@ async fn write(
             rest
         };
         let mut taken = 0;
+        outbox.is_unwritten(rest.len());
         while taken < rest.len() {
             taken = match timeout(WRITE_TIMEOUT, stream.writable()).await {
                 Ok(is_writable) => {
@@ -227,8 +228,8 @@ async fn write(
                     more => more,
                 },
             };
+            outbox.is_unwritten(rest.len() - taken);
         }
-        outbox.set_writing(false);
         if let Some(deliveries) = small {
             not_before = pace.wrote(place, deliveries, Instant::now());
         }
@@ -261,7 +262,7 @@ mod tests {
         stream.set_nonblocking(true).unwrap();
         let hold = stream.try_clone().unwrap();
         let (_, writing) = TcpStream::from_std(stream).unwrap().into_split();
-        let outbox = Rc::new(Outbox::new(GREETING_BYTES_MAX, Rc::default()));
+        let outbox = Rc::new(Outbox::new(GREETING_BYTES_MAX, &Rc::default()));
         for _ in 0..4 << 20 {
             outbox.reply(&Reply::Pong, 0);
         }

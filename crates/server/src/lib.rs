@@ -69,6 +69,7 @@ mod streams_together;
 mod subscription_request;
 mod subscriptions;
 mod successor;
+mod waiting_room;
 mod watches;
 mod watching;
 

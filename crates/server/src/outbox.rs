@@ -11,9 +11,7 @@ use std::{
 use sennit_engine::{Confirmed, Credit, Delivery};
 use sennit_model::{
     PartitionId, ProducerId,
-    limits::{
-        DELIVERIES_WAITING_BYTES_MAX, DELIVERIES_WAITING_CORE_BYTES_MAX, READER_BEHIND_BYTES_MAX,
-    },
+    limits::{DELIVERIES_WAITING_BYTES_MAX, READER_BEHIND_BYTES_MAX, REPLIES_WAITING_BYTES_MAX},
 };
 use sennit_protocol::{
     ConfirmHead, ConfirmRun, Durability, ErrorCode, Features, Gap, Reply, Run, SettleRun, Settled,
@@ -27,13 +25,11 @@ use crate::{
     routes::Routes,
     send_queue::{Item, SendQueue},
     successor::Successor,
+    waiting_room::{WaitingAccount, WaitingRoom},
 };
 
 /// Bytes that are made ready for one write.
 const WRITE_BYTES: usize = 256 << 10;
-
-/// Bytes of replies and confirms that may wait before the reader pauses.
-const REPLY_BYTES_HIGH: usize = 1 << 20;
 
 /// Whether it is of a stream's reader, who has no lease.
 fn is_for_reader(delivery: &Delivery) -> bool {
@@ -70,7 +66,10 @@ impl Confirms {
 struct Waiting {
     confirms: Vec<Confirms>,
     queue: SendQueue,
+    /// Of replies and confirms.
     reply_bytes: usize,
+    /// Of those that were made ready last, until the socket has taken all of that write.
+    written_reply_bytes: usize,
     /// Settles over several partitions whose answers are gathered, by request.
     settles: HashMap<u64, Settling>,
     /// Subscriptions that were told that they have ended.
@@ -96,8 +95,8 @@ struct Settling {
 #[derive(Debug)]
 pub(crate) struct Outbox {
     waiting: RefCell<Waiting>,
-    /// Bytes of deliveries that wait on all connections of the core.
-    core_delivery_bytes: Rc<Cell<usize>>,
+    /// What waits here counts on the account of the core.
+    account: WaitingAccount,
     filled: Notify,
     emptied: Notify,
     /// The largest frame body the client takes.
@@ -108,22 +107,26 @@ pub(crate) struct Outbox {
     pub(crate) successor: Successor,
     /// What the session takes part in.
     pub(crate) routes: Rc<RefCell<Routes>>,
-    /// Whether the writer holds bytes that the socket has not taken.
+    /// Whether the writer is at work on a write that the socket has not taken whole.
     is_writing: Cell<bool>,
+    /// How many bytes of it the socket has not taken.
+    unwritten_bytes: Cell<usize>,
     /// Whether the writer waits for more to readers.
     is_pausing: Cell<bool>,
-    /// Whether the session is to be given no more, and what rings when that changes.
+    /// Whether too much waits here for the session to be given more, and what rings when that changes.
     holds_back: Cell<bool>,
     weighed: Notify,
+    /// Whether the session's windows were last closed for what waits, here or on the core.
+    is_held_back: Cell<bool>,
     /// Rung when the client was found to take nothing.
     deaf: Notify,
 }
 
 impl Outbox {
-    pub(crate) fn new(frame_bytes_max: usize, core_delivery_bytes: Rc<Cell<usize>>) -> Self {
+    pub(crate) fn new(frame_bytes_max: usize, room: &Rc<WaitingRoom>) -> Self {
         Self {
             waiting: RefCell::default(),
-            core_delivery_bytes,
+            account: room.account(),
             filled: Notify::new(),
             emptied: Notify::new(),
             frame_bytes_max: Cell::new(frame_bytes_max),
@@ -131,9 +134,11 @@ impl Outbox {
             successor: Successor::default(),
             routes: Rc::default(),
             is_writing: Cell::new(false),
+            unwritten_bytes: Cell::new(0),
             is_pausing: Cell::new(false),
             holds_back: Cell::new(false),
             weighed: Notify::new(),
+            is_held_back: Cell::new(false),
             deaf: Notify::new(),
         }
     }
@@ -151,23 +156,40 @@ impl Outbox {
     /// Waits until the session is to be given no more, or something again; which of them,
     /// [`Self::window_now`] knows.
     pub(crate) async fn needs_holding_back(&self) {
-        self.weighed.notified().await;
+        loop {
+            let turns = self.account.room.turns();
+            let must = self.must_hold_back();
+            if self.is_held_back.replace(must) != must {
+                return;
+            }
+            tokio::select! {
+                () = self.weighed.notified() => {}
+                () = turns => {}
+            }
+        }
+    }
+
+    fn must_hold_back(&self) -> bool {
+        self.holds_back.get() || self.account.room.is_closed()
     }
 
     /// The window of a partition for now, of one that the client wants.
     pub(crate) fn window_now(&self, wanted: Credit) -> Credit {
-        if self.holds_back.get() { Credit { messages: 0, ..wanted } } else { wanted }
+        if self.must_hold_back() { Credit { messages: 0, ..wanted } } else { wanted }
     }
 
-    /// So many bytes of deliveries wait now, and so many did before: whether that is too much, or little again.
-    fn weigh(&self, before: usize, delivery_bytes: usize) {
-        let of_core = self.core_delivery_bytes.get() - before + delivery_bytes;
-        self.core_delivery_bytes.set(of_core);
+    /// How much may wait here of what may come to `most`.
+    fn room_of(&self, most: usize) -> usize {
         // Where others have filled the core's room a good write is left to each: who reads goes on.
-        let most = match of_core > DELIVERIES_WAITING_CORE_BYTES_MAX {
-            true => WRITE_BYTES,
-            false => DELIVERIES_WAITING_BYTES_MAX,
-        };
+        let room = &self.account.room;
+        if room.is_full() { room.share().min(WRITE_BYTES) } else { most }
+    }
+
+    /// Something has changed of what waits: counts it, and finds out whether it is too much, or little again.
+    fn weigh(&self, waiting: &Waiting) {
+        let delivery_bytes = waiting.queue.delivery_bytes() + self.unwritten_bytes.get();
+        self.account.set(delivery_bytes + waiting.reply_bytes);
+        let most = self.room_of(DELIVERIES_WAITING_BYTES_MAX);
         let most = if self.holds_back.get() { most / 2 } else { most };
         let holds_back = delivery_bytes > most;
         if self.holds_back.replace(holds_back) != holds_back {
@@ -199,15 +221,25 @@ impl Outbox {
     /// of what it watches. Several may wait.
     pub(crate) async fn has_room(&self) {
         loop {
-            let emptied = self.emptied.notified();
+            let (emptied, freed) = (self.emptied.notified(), self.account.room.is_freed());
             {
-                let waiting = self.waiting.borrow();
-                if waiting.reply_bytes <= REPLY_BYTES_HIGH || waiting.closed {
+                let Waiting { reply_bytes, written_reply_bytes, closed, .. } =
+                    *self.waiting.borrow();
+                let most = self.room_of(REPLIES_WAITING_BYTES_MAX);
+                if reply_bytes + written_reply_bytes <= most || closed {
                     return;
                 }
             }
-            emptied.await;
+            tokio::select! {
+                () = emptied => {}
+                () = freed => {}
+            }
         }
+    }
+
+    /// Whether all connections of the core hold so much that each may ask for one answer at a time only.
+    pub(crate) fn is_room_full(&self) -> bool {
+        self.account.room.is_full()
     }
 
     /// A settle will be answered by so many partitions; the answers go out as one.
@@ -307,15 +339,15 @@ impl Outbox {
             }
         };
         *reply_bytes += more * ConfirmRun::BYTES;
+        self.weigh(&waiting);
         self.filled.notify_one();
     }
 
     pub(crate) fn deliver(&self, delivery: Delivery) {
         let may_wait = self.is_pausing.get() && is_for_reader(&delivery);
         let mut waiting = self.waiting.borrow_mut();
-        let before = waiting.queue.delivery_bytes();
         waiting.queue.push_delivery(delivery);
-        self.weigh(before, waiting.queue.delivery_bytes());
+        self.weigh(&waiting);
         if !may_wait {
             self.filled.notify_one();
         }
@@ -333,6 +365,7 @@ impl Outbox {
         let mut waiting = self.waiting.borrow_mut();
         let bytes = waiting.queue.push_reply(reply, request);
         waiting.reply_bytes += bytes;
+        self.weigh(&waiting);
         self.filled.notify_one();
     }
 
@@ -397,9 +430,20 @@ impl Outbox {
         }
     }
 
-    /// The writer says whether it holds bytes that the socket has not taken.
-    pub(crate) fn set_writing(&self, is_writing: bool) {
-        self.is_writing.set(is_writing);
+    /// The writer begins a write, and fills it next.
+    pub(crate) fn begins_write(&self) {
+        self.is_writing.set(true);
+    }
+
+    /// The writer says how many bytes of its write the socket has not taken; none is the end of it.
+    pub(crate) fn is_unwritten(&self, bytes: usize) {
+        let mut waiting = self.waiting.borrow_mut();
+        self.is_writing.set(bytes > 0);
+        if bytes == 0 && std::mem::take(&mut waiting.written_reply_bytes) > 0 {
+            self.emptied.notify_waiters();
+        }
+        self.unwritten_bytes.set(bytes);
+        self.weigh(&waiting);
     }
 
     /// Encodes as much of what waits into `out` as makes a good write.
@@ -408,7 +452,7 @@ impl Outbox {
         let frame_bytes_max = self.frame_bytes_max.get();
         let runs_max =
             (frame_bytes_max.saturating_sub(ConfirmHead::BYTES) / ConfirmRun::BYTES).max(1);
-        let (reply_bytes_before, before) = (waiting.reply_bytes, waiting.queue.delivery_bytes());
+        let reply_bytes_before = waiting.reply_bytes;
         let Waiting { confirms, reply_bytes, .. } = &mut *waiting;
         for Confirms { partition, producer, durability, runs } in confirms.drain(..) {
             *reply_bytes -= runs.len() * ConfirmRun::BYTES;
@@ -442,156 +486,9 @@ impl Outbox {
             };
             queue.remove(gone);
         }
-        self.weigh(before, waiting.queue.delivery_bytes());
-        if waiting.reply_bytes < reply_bytes_before {
-            self.emptied.notify_waiters();
-        }
-    }
-}
-
-impl Drop for Outbox {
-    fn drop(&mut self) {
-        self.weigh(self.waiting.borrow().queue.delivery_bytes(), 0);
+        waiting.written_reply_bytes = reply_bytes_before - waiting.reply_bytes;
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use sennit_engine::SessionId;
-    use sennit_model::{Generation, Offset, OffsetRange, PartitionIndex, Timestamp, TopicId};
-    use sennit_protocol::GapReason;
-    use tokio::time::{Instant, sleep_until};
-
-    use super::*;
-
-    fn outbox() -> Outbox {
-        let outbox = Outbox::new(1 << 20, Rc::default());
-        outbox.set_features(Features { gaps: true, ..Features::default() });
-        outbox
-    }
-
-    fn gap(partition: u32, offsets: std::ops::Range<u64>, reason: GapReason) -> Gap {
-        let offsets = OffsetRange { start: Offset(offsets.start), end: Offset(offsets.end) };
-        Gap { subscription: 7, partition: PartitionIndex(partition), offsets, reason }
-    }
-
-    fn delivery(attempt: u32, bytes: usize) -> Delivery {
-        Delivery {
-            session: SessionId(1),
-            subscription: 7,
-            partition: PartitionId { topic: TopicId(1), index: PartitionIndex(0) },
-            first: Offset(0),
-            count: 1,
-            attempt,
-            generation: Generation(1),
-            appended_at: Timestamp(0),
-            durability: Durability::Durable,
-            messages: vec![0; bytes].into(),
-        }
-    }
-
-    #[test]
-    fn only_what_is_little_and_for_readers_alone_may_wait_for_more() {
-        let holds = |fill: &dyn Fn(&Outbox)| {
-            let outbox = outbox();
-            outbox.deliver(delivery(0, 400));
-            fill(&outbox);
-            outbox.little_for_readers(1000)
-        };
-        assert_eq!(holds(&|outbox| outbox.deliver(delivery(0, 600))), Some(2));
-        assert_eq!(holds(&|outbox| outbox.deliver(delivery(0, 601))), None);
-        assert_eq!(holds(&|outbox| outbox.deliver(delivery(1, 1))), None);
-        assert_eq!(holds(&|outbox| outbox.reply(&Reply::Pong, 0)), None);
-        assert_eq!(holds(&Outbox::close), None);
-    }
-
-    #[test]
-    fn who_does_not_read_is_given_no_more_until_half_of_what_waits_is_gone() {
-        let (outbox, wanted) = (outbox(), Credit { messages: 9, bytes: 9 });
-        let is_given = |outbox: &Outbox| outbox.window_now(wanted) == wanted;
-        for attempt in [0, 1] {
-            outbox.deliver(delivery(attempt, DELIVERIES_WAITING_BYTES_MAX / 2));
-            assert!(is_given(&outbox));
-        }
-        outbox.deliver(delivery(0, DELIVERIES_WAITING_BYTES_MAX / 2));
-        assert_eq!(outbox.window_now(wanted), Credit { messages: 0, bytes: 9 });
-        outbox.fill(&mut Outgoing::default());
-        assert!(!is_given(&outbox));
-        outbox.fill(&mut Outgoing::default());
-        assert!(is_given(&outbox));
-    }
-
-    #[test]
-    fn many_who_do_not_read_are_given_no_more_together_than_their_core_has_room_for() {
-        let held = Rc::new(Cell::new(0));
-        let outbox = || Outbox::new(1 << 20, held.clone());
-        let (wanted, piece) = (Credit { messages: 9, bytes: 9 }, delivery(0, WRITE_BYTES / 2));
-        let is_given = |outbox: &Outbox| outbox.window_now(wanted) == wanted;
-        let give_all = |outbox: &Outbox| {
-            while is_given(outbox) {
-                outbox.deliver(piece.clone());
-            }
-        };
-        let many = DELIVERIES_WAITING_CORE_BYTES_MAX / DELIVERIES_WAITING_BYTES_MAX;
-        let mut deaf: Vec<Outbox> = (0..3 * many).map(|_| outbox()).collect();
-        deaf.iter().for_each(give_all);
-        let at_least =
-            deaf.iter().map(|outbox| outbox.waiting.borrow().queue.delivery_bytes()).min();
-        assert!(at_least > Some(WRITE_BYTES), "everybody is given something");
-        let more_for_each = deaf.len() * 2 * WRITE_BYTES;
-        assert!(held.get() <= DELIVERIES_WAITING_CORE_BYTES_MAX + more_for_each, "{}", held.get());
-        let reads = deaf.pop().unwrap();
-        while !reads.is_empty() {
-            reads.fill(&mut Outgoing::default());
-        }
-        assert!(is_given(&reads), "who reads goes on");
-        drop(deaf);
-        assert_eq!(held.get(), 0, "they are gone");
-        let begin = held.get();
-        give_all(&reads);
-        assert!(held.get() - begin > DELIVERIES_WAITING_BYTES_MAX, "there is room again");
-    }
-
-    #[tokio::test(flavor = "current_thread", start_paused = true)]
-    async fn what_is_for_readers_waits_to_the_end_of_a_pause_and_all_else_ends_it() {
-        let paused = async |fill: &dyn Fn(&Outbox)| {
-            let (outbox, begin) = (outbox(), Instant::now());
-            outbox.deliver(delivery(0, 400));
-            let filling = async {
-                sleep_until(begin + Duration::from_millis(1)).await;
-                fill(&outbox);
-            };
-            tokio::join!(
-                outbox.pause(sleep_until(begin + Duration::from_millis(3)), 1000),
-                filling
-            );
-            begin.elapsed().as_millis()
-        };
-        assert_eq!(paused(&|outbox| outbox.deliver(delivery(0, 400))).await, 3);
-        assert_eq!(paused(&|outbox| outbox.deliver(delivery(1, 400))).await, 1);
-        assert_eq!(paused(&|outbox| outbox.reply(&Reply::Pong, 0)).await, 1);
-        assert_eq!(paused(&|outbox| outbox.gap(gap(0, 0..1, GapReason::Filtered))).await, 1);
-        assert_eq!(paused(&Outbox::close).await, 1);
-    }
-
-    #[tokio::test(flavor = "current_thread")]
-    async fn all_who_wait_for_room_go_on_once_there_is_some_or_the_session_is_over() {
-        for ends in [false, true] {
-            let outbox = outbox();
-            while outbox.waiting.borrow().reply_bytes <= REPLY_BYTES_HIGH {
-                outbox.reply(&Reply::Pong, 0);
-            }
-            let make_room = async {
-                if ends {
-                    outbox.close();
-                }
-                while !ends && !outbox.is_empty() {
-                    outbox.fill(&mut Outgoing::default());
-                }
-            };
-            tokio::join!(outbox.has_room(), outbox.has_room(), make_room);
-        }
-    }
-}
+mod tests;

@@ -503,7 +503,9 @@ impl Session {
         self.core.with(|core| core.handle());
         // One read may ask for thousands of answers, each as large as a frame may be.
         self.outbox.has_room().await;
-        let Ok(permit) = self.controls.acquire().await else { return };
+        // Where the core holds too much already, each has one answer on the way.
+        let permits = if self.outbox.is_room_full() { CONTROL_REQUESTS_MAX } else { 1 };
+        let Ok(permit) = self.controls.acquire_many(permits as u32).await else { return };
         // Given back when the answer has come.
         permit.forget();
         let asked = Asked {
@@ -513,6 +515,7 @@ impl Session {
             outbox: self.outbox.clone(),
             routes: self.routes.clone(),
             controls: self.controls.clone(),
+            permits,
         };
         match request {
             Request::Watch(watch) => {

@@ -28,7 +28,7 @@ impl Asked {
     /// `ended`: unsubscribed, or the session is over.
     pub(crate) async fn watch(self, body: control::Watch, mut ended: oneshot::Receiver<()>) {
         let watched = self.begin(&body).await;
-        self.controls.add_permits(1);
+        self.controls.add_permits(self.permits);
         let number = body.subscription;
         let (topics, mut changes) = match watched {
             Ok(watched) => watched,

@@ -68,9 +68,11 @@ fn the_page_states_the_limits_in_force() {
         ("credit in messages", limits::CREDIT_MESSAGES_MAX as usize),
         ("credit in bytes", limits::CREDIT_BYTES_MAX as usize),
         ("bytes of deliveries that wait for a socket", limits::DELIVERIES_WAITING_BYTES_MAX),
+        ("bytes of replies and confirms that wait for a socket", limits::REPLIES_WAITING_BYTES_MAX),
+        ("bytes that wait for all sockets of a core", limits::WAITING_CORE_BYTES_MAX),
         (
-            "bytes of deliveries that wait for all sockets of a core",
-            limits::DELIVERIES_WAITING_CORE_BYTES_MAX,
+            "the same, beyond which none of them is given a delivery",
+            limits::WAITING_CORE_BYTES_LAST,
         ),
     ] {
         assert_line(&format!("| {name} | {limit} |"));

@@ -1,18 +1,12 @@
 //! The way to a core from everything that runs on its thread, and the loop that has it carry.
 
-use std::{
-    cell::{Cell, RefCell},
-    rc::Rc,
-    sync::Arc,
-    thread,
-    time::Duration,
-};
+use std::{cell::RefCell, rc::Rc, sync::Arc, thread, time::Duration};
 
 use sennit_shard::Shard;
 use tokio::sync::Notify;
 
 use super::{Core, Cores, Workers};
-use crate::{clock::now, outgoing::Outgoing, pace::Pace};
+use crate::{clock::now, outgoing::Outgoing, pace::Pace, waiting_room::WaitingRoom};
 
 /// Looks at the sockets, at most, before what they have brought is done.
 const LOOKS_MAX: usize = 16;
@@ -29,8 +23,8 @@ pub(crate) struct CoreHandle {
     pub(crate) write_scratch: Rc<RefCell<Outgoing>>,
     /// How often they write to readers.
     pub(crate) pace: Rc<Pace>,
-    /// Bytes of deliveries that wait for the sockets of all of them.
-    pub(crate) deliveries_waiting: Rc<Cell<usize>>,
+    /// What waits for the sockets of all of them.
+    pub(crate) waiting_room: Rc<WaitingRoom>,
     pub(crate) cores: Arc<Cores>,
     pub(crate) index: usize,
 }
@@ -43,7 +37,7 @@ impl CoreHandle {
             bell: Rc::default(),
             write_scratch: Rc::default(),
             pace: Rc::default(),
-            deliveries_waiting: Rc::default(),
+            waiting_room: Rc::default(),
             cores,
             index,
         }

@@ -170,12 +170,16 @@ impl Broker {
     }
 
     pub(crate) fn create(&mut self, partition: PartitionId) {
+        self.create_with(partition, DeadLetters::NotYet);
+    }
+
+    pub(crate) fn create_with(&mut self, partition: PartitionId, dead_letters: DeadLetters) {
         let setting =
             GroupSetting { id: GROUP, config: GroupConfig::default(), start: StartAt::Earliest };
         let open = PartitionCommand::Open {
             config: TopicConfig::of_kind(TopicKind::Queue),
             groups: vec![setting],
-            dead_letters: DeadLetters::NotYet,
+            dead_letters,
         };
         self.tell(Command::Partition(ORIGIN, partition, open));
     }
@@ -202,10 +206,15 @@ impl Broker {
 
     /// Acks what was delivered at these offsets.
     pub(crate) fn ack(&mut self, is_done: impl Fn(u64) -> bool) {
+        self.settle(Verdict::Ack, is_done);
+    }
+
+    /// Says this of what was delivered at these offsets.
+    pub(crate) fn settle(&mut self, verdict: Verdict, is_done: impl Fn(u64) -> bool) {
         let (runs, rest) = self.runs.drain(..).partition(|run| is_done(run.first.0));
         self.runs = rest;
         let (origin, partition, group) = (ORIGIN, ORDERS, GROUP);
-        let (verdict, confirm) = (Verdict::Ack, false);
+        let confirm = false;
         let settle = Settle { origin, partition, group, verdict, runs, confirm };
         self.tell(Command::Settle(settle));
     }

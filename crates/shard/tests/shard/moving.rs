@@ -3,10 +3,11 @@
 
 use std::{collections::BTreeSet, path::Path};
 
+use sennit_engine::{DeadLetters, Verdict};
 use sennit_journal::{Disk, Fault, Home, Position, disk::MemoryDisk};
 use sennit_shard::{MoveError, Moved};
 
-use crate::broker::{Broker, COUNT, MAILS, NOW, ORDERS, text};
+use crate::broker::{Broker, COUNT, MAILS, NOW, ORDERS, SEGMENT_BYTES, text, texts};
 
 #[test]
 fn what_is_live_moves_and_is_read_back_the_same_from_the_pack() {
@@ -135,6 +136,66 @@ fn a_partition_with_much_to_move_gets_packs_of_its_own() {
     };
     assert_eq!((of(ORDERS).len(), of(MAILS).len()), (1, 1));
     assert!(of(ORDERS).is_disjoint(&of(MAILS)));
+}
+
+#[test]
+fn what_is_wanted_and_not_there_fails_the_whole_move() {
+    let mut broker = Broker::with_backlog(200);
+    let (home, held) = broker.begin_move();
+    let mut wanted = held.clone();
+    wanted[1].place.position += 8;
+    let copied = broker.parts.mover.copy(home, &wanted);
+    assert!(matches!(copied, Err(MoveError::Missing { missing: 1 })), "{copied:?}");
+    assert_eq!(broker.pack_files(), 0);
+    // So does a frame that has rotted since it was listed.
+    let place = held[1].place;
+    let mut slots = broker.disk.list(Path::new("data/lane-0")).unwrap();
+    slots.retain(|name| name.starts_with("slot-"));
+    let path = Path::new("data/lane-0").join(&slots[0]);
+    let mut bytes = broker.disk.bytes_of(&path).unwrap();
+    assert_eq!(home, Home::Segment(0));
+    bytes[place.position as usize] ^= 1;
+    broker.disk.put(&path, bytes);
+    let copied = broker.parts.mover.copy(home, &held);
+    assert!(matches!(copied, Err(MoveError::Missing { missing: 1.. })), "{copied:?}");
+}
+
+#[test]
+fn dead_letters_move_out_of_the_segment_in_which_they_were_buried() {
+    let mut broker = Broker::open(&MemoryDisk::default(), SEGMENT_BYTES);
+    broker.create(MAILS);
+    broker.create_with(ORDERS, DeadLetters::To(MAILS.topic));
+    for batch in 0..20 {
+        broker.publish(ORDERS, &texts(batch * COUNT..(batch + 1) * COUNT));
+    }
+    broker.subscribe();
+    let bury = Verdict::DeadLetter { reason: "it is bad".to_owned() };
+    broker.settle(bury, |_| true);
+    let mails = |broker: &mut Broker| {
+        broker.delivered.clear();
+        broker.tell(Broker::subscription(MAILS));
+        std::mem::take(&mut broker.delivered)
+    };
+    let letters = mails(&mut broker);
+    assert_eq!(letters.len() as u64, 20 * COUNT);
+    let segments = |broker: &Broker| {
+        let engine = broker.parts.shard.engine();
+        let places = engine.batches().filter(|kept| kept.partition == MAILS);
+        let lane = places.filter(|kept| Position(kept.place.position).pack().is_none());
+        lane.map(|kept| kept.place.position / SEGMENT_BYTES).collect::<BTreeSet<_>>()
+    };
+    assert!(segments(&broker).len() > 1);
+    // A checkpoint behind them: then only the letters hold their segments.
+    for _ in 0..2 {
+        broker.parts.shard.checkpoint_soon();
+        broker.settle_down();
+        broker.parts.shard.turn_segment();
+        broker.settle_down();
+    }
+    broker.move_all();
+    assert_eq!(segments(&broker), BTreeSet::new(), "they lie in packs");
+    let mut broker = broker.crashed();
+    assert_eq!(mails(&mut broker), letters);
 }
 
 #[test]
