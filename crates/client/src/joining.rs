@@ -35,6 +35,8 @@ pub(crate) struct Joining {
     link: Arc<Link>,
     watch: u32,
     each: ReaderBuilder,
+    /// What all of them hold.
+    pool: Arc<Pool>,
     heard: watch::Receiver<Heard>,
     joined: mpsc::Sender<Joined>,
     /// The topics whose readers have begun.
@@ -46,7 +48,7 @@ impl Joining {
     pub(crate) async fn begin(
         link: Arc<Link>,
         pattern: &TopicPattern,
-        each: ReaderBuilder,
+        (each, pool): (ReaderBuilder, Arc<Pool>),
     ) -> Result<(Self, mpsc::Receiver<Joined>), Error> {
         let watch = link.number() as u32;
         let (hears, heard) = watch::channel(Ok(None));
@@ -54,7 +56,7 @@ impl Joining {
         let body = control::Watch { subscription: watch, pattern: pattern.to_string() };
         // Made first: if this call is cancelled, dropping it ends the watch.
         let known = BTreeSet::new();
-        let joining = Self { link, watch, each, heard, joined, known };
+        let joining = Self { link, watch, each, pool, heard, joined, known };
         let command = |answer| Command::Watch { watch: body, heard: hears, answer };
         joining.link.call(command).await?;
         Ok((joining, received))
@@ -100,7 +102,7 @@ impl Joining {
 
     /// How a reader is to be where there are so many: each has its share of what all may hold.
     fn of_so_many(&self, readers: usize) -> ReaderBuilder {
-        self.each.clone().window_unless_told(Pool::window_bytes(readers))
+        self.each.clone().window_unless_told(self.pool.window_bytes(readers))
     }
 
     /// Begins readers as topics appear, until nobody reads or the client is closed.

@@ -22,6 +22,7 @@ use crate::{
     gap::Received,
     joining::{Joined, Joining},
     link::Link,
+    pool::{POOL_BYTES, Pool},
     read_run::{ReadMessage, ReadRun},
     reader::{Reader, ReaderBuilder},
 };
@@ -39,13 +40,14 @@ pub struct PatternReaderBuilder {
     link: Arc<Link>,
     pattern: TopicPattern,
     each: ReaderBuilder,
+    held_bytes: u64,
 }
 
 impl PatternReaderBuilder {
     pub(crate) fn new(link: Arc<Link>, pattern: &TopicPattern) -> Self {
         let each = ReaderBuilder::template(Arc::clone(&link));
         let each = each.credit_messages(CREDIT_MESSAGES);
-        Self { link, pattern: pattern.clone(), each }
+        Self { link, pattern: pattern.clone(), each, held_bytes: POOL_BYTES }
     }
 
     /// Where to begin in the topics that are there now; at the earliest message unless told. Those that
@@ -99,12 +101,17 @@ impl PatternReaderBuilder {
         self
     }
 
-    /// As [`ReaderBuilder::credit_bytes`], for each topic. Unless told, an equal share of 256 MiB among the
-    /// topics that are there, at most 1 MiB and at least 4 KiB. Whatever it is, all topics together hold no
-    /// more than 256 MiB that was not taken, and what was on its way then: beyond that all of them pause,
-    /// until half of it is taken.
+    /// As [`ReaderBuilder::credit_bytes`], for each topic. Unless told, an equal share of
+    /// [`Self::held_bytes`] among the topics that are there, at most 1 MiB and at least 4 KiB.
     pub fn credit_bytes(mut self, bytes: u64) -> Self {
         self.each = self.each.credit_bytes(bytes);
+        self
+    }
+
+    /// How many bytes of all topics together may be here untaken, beside what is on its way; 256 MiB
+    /// unless told. Beyond that all of them pause, until half of it is taken.
+    pub fn held_bytes(mut self, bytes: u64) -> Self {
+        self.held_bytes = bytes.max(1);
         self
     }
 
@@ -117,8 +124,9 @@ impl PatternReaderBuilder {
     pub async fn start(self) -> Result<PatternReader, Error> {
         let until_end = self.each.ends();
         let bell = Arc::new(Bell::default());
-        let each = self.each.sharing(Arc::clone(&bell), Arc::default());
-        let (mut joining, joined) = Joining::begin(self.link, &self.pattern, each).await?;
+        let pool = Arc::new(Pool::new(self.held_bytes));
+        let each = self.each.sharing(Arc::clone(&bell), Arc::clone(&pool));
+        let (mut joining, joined) = Joining::begin(self.link, &self.pattern, (each, pool)).await?;
         let mut reader = PatternReader {
             pattern: self.pattern,
             bell,

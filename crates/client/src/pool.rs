@@ -4,7 +4,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes that all readers of a pattern may hold untaken before they pause, and that their windows share.
+/// Bytes that all readers of a pattern may hold untaken before they pause, and that their windows share, unless
+/// told.
 pub(crate) const POOL_BYTES: u64 = 256 << 20;
 
 /// The least window that a topic's reader begins with, however many there are.
@@ -26,16 +27,15 @@ pub(crate) struct Pool {
     state: Mutex<State>,
 }
 
-impl Default for Pool {
-    fn default() -> Self {
-        Self { limit: POOL_BYTES, state: Mutex::default() }
-    }
-}
-
 impl Pool {
+    /// One of readers that hold so many bytes.
+    pub(crate) fn new(limit: u64) -> Self {
+        Self { limit, state: Mutex::default() }
+    }
+
     /// The window of each of so many readers.
-    pub(crate) fn window_bytes(readers: usize) -> u64 {
-        let share = POOL_BYTES / (readers as u64).max(1);
+    pub(crate) fn window_bytes(&self, readers: usize) -> u64 {
+        let share = self.limit / (readers as u64).max(1);
         share.clamp(WINDOW_BYTES_MIN, WINDOW_BYTES_MAX)
     }
 
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn all_pause_once_and_go_on_once_half_of_it_is_taken() {
-        let pool = Pool { limit: 1000, state: Mutex::default() };
+        let pool = Pool::new(1000);
         assert!(!pool.came(1000) && !pool.is_paused());
         assert!(pool.came(1) && pool.is_paused());
         assert!(!pool.came(500) && !pool.goes_on());
@@ -85,10 +85,11 @@ mod tests {
 
     #[test]
     fn windows_are_a_share_of_the_pool_within_bounds() {
-        assert_eq!(Pool::window_bytes(0), 1 << 20);
-        assert_eq!(Pool::window_bytes(256), 1 << 20);
-        assert_eq!(Pool::window_bytes(1024), 256 << 10);
-        assert_eq!(Pool::window_bytes(65_536), 4 << 10);
-        assert_eq!(Pool::window_bytes(1 << 20), 4 << 10);
+        let pool = Pool::new(POOL_BYTES);
+        for (readers, bytes) in
+            [(0, 1 << 20), (256, 1 << 20), (1024, 256 << 10), (65_536, 4 << 10), (1 << 20, 4 << 10)]
+        {
+            assert_eq!(pool.window_bytes(readers), bytes, "{readers}");
+        }
     }
 }

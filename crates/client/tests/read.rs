@@ -363,3 +363,38 @@ async fn a_reader_that_a_later_broker_cannot_serve_ends_and_so_does_its_commit()
         assert!(soon(reader.next()).await.is_none());
     }
 }
+
+#[tokio::test]
+async fn readers_of_a_pattern_pause_together_once_they_hold_too_much_and_go_on_together() {
+    let broker = Broker::listen().await;
+    let (client, mut peer) = client_over(&broker, Duration::ZERO).await;
+    let told = |builder: PatternReaderBuilder| builder.held_bytes(1 << 20);
+    let (mut reader, subscriptions) = pattern_reader(&client, &mut peer, told, &[4, 7, 9], 0).await;
+    let credits = async |peer: &mut Peer| {
+        let mut credits = Vec::new();
+        while credits.len() < 3 {
+            match peer.next().await.1 {
+                Request::SetCredit(frame) => credits.push(frame),
+                Request::Taken(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        credits.sort_unstable_by_key(|frame| frame.subscription);
+        credits
+    };
+    let long = "x".repeat(600 << 10);
+    for &subscription in &subscriptions[..2] {
+        peer.deliver(subscription, 0, &[&long]).await;
+    }
+    let paused = credits(&mut peer).await;
+    assert_eq!(paused.iter().map(|frame| frame.subscription).collect::<Vec<_>>(), subscriptions);
+    assert!(paused.iter().all(|frame| frame.messages == 0), "{paused:?}");
+    // What was on its way.
+    peer.deliver(subscriptions[2], 0, &["short"]).await;
+    for _ in 0..3 {
+        soon(reader.next()).await.expect("it goes on").expect("a message");
+    }
+    let gone_on = credits(&mut peer).await;
+    let share = (1 << 20) / 3;
+    assert!(gone_on.iter().all(|frame| frame.messages > 0 && frame.bytes == share), "{gone_on:?}");
+}
