@@ -164,8 +164,9 @@ impl<D: Disk> Reader<D> {
     ) -> Result<Option<HeldSegment<'_, D::File>>, Fault> {
         let own = Own::of(&self.config);
         let home = Home::Segment(segment);
+        // A slot that was removed meanwhile may fail to be read: whether it is there is looked for below.
         if let Some(open) = self.files.get(home)
-            && let Some(header) = own.header(&open.file, &open.path, segment)?
+            && let Ok(Some(header)) = own.header(&open.file, &open.path, segment)
         {
             return Ok(self.files.get(home).map(|open| (open, header)));
         }

@@ -29,6 +29,7 @@ mod reading;
 mod refusals;
 mod rotten;
 mod short_frames;
+mod small_disk;
 mod soak;
 mod storage;
 mod stream_ends;

@@ -17,6 +17,7 @@ mod model;
 mod pack_crashes;
 mod pack_rot;
 mod packs;
+mod passed_over;
 mod recovery;
 mod rot;
 mod rot_skipped;
