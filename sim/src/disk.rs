@@ -452,6 +452,14 @@ impl DiskFile for SimulatedFile {
         self.call(Call::Change, "set length", (length, 0), |_| self.file.set_length(length))
     }
 
+    fn allocate(&self, length: u64) -> io::Result<bool> {
+        self.call(Call::Write, "allocate", (0, length), |trouble| match trouble {
+            Some(Trouble::IsShort) => Err(io::Error::other("the disk was told to write a part")),
+            Some(Trouble::IsShortAndFull) => Err(io::ErrorKind::StorageFull.into()),
+            _ => self.file.allocate(length),
+        })
+    }
+
     fn length(&self) -> io::Result<u64> {
         self.call(Call::Look, "length", NOTHING, |_| self.file.length())
     }

@@ -8,6 +8,7 @@ mod act;
 mod consumers;
 mod disk;
 mod drain;
+mod full_disk;
 mod letter;
 mod moving;
 mod natives;

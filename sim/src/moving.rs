@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use sennit_journal::{Home, Pack, PackRemoval, Position};
 use sennit_model::Timestamp;
-use sennit_shard::{CompactionDone, CompactionStep, Held, MoveError, Moved, Recovered};
+use sennit_shard::{CompactionDone, CompactionStep, Held, MoveError, Moved, Recovered, Room};
 
 use crate::{disk::SimulatedDisk, oracle::Violation, trace::Trace};
 
@@ -108,6 +108,7 @@ impl Moving {
     pub fn step(
         &mut self,
         parts: &mut Recovered<SimulatedDisk>,
+        room: &Room,
         trace: &Trace,
         now: Timestamp,
     ) -> Result<MoveStep, Violation> {
@@ -116,7 +117,7 @@ impl Moving {
             self.is_stirred = step != MoveStep::Idle;
             return Ok(step);
         };
-        let worked = self.go_on(under_way, parts, trace, now);
+        let worked = self.go_on(under_way, parts, room, trace, now);
         self.to_remove.extend(parts.mover.take_rubbish());
         worked
     }
@@ -125,6 +126,7 @@ impl Moving {
         &mut self,
         under_way: Move,
         parts: &mut Recovered<SimulatedDisk>,
+        room: &Room,
         trace: &Trace,
         now: Timestamp,
     ) -> Result<MoveStep, Violation> {
@@ -146,7 +148,7 @@ impl Moving {
                 trace.step(format_args!("  of {home:?} {} batches are wanted", wanted.len()));
                 let copied = match wanted.is_empty() {
                     true => Ok(Moved::default()),
-                    false => parts.mover.copy(home, &wanted),
+                    false => copy(parts, room, home, &wanted),
                 };
                 match copied {
                     Ok(moved) => self.copied(moved)?,
@@ -254,6 +256,27 @@ impl Moving {
         trace.step(format_args!("  pack {pack} is not removed: {error}"));
         self.has_failed = true;
     }
+}
+
+/// Copies what is wanted; on a full disk the lane lends the pack a slot's room.
+fn copy(
+    parts: &mut Recovered<SimulatedDisk>,
+    room: &Room,
+    home: Home,
+    wanted: &[Held],
+) -> Result<Moved, MoveError> {
+    parts.mover.set_in_one_pack(room.is_full());
+    let bytes = parts.mover.bytes_for(wanted);
+    let spare = parts.lane.spare_count();
+    let may_lend = room.may_lend(spare);
+    if may_lend
+        && bytes <= parts.mover.segment_bytes()
+        && !parts.mover.has_room(bytes)?
+        && let Some(slot) = parts.lane.take_surplus(spare - 1).pop()
+    {
+        parts.mover.make_room(&slot)?;
+    }
+    parts.mover.copy(home, wanted)
 }
 
 /// The packs in which something live lies.

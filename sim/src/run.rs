@@ -103,6 +103,9 @@ pub fn run(seed: u64, operations: u64, echo: bool) -> Result<Finished, Failure> 
             run.operation(operation)?;
         }
         at.set(operations + 1);
+        if run.swarm.runs_full {
+            run.lives_on_a_full_disk(seed)?;
+        }
         run.end()?;
         let hash = trace.hash();
         let (lives, delivered) = (run.lives, run.delivered);
@@ -329,7 +332,8 @@ impl Run {
     fn change_faults(&mut self) {
         let faults = self.random.chance(700);
         self.plan(faults);
-        if self.swarm.runs_full && self.random.chance(600) {
+        // The broker keeps its promises with what it holds: others may take the rest once it has that.
+        if self.swarm.runs_full && self.random.chance(600) && self.world.has_held_slots() {
             let used: usize = self.world.disk.files().iter().map(|(_, length)| length).sum();
             let room = self.random.below(2 * self.swarm.segment_bytes);
             let capacity_bytes = used as u64 + room;

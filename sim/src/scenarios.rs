@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// What happens, in a sentence and in acts.
-pub const SCENARIOS: [(&str, &[Act]); 58] = [
+pub const SCENARIOS: [(&str, &[Act]); 59] = [
     (
         "a checkpoint begins behind the first batch of a segment",
         &[Checkpoint, Restart, Small, Checkpoint, Gather, Checkpoint],
@@ -81,6 +81,10 @@ pub const SCENARIOS: [(&str, &[Act]); 58] = [
     (
         "a broker that is full is started again",
         &[Both, Long, Full, Long, Long, Restart, Settle, Room, Small],
+    ),
+    (
+        "a broker on a full disk is started again and again",
+        &[Both, Full, Long, Long, Restart, Settle, Restart, Restart, Settle, Restart, Room, Long],
     ),
     ("streams of a group are appended to together", &[Together, Together, Together]),
     (

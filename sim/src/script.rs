@@ -153,7 +153,14 @@ impl Script {
             }
             Act::Mark => self.pass(Duration::from_millis(60))?,
             Act::Later => self.pass(Duration::from_secs(600))?,
-            Act::Full => self.set_room(Some(0)),
+            Act::Full => {
+                for _ in 0..CALM_STEPS {
+                    if !self.world.has_held_slots() {
+                        self.world.slot_step()?;
+                    }
+                }
+                self.set_room(Some(0));
+            }
             Act::Room => self.set_room(None),
             Act::Restart => self.restart(Ending::Kill)?,
         }

@@ -10,9 +10,11 @@ use std::{
 use sennit_engine::{
     Command, CursorClaim, Effect, Origin, PartitionCommand, PartitionDescription, SessionId,
 };
-use sennit_journal::{Fault, Frame, LaneConfig, Position, Slot};
+use sennit_journal::{Fault, Frame, LaneConfig, Position, Slot, SlotFill, disk::FaultPlan};
 use sennit_model::{Offset, PartitionId, ReadFrom, Timestamp, TopicId};
-use sennit_shard::{Fetch, RecoverError, Recovered, Settings, recover};
+use sennit_shard::{
+    Fetch, RecoverError, Recovered, Room, START_SLOTS, Settings, Spare, Wish, held_slots, recover,
+};
 
 use crate::{
     consumers::Consumers,
@@ -27,10 +29,9 @@ use crate::{
     trace::Trace,
 };
 
-/// Slots the lane has in reserve when it can.
-const SPARE_SLOTS: usize = 2;
-/// With so many more, those beyond the reserve are removed.
-const SURPLUS_SLOTS: usize = 1;
+/// Steps of the slot maker within which a lane that waits for a slot gets one, on a disk that does nothing
+/// wrong but to be full.
+const WAITS_MAX: u32 = 400;
 /// What the shard may keep of chunks it read back, beyond the budget of its tail cache.
 const READ_BYTES: usize = 16 << 20;
 
@@ -39,13 +40,18 @@ pub const RECOVERS: &str = "I1 a lane without rot is recovered";
 
 /// The promise that rot of a header costs no segment.
 pub const KEPT_SEGMENT: &str = "I1 a bit that rots costs no segment";
+
+/// The promise that a full disk stops publishing and nothing else.
+pub const GOES_ON: &str = "I8 a full disk stops nothing but publishing";
+
 /// The promise that a crash is not taken for rot.
 pub const NO_ROT: &str = "I1 no crash is taken for damage";
 
 /// A commit on its way through the lane.
 #[derive(Debug)]
 enum Flight {
-    Taken(Vec<Frame>, u64),
+    /// Frames, the turn up to which they hold all that was appended, and where that ends.
+    Taken(Vec<Frame>, u64, Position),
     Synced(Position),
 }
 
@@ -104,11 +110,16 @@ pub struct World {
     commands: Vec<Command>,
     flight: Option<Flight>,
     fetches: Vec<Fetch>,
-    is_full: bool,
+    /// Which slots the lane holds, and when publishes are refused.
+    pub room: Room,
+    /// The slot that is being made.
+    wish: Option<Wish>,
     /// Slots that are to be removed.
     surplus: Vec<Slot>,
     /// How many slots the frames need that wait for the lane.
     slots_wanted: usize,
+    /// How often the slot maker was asked in vain while the lane waits.
+    waits: u32,
 }
 
 impl World {
@@ -154,9 +165,11 @@ impl World {
             commands: Vec::new(),
             flight: None,
             fetches: Vec::new(),
-            is_full: false,
+            room: Room::new(1, false),
+            wish: None,
             surplus: Vec::new(),
             slots_wanted: 0,
+            waits: 0,
         };
         world.oracle.recovered(world.parts.report.generation, &[], now)?;
         Ok(world)
@@ -265,34 +278,46 @@ impl World {
     pub fn lane_step(&mut self) -> Result<(), Stop> {
         match self.flight.take() {
             None if self.parts.shard.has_frames() => {
-                let mut frames = Vec::new();
+                let (mut frames, turns_end) = (Vec::new(), self.parts.shard.end());
                 self.parts.shard.take_frames(&mut frames);
                 self.takes.taken(&frames, self.parts.shard.counters().checkpoints);
-                self.flight = Some(Flight::Taken(frames, self.oracle.turn()));
+                self.flight = Some(Flight::Taken(frames, self.oracle.turn(), turns_end));
                 Ok(())
             }
             None => Ok(()),
-            Some(Flight::Taken(frames, turn)) => self.write(frames, turn),
-            Some(Flight::Synced(end)) => {
-                self.trace.step(format_args!("  committed to {end}"));
-                self.committed = end;
-                self.parts.shard.committed(end, self.now);
-                Ok(self.after(&[])?)
-            }
+            Some(Flight::Taken(frames, turn, turns_end)) => self.write(frames, turn, turns_end),
+            Some(Flight::Synced(end)) => self.committed(end),
         }
     }
 
-    fn write(&mut self, frames: Vec<Frame>, turn: u64) -> Result<(), Stop> {
+    fn write(
+        &mut self,
+        mut frames: Vec<Frame>,
+        turn: u64,
+        turns_end: Position,
+    ) -> Result<(), Stop> {
+        // As far as there are slots: what that frees may be the slots for the rest. Turns are committed whole.
+        let mut fits = self.parts.lane.fits(&frames);
+        if fits < frames.len() && fits > 0 && frames[fits - 1].end < turns_end {
+            fits = 0;
+        }
+        let rest = frames.split_off(fits);
+        if frames.is_empty() && !rest.is_empty() {
+            self.slots_wanted = rest.iter().filter(|frame| frame.first_of_segment).count();
+            self.flight = Some(Flight::Taken(rest, turn, turns_end));
+            self.room.waited();
+            return self.wait_for_slot();
+        }
+        (self.waits, self.slots_wanted) = (0, 0);
         match self.parts.lane.append(&frames) {
             Ok(end) => {
                 self.oracle.committed(turn);
-                self.flight = Some(Flight::Synced(end));
-                Ok(())
-            }
-            Err(Fault::NoSpareSlot { .. }) => {
-                self.slots_wanted = frames.iter().filter(|frame| frame.first_of_segment).count();
-                self.flight = Some(Flight::Taken(frames, turn));
-                self.slot_step()
+                if rest.is_empty() {
+                    self.flight = Some(Flight::Synced(end));
+                    return Ok(());
+                }
+                self.flight = Some(Flight::Taken(rest, turn, turns_end));
+                self.committed(end)
             }
             Err(_) if self.disk.is_off() => Err(Stop::PowerOff),
             Err(fault) => {
@@ -305,38 +330,112 @@ impl World {
         }
     }
 
+    fn committed(&mut self, end: Position) -> Result<(), Stop> {
+        self.trace.step(format_args!("  committed to {end}"));
+        self.committed = end;
+        self.parts.shard.committed(end, self.now);
+        Ok(self.after(&[])?)
+    }
+
+    /// The lane waits for a slot. Only another program, or a disk that fails, may keep it from having one.
+    fn wait_for_slot(&mut self) -> Result<(), Stop> {
+        self.slot_step()?;
+        let FaultPlan { sync_fails, write_fails, .. } = self.disk.plan();
+        self.waits += u32::from(sync_fails == 0 && write_fails == 0 && !self.room.has_room());
+        if self.waits > WAITS_MAX {
+            let detail = format!(
+                "the lane waits for a slot: {} segments in use, checkpoints take {}",
+                self.parts.shard.segment_count(),
+                self.parts.shard.checkpoint_segments(),
+            );
+            return Err(Violation::new(GOES_ON, detail).into());
+        }
+        Ok(())
+    }
+
     /// Lets the slot maker get on.
     ///
     /// # Errors
     /// That the power went.
     pub fn slot_step(&mut self) -> Result<(), Stop> {
-        let keep = self.slots_wanted.max(SPARE_SLOTS);
-        if self.parts.lane.spare_count() > keep + SURPLUS_SLOTS {
-            self.surplus.extend(self.parts.lane.take_surplus(keep));
+        self.room.checkpoint_takes(self.parts.shard.checkpoint_segments());
+        let spare = self.parts.lane.spare_count();
+        if let Some(keep) = self.room.surplus(spare, self.room.is_full()) {
+            self.surplus.extend(self.parts.lane.take_surplus(keep.max(self.slots_wanted)));
         }
         if let Some(slot) = self.surplus.pop() {
             // What is left of it is a spare slot at the next start.
             let removed = self.parts.slots.remove(&slot);
             self.trace.step(format_args!("  slot removed: {}", removed.is_ok()));
         }
-        let is_short = self.parts.lane.spare_count() < keep;
-        let full = match is_short.then(|| self.parts.slots.make()) {
-            None => false,
-            Some(Ok(slot)) => {
-                self.parts.lane.add_spare(slot);
-                false
-            }
-            Some(Err(Fault::StorageFull { .. })) => true,
-            Some(Err(_)) => self.is_full,
-        };
+        self.make_slot();
         if self.disk.is_off() {
             return Err(Stop::PowerOff);
         }
-        if full != self.is_full {
-            self.is_full = full;
-            self.trace.step(format_args!("  storage full: {full}"));
-            self.parts.shard.set_storage_full(full);
-            self.oracle.storage_full(full);
+        let changed = self.room.full_changed(self.parts.lane.spare_count());
+        if let Some(full) = changed {
+            self.storage_full(full);
+        }
+        Ok(())
+    }
+
+    /// Makes the slot that the lane wishes for next, and looks whether there is room for another.
+    fn make_slot(&mut self) {
+        let (count, written) =
+            (self.parts.lane.spare_count(), self.parts.lane.written_spare_count());
+        let is_wanted = count < self.slots_wanted;
+        let wish = self.wish.or_else(|| self.room.next_wish(Spare { count, written }));
+        self.wish = wish.or(is_wanted.then_some(Wish::Ready));
+        if let Some(wish) = self.wish {
+            let fill = if wish == Wish::Held { SlotFill::Taken } else { SlotFill::Written };
+            match self.parts.slots.make_beside(0, fill) {
+                Ok(slot) => {
+                    self.wish = None;
+                    self.room.made(wish);
+                    self.parts.lane.add_spare(slot);
+                }
+                Err(Fault::StorageFull { .. }) => return self.room.set_room(false),
+                Err(_) => return,
+            }
+        } else if self.room.has_room() {
+            return;
+        }
+        if let Ok(available) = self.parts.slots.available_bytes() {
+            self.room.set_room(available >= self.config.segment_bytes);
+        }
+    }
+
+    fn storage_full(&mut self, full: bool) {
+        self.trace.step(format_args!("  storage full: {full}"));
+        self.parts.shard.set_storage_full(full);
+        self.oracle.storage_full(full);
+    }
+
+    /// Whether the slots are there that the lane always holds.
+    #[must_use]
+    pub fn has_held_slots(&self) -> bool {
+        self.room.missing(self.parts.lane.spare_count()) == 0
+    }
+
+    /// As the broker does at a start: publishes are refused from the start where the disk has no room for the
+    /// slots that are missing.
+    fn start_in_room(&mut self) -> Result<(), Violation> {
+        let checkpoint_segments = self.parts.shard.checkpoint_segments();
+        let spare = self.parts.lane.spare_count() as u64;
+        let segment_bytes = self.config.segment_bytes;
+        let Ok(free) = self.parts.slots.available_bytes() else {
+            self.room = Room::new(checkpoint_segments, false);
+            return Ok(());
+        };
+        if spare + free / segment_bytes < START_SLOTS {
+            let detail = format!("a start finds {spare} slots and {free} bytes");
+            return Err(Violation::new(GOES_ON, detail));
+        }
+        let missing = held_slots(checkpoint_segments).saturating_sub(spare);
+        let begins_full = free < missing.saturating_mul(segment_bytes);
+        self.room = Room::new(checkpoint_segments, begins_full);
+        if begins_full {
+            self.storage_full(true);
         }
         Ok(())
     }
@@ -364,7 +463,7 @@ impl World {
     /// # Errors
     /// The promise that was broken, or that the power went.
     pub fn move_step(&mut self) -> Result<(), Stop> {
-        let step = self.moving.step(&mut self.parts, &self.trace, self.now)?;
+        let step = self.moving.step(&mut self.parts, &self.room, &self.trace, self.now)?;
         if self.disk.is_off() {
             return Err(Stop::PowerOff);
         }
@@ -387,7 +486,7 @@ impl World {
     /// Whether commands, the lane or the reader have something to do that can be done now.
     #[must_use]
     pub fn is_committing(&self) -> bool {
-        let waits_for_room = self.is_full && self.parts.lane.spare_count() == 0;
+        let waits_for_room = self.room.is_full() && self.parts.lane.spare_count() == 0;
         let has_frames = self.flight.is_some() || self.parts.shard.has_frames();
         !self.is_fenced
             && (!self.commands.is_empty()
@@ -430,7 +529,8 @@ impl World {
         self.surplus.clear();
         self.commands.clear();
         self.letters_wanted.clear();
-        (self.is_fenced, self.is_full) = (false, false);
+        (self.is_fenced, self.wish) = (false, None);
+        (self.waits, self.slots_wanted) = (0, 0);
         self.oracle.crashed();
         self.publishers.disconnected();
         self.consumers.disconnected();
@@ -462,6 +562,7 @@ impl World {
             // No record is lost. A segment whose header has rotted is found by its frames.
             return Err(Violation::new(KEPT_SEGMENT, format!("{report:?}")));
         }
+        self.start_in_room()?;
         self.moving.take_released(&mut self.parts, &self.trace)?;
         let mut ids: Vec<PartitionId> = self.parts.shard.engine().partition_ids().collect();
         ids.sort_unstable();

@@ -45,9 +45,9 @@ pub struct Args {
     /// How many threads share the partitions, 1 to 1024 [default: one per core, or what the data says]
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
-    /// How long a segment of a new data directory's journals is, 20MiB at least
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size)]
-    segment_size: u64,
+    /// How long a segment of a new data directory's journals is, 20MiB at least [default: 64MiB, less on a small disk]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    segment_size: Option<u64>,
     /// Segments of each shard's journal beyond which the oldest is emptied into packs
     #[arg(long, value_name = "N", default_value_t = Config::default().journal_segments)]
     journal_segments: usize,

@@ -99,7 +99,7 @@ pub enum Refusal {
     },
     /// The disk is full; acks, deletes and reads go on.
     #[error(
-        "the disk is full: nothing is published until space returns; acks, deletes and reads go on"
+        "the disk has no room beside what is kept free for acks and starts: nothing is published until space returns; acks, deletes and reads go on; /readyz says how much is missing"
     )]
     StorageFull,
     /// The journal failed before it said whether the command was committed.

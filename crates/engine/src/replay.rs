@@ -31,8 +31,10 @@ use crate::{
 /// What a record was to a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replayed {
-    /// It changed the state, or was part of a checkpoint.
+    /// It changed the state, or passed by.
     Applied,
+    /// It was part of a checkpoint, which is of use once it is whole.
+    PartOfCheckpoint,
     /// A checkpoint begins, later than the replay did: what it will say is known already.
     LaterCheckpointBegan,
     /// The checkpoint that began last is whole, and of so many bytes.
@@ -145,8 +147,10 @@ impl Replay {
                     let put = self.put_back(&mut Reader { kind: CHECKPOINT_PART, rest: piece });
                     self.unless_broken(put)?;
                 }
+                self.engine.take_freed();
+                return Ok(Replayed::PartOfCheckpoint);
             }
-            Record::CheckpointPart { .. } => {}
+            Record::CheckpointPart { .. } => return Ok(Replayed::PartOfCheckpoint),
             Record::CheckpointEnded { bytes } => {
                 if loads {
                     let whole = self.all_is_there(kind, bytes);

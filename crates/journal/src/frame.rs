@@ -95,6 +95,16 @@ impl FrameBuilder {
         }
     }
 
+    /// Has the log end at `end`, before the segments that hold nothing of it behind that: the first
+    /// segment's header will say so.
+    ///
+    /// # Panics
+    /// If something was sealed or gathers.
+    pub(crate) fn end_at(&mut self, end: Position) {
+        assert!(self.is_empty() && self.chain == 0, "the first segment is begun");
+        (self.durable, self.last_end, self.start) = (end, end, end);
+    }
+
     /// Which life of the lane this is.
     #[must_use]
     pub fn generation(&self) -> u32 {

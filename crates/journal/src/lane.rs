@@ -103,9 +103,10 @@ impl<D: Disk> Lane<D> {
         Ok(())
     }
 
-    /// Takes a slot for a segment to come.
+    /// Takes a slot for a segment to come. Those that were written before are used first.
     pub fn add_spare(&mut self, slot: Slot) {
-        self.spare.push_back(slot);
+        let at = if slot.is_unwritten { self.spare.len() } else { self.written_spare_count() };
+        self.spare.insert(at, slot);
     }
 
     /// Nobody needs this segment any more: its slot is spare.
@@ -114,8 +115,10 @@ impl<D: Disk> Lane<D> {
     /// If the segment is being written.
     pub fn release(&mut self, segment: u64) {
         assert_ne!(self.current.as_ref().map(|held| held.0), Some(segment), "being written");
-        let slot = self.segments.remove(&segment);
-        self.spare.extend(slot.filter(|slot| !slot.is_cut));
+        let slot = self.segments.remove(&segment).filter(|slot| !slot.is_cut);
+        if let Some(slot) = slot {
+            self.add_spare(Slot { is_unwritten: false, ..slot });
+        }
     }
 
     /// Takes spare slots beyond `keep`: the lane uses them no more.
@@ -159,5 +162,11 @@ impl<D: Disk> Lane<D> {
     #[must_use]
     pub fn spare_count(&self) -> usize {
         self.spare.len()
+    }
+
+    /// How many of them were written before.
+    #[must_use]
+    pub fn written_spare_count(&self) -> usize {
+        self.spare.iter().take_while(|slot| !slot.is_unwritten).count()
     }
 }

@@ -49,6 +49,6 @@ pub use position::Position;
 pub use reader::Reader;
 pub use recovery::{RecoveredEnd, ReplayFrom, recover};
 pub use scrub::{Scrubbed, scrub};
-pub use slot::{Slot, SlotMaker};
+pub use slot::{Slot, SlotFill, SlotMaker, remove_slot};
 pub use verify::{HeadlessSlot, Verdict, verify};
 pub use walk::{Damage, Walked};

@@ -51,6 +51,10 @@ impl<'a, F: DiskFile> Paced<'a, F> {
 }
 
 impl<F: DiskFile> DiskFile for Paced<'_, F> {
+    fn allocate(&self, length: u64) -> io::Result<bool> {
+        self.file.allocate(length)
+    }
+
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
         let mut at = offset;
         for part in bytes.chunks_mut(PIECE_BYTES) {
@@ -102,6 +106,10 @@ mod tests {
     }
 
     impl DiskFile for Bytes {
+        fn allocate(&self, _: u64) -> io::Result<bool> {
+            Ok(false)
+        }
+
         fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<()> {
             let is_whole =
                 |length: usize, at: u64| (length as u64 | at).is_multiple_of(BLOCK_BYTES as u64);

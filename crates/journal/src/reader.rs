@@ -226,8 +226,9 @@ impl<D: Disk> Reader<D> {
     fn open_whole(&mut self, segment: u64) -> Result<Option<SegmentHeader>, Fault> {
         let own = Own::of(&self.config);
         let home = Home::Segment(segment);
+        // A slot that was removed meanwhile may fail to be read: whether it is there is looked for below.
         if let Some(open) = self.files.get(home)
-            && let Some(header) = own.header(&open.file, &open.path, segment)?
+            && let Ok(Some(header)) = own.header(&open.file, &open.path, segment)
         {
             return Ok(Some(header));
         }

@@ -34,6 +34,8 @@ pub struct RecoveredEnd<D: Disk> {
     /// Where the one before would have begun, if it is still there: to begin there comes to the
     /// same, as long as no segment since then is missing.
     pub fallback_from: Option<Position>,
+    /// Where the log ended in each segment that was read.
+    ends: BTreeMap<u64, Position>,
     /// Bytes behind the end that were written but never committed.
     pub torn_bytes: u64,
     /// Gathers what comes next, in a new segment and a new generation.
@@ -50,6 +52,18 @@ pub struct RecoveredEnd<D: Disk> {
     /// Slots that could not be read, and why. What a replay needs is in none of them, but older
     /// segments may be. They are neither read nor written to.
     pub unreadable: Vec<(PathBuf, Fault)>,
+}
+
+impl<D: Disk> RecoveredEnd<D> {
+    /// Has the log end with `segment`, if that was read: what was written in later ones is nothing that
+    /// a later replay needs. The first segment of this life will say so. Returns the later ones: once
+    /// that segment is durable, their slots may be used again.
+    pub fn ends_with(&mut self, segment: u64) -> Vec<u64> {
+        let Some(&end) = self.ends.get(&segment) else { return Vec::new() };
+        self.builder.end_at(end);
+        self.end = end;
+        self.lane.segments().filter(|&later| later > segment).collect()
+    }
 }
 
 /// Where a replay begins.
@@ -81,6 +95,55 @@ struct HeadlessSlot<F> {
     last: Option<HeadlessSegment>,
     /// Whether a segment was begun in it, and neither finished nor promised to anybody.
     is_torn: bool,
+}
+
+impl<F> FoundSegment<F> {
+    /// Whether the log goes on in this segment where it ended before `expected`: those between hold
+    /// nothing of it, as the header says.
+    fn follows(&self, expected: u64, segment_bytes: u64) -> bool {
+        let is_next = self.header.segment == expected;
+        let passes_over = self.header.previous_end <= Position(expected * segment_bytes);
+        self.is_whole && (is_next || passes_over)
+    }
+}
+
+/// Takes the segments that hold nothing of the log, as a later one says: the log before that ended in
+/// front of them. Their slots are spare.
+fn take_void<F>(
+    segments: &mut BTreeMap<u64, FoundSegment<F>>,
+    segment_bytes: u64,
+) -> VecDeque<Slot> {
+    let mut log_before_ends = Position(u64::MAX);
+    let mut void = Vec::new();
+    for (&number, found) in segments.iter().rev() {
+        if Position(number * segment_bytes) >= log_before_ends {
+            void.push(number);
+        } else {
+            log_before_ends = found.header.previous_end;
+        }
+    }
+    let void = void.into_iter().filter_map(|number| segments.remove(&number));
+    void.filter(|found| !found.is_cut).map(|found| slot(found.path, false)).collect()
+}
+
+/// Whether each segment of `range` is there, or was passed over.
+fn is_unbroken<F>(
+    segments: &BTreeMap<u64, FoundSegment<F>>,
+    range: RangeInclusive<u64>,
+    segment_bytes: u64,
+) -> bool {
+    let (mut expected, last) = (*range.start(), *range.end());
+    for (&number, found) in segments.range(range) {
+        if number > expected && !found.follows(expected, segment_bytes) {
+            return false;
+        }
+        expected = number + 1;
+    }
+    expected > last
+}
+
+fn slot(path: PathBuf, is_cut: bool) -> Slot {
+    Slot { path, is_cut, is_unwritten: false }
 }
 
 /// The slot as its frames are read, which are many: past the system's cache where that can be, which
@@ -155,6 +218,7 @@ pub fn recover<D: Disk, E: From<Fault>>(
             None => without_header.push((path, file)),
         }
     }
+    let void = take_void(&mut segments, config.segment_bytes);
     if let Some(newest) = segments.values().next_back() {
         // What a killed process wrote and never synced can be read, and is taken for the log's
         // end: from here on others build on it, so it has to be durable. Older segments were
@@ -201,12 +265,11 @@ pub fn recover<D: Disk, E: From<Fault>>(
         .max()
         .filter(|stated| segments.contains_key(&stated.segment(config.segment_bytes)));
     let mut end = newest.map_or(Position(0), |_| replay_from);
-    let mut torn_bytes = 0;
+    let (mut ends, mut torn_bytes) = (BTreeMap::new(), 0);
     let mut headless = BTreeMap::new();
     if let Some(highest) = highest {
         let first = replay_from.segment(config.segment_bytes);
-        let held = segments.range(first..=highest).count() as u64;
-        if held < highest - first + 1 {
+        if !is_unbroken(&segments, first..=highest, config.segment_bytes) {
             if !unreadable.is_empty() {
                 // What is missing may lie there.
                 return Err(unreadable.remove(0).1.into());
@@ -218,16 +281,17 @@ pub fn recover<D: Disk, E: From<Fault>>(
         for (&number, found) in segments.range(first..=highest) {
             let FoundSegment { header, is_whole, is_cut, path, file: _ } = found;
             let start = Position(number * config.segment_bytes);
-            if number > expected {
+            if number > expected && !found.follows(expected, config.segment_bytes) {
                 each(missing(&config, end, start))?;
                 end = start;
             }
             expected = number + 1;
-            let next = segments.get(&expected).filter(|next| next.is_whole);
-            let ends = next.map_or(Ends::Unknown, |next| Ends::At(next.header.previous_end));
+            let next = segments.range(expected..).next().map(|(_, next)| next);
+            let next = next.filter(|next| next.follows(expected, config.segment_bytes));
+            let next_ends = next.map_or(Ends::Unknown, |next| Ends::At(next.header.previous_end));
             let begin = replay_from.max(start);
             let frames = open_for_frames(disk, path, *is_cut)?;
-            let mut scan = Scan::of_segment(&frames, path, &config, header, begin, ends);
+            let mut scan = Scan::of_segment(&frames, path, &config, header, begin, next_ends);
             if !is_whole {
                 scan = scan.without_header(begin == start);
             }
@@ -250,6 +314,7 @@ pub fn recover<D: Disk, E: From<Fault>>(
                 }
             }
             end = scan.position();
+            ends.insert(number, end);
             if *is_cut && number == highest {
                 // What lay behind cannot say any more that it was durable.
                 let (position, path) = (end, path.clone());
@@ -272,23 +337,24 @@ pub fn recover<D: Disk, E: From<Fault>>(
     };
     let mut in_use: BTreeMap<u64, Slot> = segments
         .into_iter()
-        .map(|(number, FoundSegment { path, is_cut, .. })| (number, Slot { path, is_cut }))
+        .map(|(number, FoundSegment { path, is_cut, .. })| (number, slot(path, is_cut)))
         .collect();
     let paths = headless.iter().map(|(&number, found)| (number, found.path.clone()));
     let paths: BTreeMap<u64, PathBuf> = paths.collect();
     for (&number, path) in &paths {
-        in_use.insert(number, Slot { path: path.clone(), is_cut: false });
+        in_use.insert(number, slot(path.clone(), false));
     }
     // A torn segment is written over by the next one of its number, which is the next that is begun: two
     // slots would hold frames of one segment else, and rot of the right one make the other look right.
     spare.sort_by(|one, other| (other.is_torn, &one.path).cmp(&(one.is_torn, &other.path)));
     let spare: VecDeque<Slot> =
-        spare.into_iter().map(|slot| Slot { path: slot.path, is_cut: false }).collect();
+        spare.into_iter().map(|held| slot(held.path, false)).chain(void).collect();
     let slots = SlotMaker::new(disk.clone(), directory.clone(), config.segment_bytes, next_slot);
     Ok(RecoveredEnd {
         end,
         replay_from,
         fallback_from,
+        ends,
         torn_bytes,
         builder: FrameBuilder::new(config.clone(), generation, next_segment, end, replay_from),
         lane: Lane::new(disk.clone(), config.clone(), in_use, spare),

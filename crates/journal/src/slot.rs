@@ -1,7 +1,7 @@
 //! Slots: the files that hold segments. A slot is written full of zeros once, so that later writes
 //! change no metadata, and then used for one segment after the other.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::{
     disk::{Disk, DiskFile},
@@ -16,6 +16,18 @@ pub struct Slot {
     pub(crate) path: PathBuf,
     /// It was cut off, and is not to be written to.
     pub(crate) is_cut: bool,
+    /// Its room on the disk was taken, and nothing written there yet: the first writes take longer.
+    pub(crate) is_unwritten: bool,
+}
+
+/// How a slot is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotFill {
+    /// Written full of zeros: ready to be written to as quickly as can be.
+    Written,
+    /// Its room is taken, at no cost: to be held for when the disk is full. Written like the others
+    /// where the file system cannot do that.
+    Taken,
 }
 
 /// Makes slots of one lane. There is one of these per lane; it may work on a thread of its own
@@ -40,26 +52,25 @@ impl<D: Disk> SlotMaker<D> {
     /// [`Fault::StorageFull`] if there is no room, else [`Fault::Io`]. What was left of the file is
     /// used at the next try.
     pub fn make(&mut self) -> Result<Slot, Fault> {
-        self.make_beside(0)
+        self.make_beside(0, SlotFill::Written)
     }
 
-    /// Whether there is room for a slot, and for so many bytes beside it.
+    /// How many bytes of the disk are free.
     ///
     /// # Errors
     /// [`Fault::Io`].
-    pub fn has_room_beside(&self, left_bytes: u64) -> Result<bool, Fault> {
+    pub fn available_bytes(&self) -> Result<u64, Fault> {
         let available = self.disk.available_bytes(&self.directory);
-        let available = available.map_err(Fault::io("measure", &self.directory))?;
-        Ok(available >= self.segment_bytes.saturating_add(left_bytes))
+        available.map_err(Fault::io("measure", &self.directory))
     }
 
-    /// Makes a slot where room for so many bytes is left beside it.
+    /// Makes a slot where so many bytes are left free beside it.
     ///
     /// # Errors
     /// Those of [`SlotMaker::make`].
-    pub fn make_beside(&mut self, left_bytes: u64) -> Result<Slot, Fault> {
+    pub fn make_beside(&mut self, left_bytes: u64, fill: SlotFill) -> Result<Slot, Fault> {
         // A slot that is begun and not finished would take the room it needs from others.
-        if !self.has_room_beside(left_bytes)? {
+        if self.available_bytes()? < self.segment_bytes.saturating_add(left_bytes) {
             return Err(Fault::StorageFull { path: self.directory.clone() });
         }
         let path = self.directory.join(slot_name(self.next));
@@ -71,33 +82,48 @@ impl<D: Disk> SlotMaker<D> {
         }
         // Filled as it will be written later: past the system's cache, which it would only crowd.
         let file = self.disk.open_to_write(&path).map_err(Fault::io("open", &path))?;
+        let is_unwritten = fill == SlotFill::Taken
+            && file.allocate(self.segment_bytes).map_err(Fault::io("fill", &path))?;
+        if !is_unwritten {
+            self.write_full(&file, &path)?;
+        }
+        file.sync().map_err(Fault::io("sync", &path))?;
+        self.disk.sync_directory(&self.directory).map_err(Fault::io("sync", &self.directory))?;
+        self.next += 1;
+        Ok(Slot { path, is_cut: false, is_unwritten })
+    }
+
+    fn write_full(&self, file: &D::File, path: &Path) -> Result<(), Fault> {
         let zeros = crate::block::Blocks::zeroed(ZEROS_BYTES / crate::format::BLOCK_BYTES);
         let mut at = 0;
         while at < self.segment_bytes {
             let length = (self.segment_bytes - at).min(ZEROS_BYTES as u64);
             let zeros = &zeros.as_ref()[..length as usize];
-            file.write_at(zeros, at).map_err(Fault::io("fill", &path))?;
+            file.write_at(zeros, at).map_err(Fault::io("fill", path))?;
             at += length;
         }
-        file.sync().map_err(Fault::io("sync", &path))?;
-        self.disk.sync_directory(&self.directory).map_err(Fault::io("sync", &self.directory))?;
-        self.next += 1;
-        Ok(Slot { path, is_cut: false })
+        Ok(())
     }
-}
 
-impl<D: Disk> SlotMaker<D> {
     /// Removes the file of a slot that the lane uses no more.
     ///
     /// # Errors
     /// [`Fault::Io`]; what is left of the file is a spare slot at the next start.
     pub fn remove(&self, slot: &Slot) -> Result<(), Fault> {
-        // Whoever still has it open holds nothing of the disk then.
-        let file = self.disk.open_to_write(&slot.path).map_err(Fault::io("open", &slot.path))?;
-        file.set_length(0).map_err(Fault::io("cut", &slot.path))?;
-        self.disk.remove(&slot.path).map_err(Fault::io("remove", &slot.path))?;
-        self.disk.sync_directory(&self.directory).map_err(Fault::io("sync", &self.directory))
+        remove_slot(&self.disk, &self.directory, slot)
     }
+}
+
+/// Removes the file of a slot that no lane uses any more, from its lane's directory.
+///
+/// # Errors
+/// [`Fault::Io`]; what is left of the file is a spare slot at the next start.
+pub fn remove_slot<D: Disk>(disk: &D, directory: &Path, slot: &Slot) -> Result<(), Fault> {
+    // Whoever still has it open holds nothing of the disk then.
+    let file = disk.open_to_write(&slot.path).map_err(Fault::io("open", &slot.path))?;
+    file.set_length(0).map_err(Fault::io("cut", &slot.path))?;
+    disk.remove(&slot.path).map_err(Fault::io("remove", &slot.path))?;
+    disk.sync_directory(directory).map_err(Fault::io("sync", directory))
 }
 
 pub(crate) fn slot_name(number: u32) -> String {

@@ -152,7 +152,7 @@ error_codes! {
         "A batch holds both sequences that were appended and such that were not",
         "send batches again with the bounds they had first, or begin at expected_sequence";
     StorageFull = 34, "storage-full", retry, stay,
-        "The disk is full: nothing is published until space returns",
+        "The disk has no room for more messages: nothing is published until space returns",
         "consume, delete or add space; acks, deletes and reads go on";
     OutcomeUnknown = 35, "outcome-unknown", retry, stay,
         "The journal failed before it said whether the request was committed",

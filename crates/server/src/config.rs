@@ -23,8 +23,9 @@ pub struct Config {
     /// How many shards a new data directory gets; by default one for each core of the machine. An
     /// existing directory keeps its own number.
     pub shards: Option<u32>,
-    /// How long a segment of a new data directory is, in bytes: a multiple of 4096, 20 MiB at least.
-    pub segment_bytes: u64,
+    /// How long a segment of a new data directory is, in bytes: a multiple of 4096, 20 MiB at least. By
+    /// default 64 MiB, and less on a small disk.
+    pub segment_bytes: Option<u64>,
     /// Bytes of the newest frames that each shard keeps in memory.
     pub cache_bytes: usize,
     /// Segments of each shard's journal beyond which the oldest is emptied: what is live in it moves
@@ -72,7 +73,7 @@ impl Default for Config {
             http: SocketAddr::from(([127, 0, 0, 1], 4437)),
             http_connections: CONNECTIONS_MAX,
             shards: None,
-            segment_bytes: 64 << 20,
+            segment_bytes: None,
             cache_bytes: 32 << 20,
             journal_segments: 8,
             ingest_bytes: 64 << 20,
@@ -117,11 +118,10 @@ impl Config {
                 return Err(ServeError::StorageRules { prefix: rule.prefix.clone() });
             }
         }
-        if self.segment_bytes < SEGMENT_BYTES_MIN || !self.segment_bytes.is_multiple_of(4096) {
-            return Err(ServeError::SegmentBytes {
-                given: self.segment_bytes,
-                least: SEGMENT_BYTES_MIN,
-            });
+        if let Some(given) = self.segment_bytes
+            && (given < SEGMENT_BYTES_MIN || !given.is_multiple_of(4096))
+        {
+            return Err(ServeError::SegmentBytes { given, least: SEGMENT_BYTES_MIN });
         }
         Ok(())
     }

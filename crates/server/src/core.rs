@@ -272,6 +272,13 @@ impl Core {
     pub(crate) fn set_storage_full(&mut self, full: bool) {
         self.storage_full = full;
         self.shard.set_storage_full(full);
+        self.look_at = Timestamp(0);
+    }
+
+    /// Whether publishes to some shard are refused: then all of them free what they can.
+    pub(crate) fn set_disk_short(&mut self, short: bool) {
+        self.shard.set_disk_short(short);
+        self.look_at = Timestamp(0);
     }
 
     /// Does what is due, if anything is.

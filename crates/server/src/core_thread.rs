@@ -2,13 +2,16 @@
 //! it until the broker stops.
 
 use std::{
+    path::Path,
     rc::Rc,
     sync::{Arc, mpsc},
     thread::{self, JoinHandle},
 };
 
-use sennit_journal::{Fault, LaneConfig, disk::RealDisk};
-use sennit_shard::{PackLengths, Recovered, RecoveryReport, Settings};
+use sennit_journal::{Fault, Lane, LaneConfig, SlotMaker, disk::RealDisk};
+use sennit_shard::{
+    PackLengths, Recovered, RecoveryReport, Room, START_SLOTS, Settings, Shard, held_slots,
+};
 use tokio::{
     sync::{mpsc as async_mpsc, oneshot},
     task::{LocalSet, spawn_local},
@@ -35,9 +38,10 @@ use crate::{
     inbox::{self, Message},
     lane_thread,
     metrics::CoreMetrics,
-    move_thread::{self, PackPin},
+    move_thread::{self, Loans, PackPin},
     neighbours::Neighbours,
     read_thread::ReadThreads,
+    reserve::Reserve,
     resting::give_back_at_rest,
     slot_thread,
     streams::Streams,
@@ -99,9 +103,10 @@ impl CoreThread {
             journal_segments: config.journal_segments,
             packs: PackLengths::default(),
         };
+        let path = lane.directory.clone();
         let parts = sennit_shard::recover(&disk, lane, settings, now())
             .map_err(|error| ServeError::Recover { shard, error })?;
-        let Recovered { shard: state, lane, reader, slots, mover, report } = parts;
+        let Recovered { shard: mut state, lane, reader, slots, mover, report } = parts;
         tracing::info!(
             shard,
             generation = report.generation.0,
@@ -116,8 +121,14 @@ impl CoreThread {
         let (wishes, wished) = mpsc::channel();
         let metrics = cores.metrics[index].clone();
         let reserve = cores.reserve.clone();
-        reserve.checkpoint_takes(index, state.checkpoint_segments());
-        let (slots, lane) = ((slots, reserve.clone()), (lane, reserve));
+        let begins_full = begins_full(index, &path, (&state, &lane, &slots), &reserve)?;
+        let room = Room::new(state.checkpoint_segments(), begins_full);
+        let loans = reserve.clone();
+        let (slots, lane) = ((slots, reserve.clone()), (lane, room, reserve));
+        if begins_full {
+            // Before anything else is journaled: starts that end early leave nothing behind then.
+            state.set_storage_full(true);
+        }
         let slot_maker =
             slot_thread::start(shard, slots, wished, lane_channel.0.clone(), inbox.clone())?;
         let (lane, lane_writer) =
@@ -125,8 +136,9 @@ impl CoreThread {
         let packs: Arc<PackPin> = Arc::default();
         let turn = cores.move_turn.clone();
         let (reads, [one_read, other_read]) = ReadThreads::start(shard, reader, inbox)?;
+        let loans = Loans { lane: lane.door(), reserve: loans };
         let (moves, move_thread) =
-            move_thread::start(shard, mover, inbox.clone(), packs.clone(), turn)?;
+            move_thread::start(shard, mover, inbox.clone(), packs.clone(), turn, loans)?;
         let workers: [JoinHandle<()>; 5] =
             [slot_maker, lane_writer, one_read, other_read, move_thread];
         doors.open(index, ShardDoor { lane: lane.door(), packs, core: inbox.clone() });
@@ -141,6 +153,7 @@ impl CoreThread {
         let forks = state.engine().forks_of_streams().collect();
         let found = Found { partitions: partitions.collect(), held_streams, forks };
         let core = CoreHandle::new(index, state, cores, Workers { lane, reads, moves });
+        core.with(|core| core.set_storage_full(begins_full));
         let _ = recovered.send(Ok(found));
         drop(recovered);
         let local = LocalSet::new();
@@ -198,6 +211,7 @@ async fn take_messages(
                 Message::Effects(effects) => core.with(|core| core.effects_from_afar(effects)),
                 Message::Committed(done) => core.with(|core| core.committed(done)),
                 Message::StorageFull(full) => core.with(|core| core.set_storage_full(full)),
+                Message::DiskShort(short) => core.with(|core| core.set_disk_short(short)),
                 Message::AreWanted(held) => core.with(|core| core.are_wanted(held)),
                 Message::Moved(moved) => core.with(|core| core.moved(moved)),
                 Message::MoveFailed(home, error) => {
@@ -277,6 +291,27 @@ async fn reconcile(control: Control, found: Found, done: oneshot::Sender<()>) {
     control.release_streams(&found.held_streams, &found.forks).await;
     control.subscriptions.load().await;
     let _ = done.send(());
+}
+
+/// Whether the disk has no room for the slots that all lanes lack which have been recovered so far. Refuses a
+/// start that would only wait for room.
+fn begins_full(
+    index: usize,
+    path: &Path,
+    (state, lane, slots): (&Shard, &Lane<RealDisk>, &SlotMaker<RealDisk>),
+    reserve: &Reserve,
+) -> Result<bool, ServeError> {
+    let (shard, spare) = (index as u32, lane.spare_count() as u64);
+    let checkpoint_segments = state.checkpoint_segments();
+    reserve.checkpoint_takes(index, checkpoint_segments);
+    let missing = held_slots(checkpoint_segments).saturating_sub(spare);
+    reserve.lacks(index, missing as usize, false);
+    let free = slots.available_bytes().map_err(ServeError::Directory)?;
+    let needed = START_SLOTS.saturating_sub(spare) * reserve.segment_bytes();
+    if free < needed {
+        return Err(ServeError::NoRoomToStart { shard, path: path.to_owned(), free, needed });
+    }
+    Ok(free < reserve.missing_bytes())
 }
 
 /// Says what recovery has found damaged: what is left is served.

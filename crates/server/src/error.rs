@@ -1,6 +1,6 @@
 //! Why the broker does not start, or stopped.
 
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, path::PathBuf};
 
 use sennit_journal::Fault;
 use sennit_shard::{RecoverError, RepairError};
@@ -48,6 +48,38 @@ pub enum ServeError {
     /// The data directory cannot be used.
     #[error(transparent)]
     Directory(#[from] Fault),
+    /// The disk has no room for a new data directory.
+    #[error(
+        "{path} has no room for a new data directory: {} MiB are free, and {shards} shards with segments of {} MiB need {} MiB; free space, choose another disk, or give a smaller --shards or --segment-size if you gave one",
+        free >> 20, segment_bytes >> 20, needed.div_ceil(1 << 20), path = .path.display()
+    )]
+    SmallDisk {
+        /// The data directory.
+        path: PathBuf,
+        /// Bytes that are free.
+        free: u64,
+        /// Bytes that are needed.
+        needed: u64,
+        /// How many shards it would have.
+        shards: u32,
+        /// How long its segments would be, in bytes.
+        segment_bytes: u64,
+    },
+    /// The disk has no room for a shard to go on where it stopped.
+    #[error(
+        "shard {shard} cannot start in {path}: {} MiB are free, and a start needs {} MiB; free space on that disk or make it larger",
+        free >> 20, needed.div_ceil(1 << 20), path = .path.display()
+    )]
+    NoRoomToStart {
+        /// Which shard.
+        shard: u32,
+        /// Where its journal lies.
+        path: PathBuf,
+        /// Bytes that are free.
+        free: u64,
+        /// Bytes that are needed beside the slots that are spare.
+        needed: u64,
+    },
     /// A shard cannot go on where it stopped.
     #[error("shard {shard} cannot be recovered: {error}")]
     Recover {
@@ -100,6 +132,8 @@ impl ServeError {
             | Self::Directory(Fault::Impossible { .. }) => true,
             Self::Listen { .. }
             | Self::Directory(_)
+            | Self::SmallDisk { .. }
+            | Self::NoRoomToStart { .. }
             | Self::Recover { .. }
             | Self::Repair { .. }
             | Self::Fenced { .. }

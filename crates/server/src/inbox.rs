@@ -63,6 +63,8 @@ pub(crate) enum Message {
     Fenced(Fault),
     /// The disk has, or has no longer, room for another segment.
     StorageFull(bool),
+    /// Publishes to some shard are refused, or to none any more: the disk has no room.
+    DiskShort(bool),
     /// Which of these batches are wanted?
     AreWanted(Vec<Held>),
     /// What was to be emptied was copied.

@@ -13,6 +13,7 @@ use std::{
 };
 
 use sennit_journal::{Cut, Disk, Fault, Frame, Home, Lane, Slot, disk::RealDisk};
+use sennit_shard::{Room, Spare, Wish};
 
 use crate::{
     error::ServeError,
@@ -21,18 +22,11 @@ use crate::{
     reserve::Reserve,
 };
 
-/// Slots that are kept ready. Each time the lane had to wait for one, it keeps more ready.
-const SPARE_SLOTS: usize = 2;
-const SPARE_SLOTS_MAX: usize = 8;
-/// So many spare slots more than are wanted are left alone; beyond that their room is given back.
-const SURPLUS_SLOTS: usize = 2;
 /// What the lane wants done with slots.
 #[derive(Debug)]
 pub(crate) enum SlotWish {
     /// A slot.
-    Make,
-    /// One of those that were wished for, of the room that is kept for it: none is left.
-    Hurry,
+    Make(Wish),
     /// This slot is not needed any more: its room is to be given back.
     Remove(Slot),
 }
@@ -44,8 +38,8 @@ pub(crate) enum LaneMessage {
     Append(Vec<Frame>),
     /// These segments are needed no more.
     Release(Vec<u64>),
-    /// A slot was made.
-    Spare(Slot),
+    /// A slot was made that was wished for so.
+    Spare(Slot, Wish),
     /// There is, or is no longer, room on the disk to make one.
     Room(bool),
     /// What a pin held back may be used again.
@@ -61,14 +55,10 @@ struct Writer<D: Disk> {
     lane: Lane<D>,
     /// Asks for a slot, or for its end.
     slots: mpsc::Sender<SlotWish>,
-    slots_asked: usize,
-    spare_wanted: usize,
-    has_room: bool,
+    /// Which slots the lane holds, and when publishes are refused.
+    room: Room,
+    /// What the other lanes need.
     reserve: Arc<Reserve>,
-    /// Whether it was said that the next slot is urgent.
-    is_urgent: bool,
-    /// Whether the core was told that there is no room for publishes.
-    is_full: bool,
     /// Keeps what was released since a cut as it is.
     pin: Option<Pin>,
     core: inbox::Sender,
@@ -107,7 +97,7 @@ impl LaneDoor {
     pub(crate) fn pin(&self, is_broken: &Arc<AtomicBool>) -> Result<Cut, NoCut> {
         let writer = self.writer.upgrade().ok_or(NoCut::Ended)?;
         let mut writer = locked(&writer);
-        if !writer.has_room {
+        if !writer.room.has_room() {
             return Err(NoCut::StorageFull);
         }
         writer.pin = Some(Pin { released: Vec::new(), is_broken: is_broken.clone() });
@@ -125,6 +115,11 @@ impl LaneDoor {
     /// What the lane holds now, and may have used again by the next moment.
     pub(crate) fn look(&self) -> Option<Cut> {
         self.writer.upgrade().map(|writer| locked(&writer).lane.cut())
+    }
+
+    /// A spare slot that the lane gives up, so that a pack has its room; none if it needs all that it has.
+    pub(crate) fn lend_slot(&self) -> Option<Slot> {
+        self.writer.upgrade().and_then(|writer| locked(&writer).lend_slot())
     }
 
     /// Whether the lane holds this segment, or anybody may refer to this pack.
@@ -180,7 +175,7 @@ struct LaneThread {
 /// Starts the thread. It ends when it is told to, or the lane has failed.
 pub(crate) fn start(
     shard: u32,
-    (lane, reserve): (Lane<RealDisk>, Arc<Reserve>),
+    (lane, room, reserve): (Lane<RealDisk>, Room, Arc<Reserve>),
     (sender, messages): (mpsc::Sender<LaneMessage>, mpsc::Receiver<LaneMessage>),
     core: inbox::Sender,
     slots: mpsc::Sender<SlotWish>,
@@ -190,12 +185,8 @@ pub(crate) fn start(
         shard: shard as usize,
         lane,
         slots,
-        slots_asked: 0,
-        spare_wanted: SPARE_SLOTS,
-        has_room: true,
+        room,
         reserve,
-        is_urgent: false,
-        is_full: false,
         pin: None,
         core: core.clone(),
         metrics,
@@ -232,7 +223,9 @@ impl LaneThread {
                     }
                 },
                 LaneMessage::Release(segments) => self.with(|writer| writer.release(segments)),
-                LaneMessage::Spare(slot) => self.with(|writer| writer.add_spare(slot)),
+                LaneMessage::Spare(slot, wish) => {
+                    self.with(|writer| writer.add_spare(slot, wish));
+                }
                 LaneMessage::Room(room) => self.with(|writer| writer.set_room(room)),
                 LaneMessage::Unpinned => {}
                 LaneMessage::End => return,
@@ -269,8 +262,8 @@ impl LaneThread {
     fn waits_for_slot(&self, held_up: &mut VecDeque<LaneMessage>) -> bool {
         loop {
             match self.messages.recv() {
-                Ok(LaneMessage::Spare(slot)) => {
-                    self.with(|writer| writer.add_spare(slot));
+                Ok(LaneMessage::Spare(slot, wish)) => {
+                    self.with(|writer| writer.add_spare(slot, wish));
                     return true;
                 }
                 Ok(LaneMessage::Release(segments)) if !segments.is_empty() => {
@@ -317,10 +310,9 @@ impl<D: Disk> Writer<D> {
             return;
         }
         segments.into_iter().for_each(|segment| self.lane.release(segment));
-        if self.lane.spare_count() > self.wanted() + SURPLUS_SLOTS {
-            // What was wanted in a hurry once is not wanted for ever.
-            self.spare_wanted = (self.spare_wanted - 1).max(SPARE_SLOTS);
-            for slot in self.lane.take_surplus(self.wanted()) {
+        let is_short = self.reserve.is_short();
+        if let Some(keep) = self.room.surplus(self.lane.spare_count(), is_short) {
+            for slot in self.lane.take_surplus(keep) {
                 let _ = self.slots.send(SlotWish::Remove(slot));
             }
         }
@@ -330,14 +322,14 @@ impl<D: Disk> Writer<D> {
     /// The lane has to wait for a slot. At the start it always has; later, more are kept ready.
     fn want_more_spares(&mut self) {
         if self.lane.segments().next().is_some() {
-            self.spare_wanted = (2 * self.spare_wanted).min(SPARE_SLOTS_MAX);
+            self.room.waited();
         }
         self.ask_for_slots();
         self.tell_whether_full();
     }
 
     fn set_room(&mut self, room: bool) {
-        self.has_room = room;
+        self.room.set_room(room);
         if !room && let Some(pin) = &self.pin {
             tracing::warn!("no room left for the journal: the backup under way is given up");
             pin.is_broken.store(true, SeqCst);
@@ -347,47 +339,48 @@ impl<D: Disk> Writer<D> {
         self.tell_whether_full();
     }
 
-    /// How many spare slots there are to be. Without room the reserve is: publishes are refused until it
-    /// is there, and somebody has to be asked for it.
-    fn wanted(&self) -> usize {
-        if self.has_room { self.spare_wanted } else { self.spare_wanted.max(self.reserved()) }
-    }
-
-    /// Where there is no room to make a slot, publishes are refused while fewer are spare: packs may have
-    /// taken the room that was left, and the next segment takes one.
-    fn reserved(&self) -> usize {
-        self.reserve.slots_of(self.shard) + 1
-    }
-
-    /// Says whether publishes have to be refused, whenever that changes.
+    /// Says whether publishes have to be refused, whenever that changes, and what is missing.
     fn tell_whether_full(&mut self) {
-        let is_full = !self.has_room && self.lane.spare_count() < self.reserved();
-        if is_full != self.is_full {
-            self.is_full = is_full;
-            match is_full {
-                true => tracing::warn!("disk full: publishes are refused"),
-                false => tracing::info!("the disk has room again"),
-            }
+        let spare = self.lane.spare_count();
+        let changed = self.room.full_changed(spare);
+        let (missing, is_full) = (self.room.missing(spare), self.room.is_full());
+        let missing_bytes = missing as u64 * self.reserve.segment_bytes();
+        if changed == Some(true) {
+            let shard = self.shard;
+            tracing::warn!(shard, missing_bytes, "storage full: publishes are refused");
+        } else if changed == Some(false) {
+            tracing::info!(shard = self.shard, "the disk has room again: publishes are accepted");
+        }
+        self.metrics.storage_full.set(is_full.into());
+        self.metrics.storage_needed_bytes.set(if is_full { missing_bytes } else { 0 });
+        self.reserve.lacks(self.shard, missing, is_full);
+        if let Some(is_full) = changed {
             let _ = self.core.send(inbox::Message::StorageFull(is_full));
+            self.ask_for_slots();
         }
     }
 
-    fn add_spare(&mut self, slot: Slot) {
+    fn add_spare(&mut self, slot: Slot, wish: Wish) {
         self.lane.add_spare(slot);
-        self.slots_asked -= 1;
-        self.is_urgent = false;
+        self.room.made(wish);
         self.tell_whether_full();
     }
 
+    fn lend_slot(&mut self) -> Option<Slot> {
+        let spare = self.lane.spare_count();
+        let lent = self.room.may_lend(spare).then(|| self.lane.take_surplus(spare - 1).pop());
+        self.tell_whether_full();
+        lent.flatten()
+    }
+
     fn ask_for_slots(&mut self) {
-        while self.lane.spare_count() + self.slots_asked < self.wanted() {
-            if self.slots.send(SlotWish::Make).is_err() {
+        self.room.checkpoint_takes(self.reserve.checkpoint_segments(self.shard));
+        loop {
+            let (count, written) = (self.lane.spare_count(), self.lane.written_spare_count());
+            let Some(wish) = self.room.next_wish(Spare { count, written }) else { return };
+            if self.slots.send(SlotWish::Make(wish)).is_err() {
                 return;
             }
-            self.slots_asked += 1;
-        }
-        if !self.has_room && self.lane.spare_count() == 0 && !self.is_urgent {
-            self.is_urgent = self.slots.send(SlotWish::Hurry).is_ok();
         }
     }
 }
@@ -402,6 +395,13 @@ mod tests {
     };
 
     use super::*;
+
+    impl LaneDoor {
+        /// To a lane that has ended.
+        pub(crate) fn of_nobody() -> Self {
+            Self { writer: Weak::new(), messages: mpsc::channel().0 }
+        }
+    }
 
     /// A writer, its maker of slots, and what the core is told.
     type World<D> = (Writer<D>, FrameBuilder, SlotMaker<D>, inbox::Receiver);
@@ -425,12 +425,8 @@ mod tests {
             shard: 0,
             lane: recovered.lane,
             slots: mpsc::channel().0,
-            slots_asked: 0,
-            spare_wanted: SPARE_SLOTS,
-            has_room: true,
-            reserve: Arc::new(Reserve::new(1, 16 << 10)),
-            is_urgent: false,
-            is_full: false,
+            room: Room::new(1, false),
+            reserve: Arc::new(Reserve::new(vec![core.clone()], 16 << 10)),
             pin: None,
             core,
             metrics: Arc::default(),
@@ -483,7 +479,7 @@ mod tests {
         writer.slots = slots;
         writer.ask_for_slots();
         let mut frames = Vec::new();
-        for _ in 0..=SPARE_SLOTS_MAX {
+        for _ in 0..=20 {
             builder.push(1, &[b"a record"]).unwrap();
             frames.push(builder.seal().unwrap());
             builder.turn_segment();
@@ -494,12 +490,13 @@ mod tests {
         let mut left = &frames[..];
         for _ in 0..frames.len() {
             // What is wished for is made; then the lane is to wait no longer.
-            for _ in wishes.try_iter() {
-                sender.send(LaneMessage::Spare(maker.make().unwrap())).unwrap();
+            for wish in wishes.try_iter() {
+                let SlotWish::Make(wish) = wish else { panic!("{wish:?}") };
+                sender.send(LaneMessage::Spare(maker.make().unwrap(), wish)).unwrap();
             }
             sender.send(LaneMessage::End).unwrap();
             if let Some(whole) = lane.append(left, &mut VecDeque::new()).unwrap() {
-                assert_eq!((whole.end, whole.is_all), (frames[SPARE_SLOTS_MAX].end, true));
+                assert_eq!((whole.end, whole.is_all), (frames[20].end, true));
                 return;
             }
             while let Ok(inbox::Message::Committed(part)) = inbox.try_recv() {
@@ -511,45 +508,58 @@ mod tests {
     }
 
     #[test]
-    fn publishes_are_refused_while_the_reserve_cannot_be_filled_and_no_longer() {
+    fn publishes_are_refused_while_held_slots_are_missing_and_acks_have_them() {
         let (mut writer, mut builder, mut maker, mut inbox) = writer();
         let (slots, wishes) = mpsc::channel();
         writer.slots = slots;
-        let mut told = || match inbox.try_recv() {
-            Ok(inbox::Message::StorageFull(full)) => Some(full),
-            Ok(other) => panic!("{other:?}"),
-            Err(_) => None,
+        let mut told = || loop {
+            match inbox.try_recv() {
+                Ok(inbox::Message::StorageFull(full)) => return Some(full),
+                Ok(inbox::Message::DiskShort(_)) => {}
+                Ok(other) => panic!("{other:?}"),
+                Err(_) => return None,
+            }
         };
         writer.ask_for_slots();
-        for _ in 0..SPARE_SLOTS {
-            writer.add_spare(maker.make().unwrap());
+        let wished = || wishes.try_iter().filter(|wish| matches!(wish, SlotWish::Make(_))).count();
+        let held = wished();
+        for _ in 0..held {
+            writer.add_spare(maker.make().unwrap(), Wish::Held);
         }
-        // The disk is full, and the reserve is not there: it is wished for.
         writer.set_room(false);
-        assert_eq!(told(), Some(true));
-        let is_made = |wish: &SlotWish| matches!(wish, SlotWish::Make);
-        let wished: Vec<_> = wishes.try_iter().collect();
-        assert!(wished.len() == writer.reserved() && wished.iter().all(is_made), "{wished:?}");
-        for _ in 0..SPARE_SLOTS {
+        assert_eq!((told(), wished()), (None, 0), "all that is held is there");
+        let mut append = |writer: &mut Writer<MemoryDisk>| {
             builder.push(1, &[b"a record"]).unwrap();
             writer.append(&[builder.seal().unwrap()]).unwrap();
             builder.turn_segment();
+        };
+        append(&mut writer);
+        assert_eq!(told(), Some(true));
+        assert_eq!(writer.metrics.storage_needed_bytes.value(), 2 * (16 << 10));
+        (1..held).for_each(|_| append(&mut writer));
+        assert_eq!((told(), writer.lane.spare_count()), (None, 0));
+        // What consumers have freed is as good as room on the disk, once all is there and one more.
+        let segments: Vec<_> = writer.lane.segments().collect();
+        for segment in segments.into_iter().take(held - 1) {
+            writer.release(vec![segment]);
         }
-        // None is left: that is said once, until there is one.
-        writer.ask_for_slots();
-        let hurries = |wish: &SlotWish| matches!(wish, SlotWish::Hurry);
-        assert_eq!(wishes.try_iter().filter(|wish| hurries(wish)).count(), 1);
-        writer.add_spare(maker.make().unwrap());
-        writer.ask_for_slots();
-        assert!(!wishes.try_iter().any(|wish| hurries(&wish)));
-        // What consumers have freed is as good as room on the disk, once the reserve is there.
-        writer.release(vec![0]);
-        for spare in 2..writer.reserved() {
-            assert_eq!((told(), writer.lane.spare_count()), (None, spare));
-            writer.add_spare(maker.make().unwrap());
-        }
+        assert_eq!(told(), None);
+        writer.add_spare(maker.make().unwrap(), Wish::Held);
+        assert_eq!(told(), None);
+        writer.add_spare(maker.make().unwrap(), Wish::Held);
         assert_eq!(told(), Some(false));
-        writer.set_room(true);
-        assert_eq!((told(), writer.wanted()), (None, SPARE_SLOTS));
+        assert_eq!(writer.metrics.storage_needed_bytes.value(), 0);
+    }
+
+    #[test]
+    fn a_slot_is_lent_to_a_pack_as_long_as_the_lane_can_go_on_without_it() {
+        let (mut writer, _, mut maker, _inbox) = writer();
+        for _ in 0..2 {
+            writer.add_spare(maker.make().unwrap(), Wish::Held);
+        }
+        assert!(writer.lend_slot().is_none(), "it accepts publishes, and would not any more");
+        writer.set_room(false);
+        assert!(writer.lend_slot().is_some());
+        assert!(writer.lend_slot().is_none());
     }
 }

@@ -24,6 +24,7 @@ mod cursor_list;
 mod delivery_frames;
 mod descriptions;
 mod descriptors;
+mod disk_need;
 mod doors;
 mod drain;
 mod error;

@@ -137,6 +137,9 @@ core_metrics! {
     gauge doubtful_partitions none "Partitions that may have lost messages with them";
     gauge lost_files none "Packs and segments that hold wanted messages and are gone";
     gauge journal_segments none "Segments of the journal in use";
+    gauge storage_full none "Whether publishes are refused because the disk has no room: 1 or 0";
+    gauge storage_free_bytes bytes "Bytes that are free on the disk that holds the data";
+    gauge storage_needed_bytes bytes "Bytes that have to come free before publishes are accepted again";
     gauge ingest_bytes bytes "Bytes published and not yet committed";
     gauge cache_bytes bytes "Bytes of frames kept in memory";
     gauge memory_topic_bytes bytes "Bytes of messages that are kept in memory alone";

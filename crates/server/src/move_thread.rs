@@ -15,7 +15,10 @@ use std::{
 use sennit_journal::{Home, disk::RealDisk};
 use sennit_shard::{CompactionStep, Held, MoveError, Moved, Mover};
 
-use crate::{error::ServeError, inbox, move_turn::MoveTurn, priority::give_way};
+use crate::{
+    error::ServeError, inbox, lane_thread::LaneDoor, move_turn::MoveTurn, priority::give_way,
+    reserve::Reserve,
+};
 
 /// Most batches that the core is asked about at once: others wait meanwhile.
 const ASKED_MAX: usize = 512;
@@ -88,10 +91,19 @@ struct MoveThread {
     stop: Arc<AtomicBool>,
     pin: Arc<PackPin>,
     turn: Arc<MoveTurn>,
+    /// Where a pack gets its room from on a disk that has none.
+    loans: Loans,
     /// Packs to be removed when nothing else is to be done.
     to_remove: Vec<u32>,
     /// What was said while the thread rested.
     said: VecDeque<MoveMessage>,
+}
+
+/// Who lends a pack its room on a disk that has none.
+#[derive(Debug)]
+pub(crate) struct Loans {
+    pub(crate) lane: LaneDoor,
+    pub(crate) reserve: Arc<Reserve>,
 }
 
 /// The broker stops.
@@ -104,8 +116,9 @@ pub(crate) fn start(
     core: inbox::Sender,
     pin: Arc<PackPin>,
     turn: Arc<MoveTurn>,
+    loans: Loans,
 ) -> Result<(MoveHandle, thread::JoinHandle<()>), ServeError> {
-    let (handle, mut moves) = MoveThread::new(shard, mover, core, pin, turn);
+    let (handle, mut moves) = MoveThread::new(shard, mover, core, pin, turn, loans);
     let thread = thread::Builder::new()
         .name(format!("move-{shard}"))
         .spawn(move || {
@@ -123,6 +136,7 @@ impl MoveThread {
         core: inbox::Sender,
         pin: Arc<PackPin>,
         turn: Arc<MoveTurn>,
+        loans: Loans,
     ) -> (MoveHandle, Self) {
         let in_hurry: Arc<AtomicBool> = Arc::default();
         let stop: Arc<AtomicBool> = Arc::default();
@@ -137,8 +151,19 @@ impl MoveThread {
         let (send, messages) = mpsc::channel();
         let handle = MoveHandle { messages: send, stop: stop.clone() };
         let (to_remove, said) = (Vec::new(), VecDeque::new());
-        let moves =
-            Self { shard, mover, messages, core, in_hurry, stop, pin, turn, to_remove, said };
+        let moves = Self {
+            shard,
+            mover,
+            messages,
+            core,
+            in_hurry,
+            stop,
+            pin,
+            turn,
+            loans,
+            to_remove,
+            said,
+        };
         (handle, moves)
     }
 
@@ -245,7 +270,26 @@ impl MoveThread {
         }
         drop(held);
         let turn = self.turn.clone();
-        Ok(turn.with(|| self.mover.copy(home, &wanted)))
+        Ok(turn.with(|| self.copy(home, &wanted)))
+    }
+
+    /// On a short disk the lane lends the pack a slot's room: the segment that is emptied pays it back.
+    fn copy(&mut self, home: Home, wanted: &[Held]) -> Result<Moved, MoveError> {
+        let Loans { lane, reserve } = &self.loans;
+        let is_short = reserve.is_short();
+        self.mover.set_in_one_pack(is_short);
+        if !is_short {
+            return self.mover.copy(home, wanted);
+        }
+        let bytes = self.mover.bytes_for(wanted);
+        let _lent = reserve.lend(bytes);
+        if bytes <= reserve.segment_bytes()
+            && !self.mover.has_room(bytes)?
+            && let Some(slot) = lane.lend_slot()
+        {
+            self.mover.make_room(&slot)?;
+        }
+        self.mover.copy(home, wanted)
     }
 
     /// Waits for the answer about what was asked last.
@@ -307,6 +351,12 @@ mod tests {
 
     use super::*;
 
+    impl Loans {
+        fn of_nobody(reserve: Arc<Reserve>) -> Self {
+            Self { lane: LaneDoor::of_nobody(), reserve }
+        }
+    }
+
     fn thread(folder: &Path) -> (MoveHandle, MoveThread, inbox::Receiver) {
         let lane = LaneConfig {
             directory: folder.join("lane-0"),
@@ -320,7 +370,8 @@ mod tests {
         let parts = sennit_shard::recover(&disk, lane, settings, Timestamp(1)).unwrap();
         let (core, inbox) = tokio::sync::mpsc::unbounded_channel();
         let turn = Arc::new(MoveTurn::new(|| {}));
-        let (handle, moves) = MoveThread::new(0, parts.mover, core, Arc::default(), turn);
+        let loans = Loans::of_nobody(Arc::new(Reserve::new(vec![core.clone()], 64 << 10)));
+        let (handle, moves) = MoveThread::new(0, parts.mover, core, Arc::default(), turn, loans);
         (handle, moves, inbox)
     }
 

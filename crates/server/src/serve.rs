@@ -25,6 +25,7 @@ use crate::{
     core::Cores,
     core_thread::CoreThread,
     descriptors::Descriptors,
+    disk_need::{Sizes, sizes_for},
     doors::Doors,
     drain,
     error::ServeError,
@@ -117,19 +118,20 @@ impl Broker<'_> {
         // What was taken before the disk was known to be full has to find room in the segment that was
         // begun then.
         let ingest_bytes = config.ingest_bytes.min(settings.segment_bytes);
+        let reserve = Arc::new(Reserve::new(inboxes.clone(), settings.segment_bytes));
         let cores = Arc::new(Cores {
             inboxes,
             gauges: (0..shards).map(|_| IngestGauge::new(ingest_bytes)).collect(),
             metrics: metrics.clone(),
             session_grace: config.session_grace,
             move_turn: Arc::new(MoveTurn::new(config.give_back)),
-            reserve: Arc::new(Reserve::new(shards, settings.segment_bytes)),
+            reserve,
             claims: AtomicU64::new(1),
             own_topic: OwnTopic::default(),
         });
         let doors = Arc::new(Doors::closed(shards));
         let backups = Backups::new(settings, config.data.clone(), doors.clone(), ended.clone());
-        let status = Arc::new(Status::recovering(metrics, backups));
+        let status = Arc::new(Status::recovering(metrics, backups, config.data.clone()));
         let port = Port::new(http, config.http_connections, cores.clone(), status.clone());
         let early = port.early();
         tokio::task::spawn_local(port.serve());
@@ -212,11 +214,13 @@ fn open_directory(config: &Config) -> Result<DataDirectory, ServeError> {
     let incarnation = getrandom::u64().map_err(|error| {
         ServeError::system("draw a random number")(std::io::Error::other(error.to_string()))
     })?;
-    let wanted = DirectorySettings {
-        shards: config.shards.unwrap_or_else(|| cores().min(SHARDS_UNASKED_MAX)),
-        segment_bytes: config.segment_bytes,
-        incarnation,
+    let Config { data, shards, segment_bytes, .. } = config;
+    // A directory that is there has its own, which stand; and what is none is refused for that.
+    let Sizes { shards, segment_bytes } = match data.join("FORMAT").exists() {
+        true => Sizes { shards: 1, segment_bytes: 0 },
+        false => sizes_for(data, *shards, *segment_bytes, cores().min(SHARDS_UNASKED_MAX))?,
     };
+    let wanted = DirectorySettings { shards, segment_bytes, incarnation };
     let directory = DataDirectory::open(&config.data, wanted)?;
     let held = directory.settings().shards;
     if config.shards.is_some_and(|shards| shards != held) {

@@ -10,7 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sennit_journal::{Disk, Fault, Slot, SlotMaker, disk::RealDisk};
+use sennit_journal::{Disk, Fault, Slot, SlotFill, SlotMaker, disk::RealDisk};
+use sennit_shard::Wish;
 
 use crate::{
     error::ServeError,
@@ -29,15 +30,13 @@ const KEPT_FOR: Duration = Duration::from_secs(10);
 struct SlotThread<D> {
     shard: u32,
     maker: SlotMaker<D>,
-    /// What is left of the disk for slots without which a lane cannot go on.
+    /// What others need of the disk.
     reserve: Arc<Reserve>,
     wishes: mpsc::Receiver<SlotWish>,
     lane: mpsc::Sender<LaneMessage>,
     core: inbox::Sender,
     /// Slots that are to be made.
-    owed: usize,
-    /// The next is for a lane that cannot go on without it.
-    is_urgent: bool,
+    owed: VecDeque<Wish>,
     /// The disk was full when the last one was to be made.
     was_full: bool,
     /// Slots that are to be removed, each from a moment on.
@@ -77,8 +76,7 @@ impl<D: Disk> SlotThread<D> {
             wishes,
             lane,
             core,
-            owed: 0,
-            is_urgent: false,
+            owed: VecDeque::new(),
             was_full: false,
             kept: VecDeque::new(),
         }
@@ -86,11 +84,9 @@ impl<D: Disk> SlotThread<D> {
 
     fn step(&mut self, kept_for: Duration) -> Result<(), Ended> {
         match self.next() {
-            Ok(SlotWish::Make) => self.owed += 1,
-            // Where none is owed, those that were wished for are on their way.
-            Ok(SlotWish::Hurry) => self.is_urgent = self.owed > 0,
+            Ok(SlotWish::Make(wish)) => self.owed.push_back(wish),
             Ok(SlotWish::Remove(slot)) => self.kept.push_back((Instant::now() + kept_for, slot)),
-            Err(RecvTimeoutError::Timeout) if self.owed == 0 => {
+            Err(RecvTimeoutError::Timeout) if self.owed.is_empty() => {
                 self.remove();
                 if self.was_full {
                     self.look_for_room();
@@ -99,17 +95,17 @@ impl<D: Disk> SlotThread<D> {
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(Ended),
         }
-        if self.owed > 0 { self.give() } else { Ok(()) }
+        if self.owed.is_empty() { Ok(()) } else { self.give() }
     }
 
     /// Wishes that come while the disk is full wait their turn; the end of the broker does not.
     fn next(&self) -> Result<SlotWish, RecvTimeoutError> {
-        let kept = self.kept.front().map(|(until, _)| *until - Instant::now());
-        let pause = match (self.owed, self.was_full) {
-            (0, false) => kept,
-            (0, true) => Some(kept.unwrap_or(FULL_PAUSE).min(FULL_PAUSE)),
-            (_, true) => Some(FULL_PAUSE),
-            (_, false) => Some(Duration::ZERO),
+        let pause = match (self.owed.is_empty(), self.was_full || !self.kept.is_empty()) {
+            (true, false) => None,
+            // Another lane may need by then what is kept.
+            (true, true) => Some(FULL_PAUSE),
+            (false, _) if self.was_full => Some(FULL_PAUSE),
+            (false, _) => Some(Duration::ZERO),
         };
         match pause {
             Some(pause) => self.wishes.recv_timeout(pause),
@@ -123,15 +119,15 @@ impl<D: Disk> SlotThread<D> {
             self.hand_over(slot);
             return Ok(());
         }
-        let reserve_bytes = if self.is_urgent { 0 } else { self.reserve.bytes() };
-        match self.maker.make_beside(reserve_bytes) {
+        let fill = match self.owed.front() {
+            Some(Wish::Held) => SlotFill::Taken,
+            _ => SlotFill::Written,
+        };
+        match self.maker.make_beside(self.left_beside(), fill) {
             Ok(slot) => {
-                let is_of_reserve = self.is_urgent;
                 self.hand_over(slot);
-                if !is_of_reserve {
-                    // That the next finds none is said before it is wanted: by then more is published.
-                    self.look_for_room();
-                }
+                // That the next finds none is said before it is wanted: by then more is published.
+                self.look_for_room();
             }
             Err(Fault::StorageFull { .. }) => self.tell_whether_full(true),
             Err(fault) => {
@@ -143,15 +139,20 @@ impl<D: Disk> SlotThread<D> {
     }
 
     fn hand_over(&mut self, slot: Slot) {
-        self.owed -= 1;
-        self.is_urgent = false;
-        let _ = self.lane.send(LaneMessage::Spare(slot));
+        if let Some(wish) = self.owed.pop_front() {
+            let _ = self.lane.send(LaneMessage::Spare(slot, wish));
+        }
     }
 
-    /// Looks whether there is room for one more beside the reserve, though the lane may wish for none.
+    fn left_beside(&self) -> u64 {
+        self.reserve.left_beside(self.shard as usize)
+    }
+
+    /// Looks whether there is room for one more, though the lane may wish for none.
     fn look_for_room(&mut self) {
-        if let Ok(has_room) = self.maker.has_room_beside(self.reserve.bytes()) {
-            self.tell_whether_full(!has_room);
+        let needed = self.reserve.segment_bytes().saturating_add(self.left_beside());
+        if let Ok(available) = self.maker.available_bytes() {
+            self.tell_whether_full(available < needed);
         }
     }
 
@@ -163,7 +164,9 @@ impl<D: Disk> SlotThread<D> {
 
     /// Removes the slot that was kept for the longest, if that was long enough.
     fn remove(&mut self) {
-        if let Some((_, slot)) = self.kept.pop_front_if(|(until, _)| *until <= Instant::now())
+        let is_short = self.reserve.is_short();
+        let may_go = |(until, _): &mut (Instant, Slot)| is_short || *until <= Instant::now();
+        if let Some((_, slot)) = self.kept.pop_front_if(may_go)
             && let Err(fault) = self.maker.remove(&slot)
         {
             tracing::warn!(shard = self.shard, %fault, "a slot could not be removed");
@@ -188,10 +191,11 @@ mod tests {
     const SEGMENT_BYTES: u64 = 16 << 10;
     const DIRECTORY: &str = "data/lane-0";
 
-    /// A thread over memory that leaves five slots of the disk, what it is told by, and what it tells.
-    fn thread<D: Disk>(
-        disk: &D,
-    ) -> (SlotThread<D>, mpsc::Sender<SlotWish>, mpsc::Receiver<LaneMessage>) {
+    /// A thread over memory, how the lanes share the disk, what the thread is told by, and what it tells.
+    type World<D> =
+        (SlotThread<D>, Arc<Reserve>, mpsc::Sender<SlotWish>, mpsc::Receiver<LaneMessage>);
+
+    fn thread<D: Disk>(disk: &D) -> World<D> {
         let config = LaneConfig {
             directory: PathBuf::from(DIRECTORY),
             lane: 0,
@@ -200,81 +204,96 @@ mod tests {
         };
         let recovered =
             sennit_journal::recover(disk, config, ReplayFrom::Newest, |_| Ok::<_, Fault>(()));
-        let reserve = Arc::new(Reserve::new(1, SEGMENT_BYTES));
-        let maker = (recovered.unwrap().slots, reserve);
+        let (core, _inbox) = tokio::sync::mpsc::unbounded_channel();
+        let reserve = Arc::new(Reserve::new(vec![core.clone(), core.clone()], SEGMENT_BYTES));
+        let maker = (recovered.unwrap().slots, reserve.clone());
         let (wishes, wished) = mpsc::channel();
         let (lane, said) = mpsc::channel();
-        let (core, _inbox) = tokio::sync::mpsc::unbounded_channel();
-        (SlotThread::new(0, maker, wished, lane, core), wishes, said)
+        (SlotThread::new(0, maker, wished, lane, core), reserve, wishes, said)
+    }
+
+    fn room(segments: u64) -> FaultPlan {
+        FaultPlan { capacity_bytes: segments * SEGMENT_BYTES, ..FaultPlan::default() }
     }
 
     #[test]
-    fn what_is_left_of_a_full_disk_is_for_a_lane_that_cannot_go_on_and_is_not_called_room() {
-        let room = |segments| FaultPlan {
-            capacity_bytes: segments * SEGMENT_BYTES,
-            ..FaultPlan::default()
-        };
-        let disk = FaultyDisk::new(1, room(6));
-        let (mut slots, wishes, said) = thread(&disk);
-        let mut told = |wish| {
-            wishes.send(wish).unwrap();
+    fn room_that_another_lane_lacks_is_left_and_that_there_is_none_is_said_before_it_is_wanted() {
+        let disk = FaultyDisk::new(1, room(4));
+        let (mut slots, reserve, wishes, said) = thread(&disk);
+        let mut told = || {
+            wishes.send(SlotWish::Make(Wish::Held)).unwrap();
             assert!(slots.step(LONG).is_ok());
             said.try_iter().collect::<Vec<_>>()
         };
-        let full = told(SlotWish::Make);
-        assert!(matches!(full[..], [LaneMessage::Spare(_), LaneMessage::Room(false)]), "{full:?}");
-        assert!(told(SlotWish::Make).is_empty());
-        assert!(told(SlotWish::Make).is_empty());
-        assert!(told(SlotWish::Make).is_empty());
-        let [LaneMessage::Spare(slot)] = &told(SlotWish::Hurry)[..] else { panic!("no slot") };
-        // Nor is one that the lane gave back a while ago.
-        let kept = SlotWish::Remove(slot.clone());
-        assert!(matches!(told(kept)[..], [LaneMessage::Spare(_)]));
-        disk.set_plan(room(9));
-        let room = told(SlotWish::Make);
-        assert!(matches!(room[..], [LaneMessage::Spare(_), LaneMessage::Room(true)]), "{room:?}");
+        assert!(matches!(told()[..], [LaneMessage::Spare(..)]));
+        reserve.lacks(1, 2, true);
+        let full = told();
+        assert!(matches!(full[..], [LaneMessage::Spare(..), LaneMessage::Room(false)]), "{full:?}");
+        assert!(told().is_empty());
+        // A lane that is full itself has as good a right to it.
+        reserve.lacks(0, 1, true);
+        let [LaneMessage::Spare(..), ..] = &told()[..] else { panic!("no slot") };
+        let lent = reserve.lend(1);
+        assert!(matches!(told()[..], [LaneMessage::Room(false)]), "a pack needs it");
+        drop(lent);
+        let [LaneMessage::Spare(..), ..] = &told()[..] else { panic!("no slot") };
     }
 
     #[test]
     fn that_there_is_room_again_is_said_though_the_lane_wishes_for_nothing() {
-        let room = |segments| FaultPlan {
-            capacity_bytes: segments * SEGMENT_BYTES,
-            ..FaultPlan::default()
-        };
-        let disk = FaultyDisk::new(1, room(6));
-        let (mut slots, wishes, said) = thread(&disk);
-        wishes.send(SlotWish::Make).unwrap();
+        let disk = FaultyDisk::new(1, room(1));
+        let (mut slots, _, wishes, said) = thread(&disk);
+        wishes.send(SlotWish::Make(Wish::Ready)).unwrap();
         assert!(slots.step(LONG).is_ok());
-        let Ok(LaneMessage::Spare(slot)) = said.try_recv() else { panic!("no slot") };
+        let Ok(LaneMessage::Spare(slot, Wish::Ready)) = said.try_recv() else { panic!("no slot") };
         assert!(matches!(said.try_recv(), Ok(LaneMessage::Room(false))));
-        wishes.send(SlotWish::Make).unwrap();
+        wishes.send(SlotWish::Make(Wish::Ready)).unwrap();
         assert!(slots.step(LONG).is_ok());
         // What the lane gives back fulfils its wish, and is given back for good then.
         for kept_for in [LONG, Duration::ZERO] {
             wishes.send(SlotWish::Remove(slot.clone())).unwrap();
             assert!(slots.step(kept_for).is_ok());
         }
-        assert!(matches!(said.try_recv(), Ok(LaneMessage::Spare(_))));
+        assert!(matches!(said.try_recv(), Ok(LaneMessage::Spare(..))));
         assert!(slots.step(LONG).is_ok());
         assert!(matches!(said.try_recv(), Ok(LaneMessage::Room(true))));
     }
 
     #[test]
+    fn what_is_kept_for_later_goes_at_once_when_another_lane_is_full() {
+        let disk = MemoryDisk::default();
+        let (mut slots, reserve, wishes, said) = thread(&disk);
+        wishes.send(SlotWish::Make(Wish::Ready)).unwrap();
+        assert!(slots.step(LONG).is_ok());
+        let Ok(LaneMessage::Spare(slot, _)) = said.try_recv() else { panic!("no slot") };
+        wishes.send(SlotWish::Remove(slot)).unwrap();
+        assert!(slots.step(LONG).is_ok());
+        let there = || disk.list(Path::new(DIRECTORY)).unwrap().len();
+        assert!(slots.step(LONG).is_ok());
+        assert_eq!(there(), 1);
+        reserve.lacks(1, 1, true);
+        assert!(slots.step(LONG).is_ok());
+        assert_eq!(there(), 0);
+    }
+
+    #[test]
     fn a_slot_that_is_not_wanted_is_given_before_one_is_made_and_removed_after_its_time() {
         let disk = MemoryDisk::default();
-        let (mut slots, wishes, said) = thread(&disk);
+        let (mut slots, _, wishes, said) = thread(&disk);
         let given = || match said.try_recv() {
-            Ok(LaneMessage::Spare(slot)) => slot,
+            Ok(LaneMessage::Spare(slot, _)) => slot,
             other => panic!("{other:?}"),
         };
         let there = || disk.list(Path::new(DIRECTORY)).unwrap().len();
 
-        wishes.send(SlotWish::Make).unwrap();
-        wishes.send(SlotWish::Make).unwrap();
+        wishes.send(SlotWish::Make(Wish::Ready)).unwrap();
+        wishes.send(SlotWish::Make(Wish::Ready)).unwrap();
         assert!(slots.step(LONG).is_ok() && slots.step(LONG).is_ok());
         let [one, other] = [given(), given()];
         assert_eq!(there(), 2);
-        for wish in [SlotWish::Remove(one.clone()), SlotWish::Remove(other), SlotWish::Make] {
+        for wish in
+            [SlotWish::Remove(one.clone()), SlotWish::Remove(other), SlotWish::Make(Wish::Ready)]
+        {
             wishes.send(wish).unwrap();
             assert!(slots.step(LONG).is_ok());
         }

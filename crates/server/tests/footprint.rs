@@ -87,7 +87,7 @@ fn each_costs(readers: usize, streams: usize, live: &str) -> usize {
         listen: local,
         http: local,
         shards: Some(2),
-        segment_bytes: 20 << 20,
+        segment_bytes: Some(20 << 20),
         streams_long_poll_timeout: Duration::from_secs(600),
         streams_events_span: Duration::from_secs(600),
         streams_events_silence: Duration::from_secs(600),

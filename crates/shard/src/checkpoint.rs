@@ -24,8 +24,9 @@ const MOST_PART: u64 = 4;
 pub(crate) struct Checkpoints {
     segment_bytes: u64,
     last_bytes: u64,
-    /// How long the last one was that an earlier life has written, in bytes.
-    found_bytes: u64,
+    /// How much of the journal the last one took, with what was written between its pieces, in bytes; the last
+    /// of an earlier life, if this one has written none.
+    last_span: u64,
     /// Whether one is due whatever was journaled.
     is_asked_for: bool,
     under_way: Option<UnderWay>,
@@ -41,11 +42,11 @@ struct UnderWay {
 }
 
 impl Checkpoints {
-    pub(crate) fn new(segment_bytes: u64, found_bytes: u64) -> Self {
+    pub(crate) fn new(segment_bytes: u64, found_span: u64) -> Self {
         Self {
             segment_bytes,
             last_bytes: 0,
-            found_bytes,
+            last_span: found_span,
             is_asked_for: false,
             under_way: None,
             pending: None,
@@ -82,8 +83,7 @@ impl Checkpoints {
 
     /// How many segments one takes, as long as the last was, whoever has written it.
     pub(crate) fn segments(&self) -> u64 {
-        let bytes = if self.last_bytes > 0 { self.last_bytes } else { self.found_bytes };
-        bytes / self.segment_bytes + 1
+        self.last_span / self.segment_bytes + 1
     }
 
     /// About how long a piece is, in bytes.
@@ -116,6 +116,7 @@ impl Checkpoints {
         let is_whole = engine.checkpoint_step(&mut under_way.checkpoint, writer);
         if is_whole {
             self.last_bytes = under_way.checkpoint.bytes();
+            self.last_span = writer.end().0 - under_way.begin.0;
             self.pending = Some((under_way.begin, writer.end()));
             self.under_way = None;
             writer.checkpoint_ended();

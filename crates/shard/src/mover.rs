@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, time::Duration};
 use bytes::Bytes;
 use sennit_engine::{KeptBatch, Place, RECORD_KIND_END, Record, RecordError};
 use sennit_journal::{
-    Disk, FRAME_TARGET_BYTES, Fault, Home, LaneConfig, Pack, PackPushError, PackRemoval,
-    PackWriter, Position, Reader, Walked, remove_pack,
+    BLOCK_BYTES, Disk, FRAME_TARGET_BYTES, Fault, Home, LaneConfig, Pack, PackPushError,
+    PackRemoval, PackWriter, Position, Reader, Slot, Walked, remove_pack, remove_slot,
 };
 use sennit_model::{
     Offset, PartitionId, PartitionIndex, Timestamp, TopicId, limits::COMPACTION_KEYS_MAX,
@@ -146,6 +146,8 @@ pub struct Mover<D: Disk> {
     pub(crate) unpaced: usize,
     /// Packs of moves that failed.
     rubbish: Vec<u32>,
+    /// Whether all goes into one pack, which takes less room than several.
+    in_one_pack: bool,
 }
 
 /// Is told of each quarter of a MiB that was read or written, and takes its time.
@@ -178,7 +180,20 @@ impl<D: Disk> Mover<D> {
         let pace = Pace(Box::new(|_| true));
         let (keys, keys_max) = (KeyTable::default(), COMPACTION_KEYS_MAX);
         let (unpaced, rubbish) = (0, Vec::new());
-        Self { disk, config, reader, lengths, next_pack, pace, keys, keys_max, unpaced, rubbish }
+        let in_one_pack = false;
+        Self {
+            disk,
+            config,
+            reader,
+            lengths,
+            next_pack,
+            pace,
+            keys,
+            keys_max,
+            unpaced,
+            rubbish,
+            in_one_pack,
+        }
     }
 
     /// Takes its time for so many bytes; false if it is to go on no longer.
@@ -191,7 +206,9 @@ impl<D: Disk> Mover<D> {
         self.reader.read(position, length)
     }
 
-    pub(crate) fn segment_bytes(&self) -> u64 {
+    /// How long a segment is, in bytes.
+    #[must_use]
+    pub fn segment_bytes(&self) -> u64 {
         self.config.segment_bytes
     }
 
@@ -199,6 +216,42 @@ impl<D: Disk> Mover<D> {
     /// rest, so that others have the disk, or say no, and the move fails.
     pub fn set_pace(&mut self, pace: impl FnMut(usize) -> bool + Send + 'static) {
         self.pace = Pace(Box::new(pace));
+    }
+
+    /// How much of the disk the packs of these batches take, in bytes, at most, if they lie in one.
+    #[must_use]
+    pub fn bytes_for(&self, wanted: &[Held]) -> u64 {
+        let record = |held: &Held| u64::from(held.place.bytes) + (PACKED_HEAD_BYTES + 16) as u64;
+        let records: u64 = wanted.iter().map(record).sum();
+        // Each frame fills its last block; the header and the last frame have one each.
+        let blocks = 3 + 2 * records / FRAME_TARGET_BYTES as u64;
+        records + blocks * BLOCK_BYTES as u64
+    }
+
+    /// Whether the disk has so many bytes free.
+    ///
+    /// # Errors
+    /// [`Fault::Io`].
+    pub fn has_room(&self, bytes: u64) -> Result<bool, Fault> {
+        let available = self.disk.available_bytes(&self.config.directory);
+        available.map(|available| available >= bytes).map_err(|error| Fault::Io {
+            action: "measure",
+            path: self.config.directory.clone(),
+            error,
+        })
+    }
+
+    /// Removes a slot that the lane has given up, so that a pack has its room.
+    ///
+    /// # Errors
+    /// [`Fault::Io`]; what is left of the slot is spare at the next start.
+    pub fn make_room(&self, slot: &Slot) -> Result<(), Fault> {
+        remove_slot(&self.disk, &self.config.directory, slot)
+    }
+
+    /// Has all of a move lie in one pack, or in as many as its batches are of different kinds.
+    pub fn set_in_one_pack(&mut self, in_one_pack: bool) {
+        self.in_one_pack = in_one_pack;
     }
 
     /// Every batch that lies in `home`.
@@ -299,8 +352,10 @@ impl<D: Disk> Mover<D> {
         for copied in &batches {
             *sums.entry(copied.partition).or_default() += copied.batch.len() as u64;
         }
-        let PackLengths { finished, own } = self.lengths;
+        let (PackLengths { finished, own }, in_one_pack) = (self.lengths, self.in_one_pack);
+        let finished = if in_one_pack { u64::MAX } else { finished };
         let class = |copied: &Copied| match sums[&copied.partition] >= own {
+            _ if in_one_pack => Keeping::Open as u64,
             true => own_class(copied.partition),
             false => copied.keeping as u64,
         };

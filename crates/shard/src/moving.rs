@@ -13,9 +13,12 @@ use crate::{
     shard::Shard,
 };
 
+/// On a short disk a segment is emptied of which so much is live at most: the half.
+const THIN_SEGMENT: u64 = 2;
+
 impl Shard {
-    /// What is to be emptied next, if anything is: the oldest segment when the journal is long, else
-    /// a pack of which little is live. Where something is to be compacted that has its turn
+    /// What is to be emptied next, if anything is: the oldest segment when the journal is long, or the
+    /// one with the least in it when the disk is short; else a pack of which little is live. Where something is to be compacted that has its turn
     /// after each. One at a time: each is answered with [`Shard::moved`] or
     /// [`Shard::move_failed`] before there is another.
     pub fn next_move(&mut self, now: Timestamp) -> Option<Home> {
@@ -26,10 +29,12 @@ impl Shard {
         }
         let Moves { packs, left, journal_segments, .. } = &self.moves;
         let is_left = |home| left.contains_key(&home);
-        let segment = self
-            .writer
-            .segments
-            .to_empty(*journal_segments, |segment| !is_left(Home::Segment(segment)));
+        let (segments, may) = (&self.writer.segments, |segment| !is_left(Home::Segment(segment)));
+        let segment = match self.is_short() {
+            // Each comes free, and its pack takes less.
+            true => segments.thinnest(segments.segment_bytes() / THIN_SEGMENT, may),
+            false => segments.to_empty(*journal_segments, may),
+        };
         let home = match segment {
             Some(segment) => Home::Segment(segment),
             None => Home::Pack(packs.thinnest(|pack| !is_left(Home::Pack(pack)))?),

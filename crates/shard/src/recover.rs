@@ -92,10 +92,16 @@ pub fn recover<D: Disk>(
 ) -> Result<Recovered<D>, RecoverError> {
     let segment_bytes = config.segment_bytes;
     let lane_config = config.clone();
-    let ReadBack { recovered, reading, mut engine, lost } = replay(disk, &config, now)?;
-    let Reading { newest_checkpoint, checkpoint_bytes, records, bytes, damage, .. } = reading;
+    let ReadBack { mut recovered, reading, mut engine, lost } = replay(disk, &config, now)?;
+    let Reading { newest_checkpoint, checkpoint_span, needed, records, bytes, damage, .. } =
+        reading;
     let generation = Generation(recovered.builder.generation());
     let replay_from = recovered.replay_from;
+    // Starts that came to nothing have begun segments, and perhaps a checkpoint, of which nothing is needed.
+    // They would fill a full disk.
+    let is_whole = damage.is_empty() && recovered.unreadable.is_empty();
+    let last_needed = needed.max(replay_from).segment(segment_bytes);
+    let void = if is_whole { recovered.ends_with(last_needed) } else { Vec::new() };
     let mut lane = recovered.lane;
     let mut segments = Segments::new(segment_bytes, recovered.fallback_from.unwrap_or(replay_from));
     for segment in lane.segments() {
@@ -118,6 +124,7 @@ pub fn recover<D: Disk>(
         next_pack,
     );
     let mut writer = Writer::new(recovered.builder, segments, replay_from);
+    writer.passes_over(void);
     let committed = writer.end();
     for record in &lost {
         // Before anything else is: a later replay must not take the next messages for these.
@@ -189,7 +196,7 @@ pub fn recover<D: Disk>(
     }
     let cache = TailCache::new(settings.cache_bytes);
     let moves = Moves::new(packs, settings.journal_segments);
-    let checkpoints = Checkpoints::new(segment_bytes, checkpoint_bytes);
+    let checkpoints = Checkpoints::new(segment_bytes, checkpoint_span);
     let shard = Shard::new(engine, writer, committed, cache, moves, checkpoints, now);
     let (reader, slots) = (recovered.reader, recovered.slots);
     Ok(Recovered { shard, lane, reader, slots, mover, report })

@@ -70,8 +70,12 @@ pub(crate) struct Reading {
     pub(crate) newest_checkpoint: Option<Position>,
     /// The same, of the one whose end is not read yet.
     begun_checkpoint: Option<Position>,
-    /// How long the last one was whose end was read, in bytes.
-    pub(crate) checkpoint_bytes: u64,
+    /// Where the first record lies: with a checkpoint, it begins there.
+    first: Option<Position>,
+    /// How much of the journal the last one took whose end was read, in bytes.
+    pub(crate) checkpoint_span: u64,
+    /// Where the last record lies that a later replay needs: not the parts of a checkpoint that is not whole.
+    pub(crate) needed: Position,
     pub(crate) records: u64,
     pub(crate) bytes: u64,
     pub(crate) damage: Vec<Damage>,
@@ -81,12 +85,14 @@ impl Reading {
     fn new(now: Timestamp) -> Self {
         let (newest_checkpoint, begun_checkpoint) = (None, None);
         let replay = Replay::new(now);
-        let (checkpoint_bytes, records, bytes, damage) = (0, 0, 0, Vec::new());
+        let (checkpoint_span, records, bytes, damage) = (0, 0, 0, Vec::new());
         Self {
             replay,
             newest_checkpoint,
             begun_checkpoint,
-            checkpoint_bytes,
+            first: None,
+            checkpoint_span,
+            needed: Position(0),
             records,
             bytes,
             damage,
@@ -108,17 +114,21 @@ impl Reading {
 
     fn record(&mut self, kind: u8, position: Position, body: Bytes) -> Result<(), RecoverError> {
         self.records += 1;
+        self.first.get_or_insert(position);
         self.bytes += body.len() as u64;
         let replayed = self.replay.record(kind, position.0, body);
         match replayed.map_err(|error| RecoverError::Record { position, error })? {
-            Replayed::Applied => {}
+            Replayed::Applied => self.needed = position,
+            Replayed::PartOfCheckpoint => {}
             Replayed::LaterCheckpointBegan => {
                 // It is the first record of its frame, and frames begin with a block.
                 let in_block = position.0 % BLOCK_BYTES as u64;
                 self.begun_checkpoint = Some(Position(position.0 - in_block));
             }
             Replayed::CheckpointEnded { bytes } => {
-                self.checkpoint_bytes = bytes;
+                self.needed = position;
+                let begun = self.begun_checkpoint.or(self.first);
+                self.checkpoint_span = begun.map_or(bytes, |begun| position.0 - begun.0);
                 self.newest_checkpoint = self.begun_checkpoint.take().or(self.newest_checkpoint);
             }
         }

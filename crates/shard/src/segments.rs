@@ -92,6 +92,13 @@ impl Segments {
         }
     }
 
+    /// Lets go of a segment that holds nothing of the log.
+    pub(crate) fn give_up(&mut self, segment: u64) {
+        if self.live_bytes.remove(&segment).is_some() {
+            self.released.push(segment);
+        }
+    }
+
     /// Takes the segments that are needed no more.
     pub(crate) fn take_released(&mut self, out: &mut Vec<u64>) {
         out.append(&mut self.released);
@@ -108,6 +115,14 @@ impl Segments {
         }
         let held = passed().filter(|&(&segment, &live)| live > 0 && may(segment));
         held.map(|(&segment, _)| segment).next()
+    }
+
+    /// The segment that a replay does not need with the least that is live in it, if that is at most `most`
+    /// bytes, among those that `may` be emptied.
+    pub(crate) fn thinnest(&self, most: u64, may: impl Fn(u64) -> bool) -> Option<u64> {
+        let passed = self.live_bytes.range(..self.of(self.replay_from));
+        let held = passed.filter(|&(&segment, &live)| (1..=most).contains(&live) && may(segment));
+        held.min_by_key(|&(_, &live)| live).map(|(&segment, _)| segment)
     }
 
     /// How many segments in use hold nothing live, the one being written and those `besides` apart.

@@ -26,8 +26,9 @@ use crate::{
 /// last records can then be told from a write that was torn.
 const MARK_AFTER: Duration = Duration::from_millis(50);
 
-/// So many segments without live messages make it worth to reclaim them at once when the disk is full.
-const RECLAIM_SEGMENTS: usize = 3;
+/// So many segments without live messages make it worth to reclaim them at once when the disk is short: the
+/// segment whose header makes them free is one.
+const RECLAIM_SEGMENTS: usize = 2;
 
 /// In a turn a checkpoint gets this part of the bytes that everything else gets, and a piece at
 /// least: an eighth.
@@ -115,6 +116,7 @@ pub struct Shard {
     effects: Vec<Effect>,
     outbox: Outbox,
     storage_full: bool,
+    disk_short: bool,
     pub(crate) fenced: bool,
     /// Whether the generation is on the platter. Until then nothing is delivered: a life that left
     /// no trace would be taken for the next one, and its deliveries for that one's.
@@ -151,6 +153,7 @@ impl Shard {
             effects: Vec::new(),
             outbox: Outbox::default(),
             storage_full: false,
+            disk_short: false,
             fenced: false,
             has_begun: false,
             counters: Counters::default(),
@@ -386,18 +389,17 @@ impl Shard {
         self.committed_at = now;
         self.counters.commits += 1;
         self.writer.committed(end);
-        if self.storage_full {
+        if self.is_short() {
             self.writer.segments.forget_fallback();
         }
         if let Some(begin) = self.checkpoints.committed(end) {
             self.writer.replay_from(begin);
-            if self.storage_full && self.writer.dead_count() >= RECLAIM_SEGMENTS {
+            if self.is_short() && self.writer.dead_count() >= RECLAIM_SEGMENTS {
                 // The next segment's header makes the dead ones free.
                 self.turn_segment();
             }
-        } else if self.storage_full && !self.checkpoints.is_pending() && self.is_to_reclaim() {
-            // Nobody publishes now, and everyone waits for the room: all of it at once.
-            while !self.write_piece() {}
+        } else {
+            self.reclaim();
         }
         while let Some(&(position, count)) = self.waits.front()
             && position <= end
@@ -414,7 +416,21 @@ impl Shard {
         self.finish_turn(now);
     }
 
-    /// Whether a checkpoint is to be written because the disk is full. Where little is dead, acks may be all
+    /// Whether the disk has no room: what can come free is to.
+    pub(crate) fn is_short(&self) -> bool {
+        self.storage_full || self.disk_short
+    }
+
+    /// Writes a checkpoint on a short disk, if that frees segments. Everyone waits for the room: all of it at
+    /// once.
+    fn reclaim(&mut self) {
+        let may = self.is_short() && !self.fenced && !self.checkpoints.is_pending();
+        if may && (self.checkpoints.is_under_way() || self.is_to_reclaim()) {
+            while !self.write_piece() {}
+        }
+    }
+
+    /// Whether a checkpoint is to be written because the disk is short. Where little is dead, acks may be all
     /// that comes: what they take of the journal has to come free as they go on, with no more than the
     /// segment of the last checkpoint, the one being written and the next in use.
     fn is_to_reclaim(&self) -> bool {
@@ -493,10 +509,41 @@ impl Shard {
 
     /// Says whether the disk has no room for another segment: publishes are refused while it is so.
     pub fn set_storage_full(&mut self, full: bool) {
+        let was_short = self.is_short();
         self.storage_full = full;
-        match full {
-            true => self.writer.segments.forget_fallback(),
-            false => self.moves.try_again(),
+        self.short_changed(was_short);
+    }
+
+    /// Says whether a shard of this broker has no room on the disk that all of them share: this one frees what
+    /// it can then, and takes publishes all the same.
+    pub fn set_disk_short(&mut self, short: bool) {
+        let was_short = self.is_short();
+        self.disk_short = short;
+        self.short_changed(was_short);
+    }
+
+    fn short_changed(&mut self, was_short: bool) {
+        if was_short == self.is_short() {
+            return;
+        }
+        // What waits for room has a better chance now.
+        self.moves.try_again();
+        if self.is_short() {
+            self.writer.segments.forget_fallback();
+            if !self.has_begun {
+                // Starts that end before this is whole leave nothing that is needed: the next has the room.
+                self.reclaim_at_start();
+            } else {
+                self.reclaim();
+            }
+        }
+    }
+
+    /// Writes a checkpoint before anything else, if a replay has to read more than the last one.
+    fn reclaim_at_start(&mut self) {
+        let may = !self.fenced && !self.checkpoints.is_pending();
+        if may && self.writer.is_past_checkpoint() {
+            while !self.write_piece() {}
         }
     }
 
@@ -516,6 +563,12 @@ impl Shard {
     #[must_use]
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Everything appended so far ends here.
+    #[must_use]
+    pub fn end(&self) -> Position {
+        self.writer.end()
     }
 
     /// Bytes appended and not yet taken by the lane.

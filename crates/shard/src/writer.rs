@@ -21,6 +21,9 @@ pub(crate) struct Writer {
     begun_replay_from: Position,
     /// Segments that say so once they are committed: `(end of their first frame, where)`.
     stated: VecDeque<(Position, Position)>,
+    /// Segments that hold nothing of the log: they go once this life's first frame, which says so, is
+    /// committed.
+    void: Vec<u64>,
     /// Where the last checkpoint ended, or a replay began.
     checkpoint_end: Position,
     /// Records appended since the start.
@@ -39,11 +42,17 @@ impl Writer {
             replay_from,
             begun_replay_from: replay_from,
             stated: VecDeque::new(),
+            void: Vec::new(),
             checkpoint_end: replay_from,
             record_count: 0,
             at_hand: AtHand::default(),
             head: Vec::new(),
         }
+    }
+
+    /// These segments hold nothing of the log, as the first one of this life will say.
+    pub(crate) fn passes_over(&mut self, void: Vec<u64>) {
+        self.void = void;
     }
 
     /// Everything appended so far ends here.
@@ -139,6 +148,9 @@ impl Writer {
     pub(crate) fn committed(&mut self, end: Position) {
         self.builder.durable(end);
         self.at_hand.committed(end);
+        for segment in self.void.drain(..) {
+            self.segments.give_up(segment);
+        }
         while let Some(&(stated_by, replay_from)) = self.stated.front()
             && stated_by <= end
         {

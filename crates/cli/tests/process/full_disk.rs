@@ -44,6 +44,14 @@ mount -t tmpfs -o "size=$1" tmpfs "$0"
 echo
 read -r _ || :"#;
 
+/// A disk of its own, and a folder beside it.
+pub struct SmallDisk {
+    pub folder: TempDir,
+    /// The disk, as it can be reached from here.
+    pub path: PathBuf,
+    _mounted: Mounted,
+}
+
 /// A broker with one shard of short segments on a disk of its own.
 struct Small {
     folder: TempDir,
@@ -64,26 +72,34 @@ impl Drop for Mounted {
     }
 }
 
-impl Small {
-    /// None where the system does not allow it.
-    fn begin() -> Option<Self> {
+impl SmallDisk {
+    /// One of so many bytes; none where the system does not allow it.
+    pub fn of(bytes: u64) -> Option<Self> {
         let apart = apart()?;
         let folder = tempfile::tempdir().unwrap();
         let disk = folder.path().join("disk");
         fs::create_dir(&disk).unwrap();
         let mut mounting = Command::new("unshare");
-        mounting.args(apart).args(["sh", "-ec", MOUNTED]).arg(&disk).arg(DISK_BYTES.to_string());
+        mounting.args(apart).args(["sh", "-ec", MOUNTED]).arg(&disk).arg(bytes.to_string());
         let mut child =
             mounting.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it was tried");
         let mut said = child.stdout.take().expect("it was piped");
         let root = PathBuf::from(format!("/proc/{}/root", child.id()));
         let mounted = Mounted(child);
         said.read_exact(&mut [0]).expect("it says that the disk is there");
-        let disk = root.join(disk.strip_prefix("/").unwrap());
+        let path = root.join(disk.strip_prefix("/").unwrap());
+        Some(Self { folder, path, _mounted: mounted })
+    }
+}
+
+impl Small {
+    /// None where the system does not allow it.
+    fn begin() -> Option<Self> {
+        let SmallDisk { folder, path: disk, _mounted } = SmallDisk::of(DISK_BYTES)?;
         let data = disk.join("data");
         short_segments(&data, 1, SEGMENT_BYTES);
         let broker = Broker::start_with(&data, &["--journal-segments", "4"]);
-        Some(Self { folder, broker, disk, _mounted: mounted })
+        Some(Self { folder, broker, disk, _mounted })
     }
 
     fn data_bytes(&self) -> u64 {

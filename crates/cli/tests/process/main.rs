@@ -32,6 +32,7 @@ mod refusals;
 mod rotten;
 mod short_frames;
 mod skipped;
+mod small_disk;
 mod soak;
 mod storage;
 mod stream_ends;

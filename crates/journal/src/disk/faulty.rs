@@ -404,6 +404,19 @@ impl DiskFile for FaultyFile {
         Ok(())
     }
 
+    fn allocate(&self, length: u64) -> io::Result<bool> {
+        {
+            let state = self.state.borrow();
+            let image = state.files.get(&self.path).ok_or(io::ErrorKind::NotFound)?;
+            let grows = length.saturating_sub(image.cached.len() as u64);
+            let capacity = state.plan.capacity_bytes;
+            if capacity > 0 && state.used_bytes() + grows > capacity {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+        }
+        self.set_length(length).map(|()| true)
+    }
+
     fn length(&self) -> io::Result<u64> {
         let state = self.state.borrow();
         let image = state.files.get(&self.path).ok_or(io::ErrorKind::NotFound)?;

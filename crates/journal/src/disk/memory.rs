@@ -133,6 +133,10 @@ impl DiskFile for MemoryFile {
         Ok(())
     }
 
+    fn allocate(&self, length: u64) -> io::Result<bool> {
+        self.set_length(length).map(|()| true)
+    }
+
     fn length(&self) -> io::Result<u64> {
         Ok(self.bytes.borrow().len() as u64)
     }

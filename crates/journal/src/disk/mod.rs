@@ -111,6 +111,13 @@ pub trait DiskFile {
     /// What the system says.
     fn set_length(&self, length: u64) -> io::Result<()>;
 
+    /// Takes `length` bytes of the disk for the file, which is as long then and reads as zeros, without
+    /// writing them. False, with nothing done, where the file system has no such way.
+    ///
+    /// # Errors
+    /// What the system says; `StorageFull` if there is no room.
+    fn allocate(&self, length: u64) -> io::Result<bool>;
+
     /// The file's length in bytes.
     ///
     /// # Errors

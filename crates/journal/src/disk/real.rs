@@ -12,7 +12,10 @@ use std::{
     path::Path,
 };
 
-use rustix::fs::{Advice, OFlags, fadvise, fdatasync, statvfs};
+use rustix::{
+    fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate, fdatasync, statvfs},
+    io::{Errno, retry_on_intr},
+};
 
 use super::{Disk, DiskFile};
 use crate::{block::Blocks, format::BLOCK_BYTES};
@@ -140,6 +143,14 @@ impl DiskFile for File {
 
     fn set_length(&self, length: u64) -> io::Result<()> {
         self.set_len(length)
+    }
+
+    fn allocate(&self, length: u64) -> io::Result<bool> {
+        match retry_on_intr(|| fallocate(self, FallocateFlags::empty(), 0, length)) {
+            Ok(()) => Ok(true),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
     }
 
     fn length(&self) -> io::Result<u64> {

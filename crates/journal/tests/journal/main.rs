@@ -18,6 +18,7 @@ mod model;
 mod pack_crashes;
 mod pack_rot;
 mod packs;
+mod passed_over;
 mod recovery;
 mod rot;
 mod rot_skipped;

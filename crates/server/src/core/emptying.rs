@@ -60,7 +60,7 @@ impl Core {
         self.looked_commits = commits;
         self.look_at = Timestamp(now.0 + LOOK_MS);
         if let Some(home) = self.shard.next_move(now) {
-            let in_hurry = self.shard.is_journal_long();
+            let in_hurry = self.shard.is_journal_long() || self.cores.reserve.is_short();
             self.workers.moves.send(MoveMessage::Empty(home, in_hurry));
         } else if let Some(step) = self.shard.next_compaction(now) {
             self.workers.moves.send(MoveMessage::Compact(step));

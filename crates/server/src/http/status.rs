@@ -1,9 +1,12 @@
 //! Is the broker alive, is it ready, what does it count; and its backup. It knows no sockets, and
 //! answers on any thread.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering::Relaxed},
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 use http::{HeaderValue, Method, StatusCode, header};
@@ -16,6 +19,7 @@ use super::{
 };
 use crate::{
     backup::{Archive, Backups, NoBackup},
+    disk_need::free_bytes,
     metrics::{self, CoreMetrics},
 };
 
@@ -33,18 +37,25 @@ pub(crate) struct Status {
     pub(crate) fenced: AtomicBool,
     /// What is counted, for people and for [`Status::ready`].
     registry: Registry,
+    /// Where the data lies.
+    data: PathBuf,
     cores: Vec<Arc<CoreMetrics>>,
     backups: Arc<Backups>,
 }
 
 impl Status {
     /// Of a broker that has just started.
-    pub(crate) fn recovering(cores: Vec<Arc<CoreMetrics>>, backups: Arc<Backups>) -> Self {
+    pub(crate) fn recovering(
+        cores: Vec<Arc<CoreMetrics>>,
+        backups: Arc<Backups>,
+        data: PathBuf,
+    ) -> Self {
         Self {
             recovering: AtomicBool::new(true),
             draining: AtomicBool::new(false),
             fenced: AtomicBool::new(false),
             registry: metrics::registry(cores.clone()),
+            data,
             cores,
             backups,
         }
@@ -83,10 +94,34 @@ impl Status {
                 body["quarantined"][name] = sum.into();
             }
         }
+        self.tell_storage(&mut body);
         (status, body.to_string() + "\n")
     }
 
+    /// Says that publishes to some shard are refused for want of room. That is no reason not to be ready: who
+    /// consumes and deletes makes room, and has to get through.
+    fn tell_storage(&self, body: &mut serde_json::Value) {
+        let full = self.cores.iter().filter(|core| core.storage_full.value() > 0);
+        let (shards, needed) = full.fold((0, 0), |(shards, needed), core| {
+            (shards + 1, needed + core.storage_needed_bytes.value())
+        });
+        if shards > 0 {
+            body["storage"] = serde_json::json!({
+                "full": true,
+                "detail": "publishes are refused; deliveries, acks and deletes go on",
+                "shards": shards,
+                "needed_bytes": needed,
+            });
+            if let Some(free) = free_bytes(&self.data) {
+                body["storage"]["free_bytes"] = free.into();
+            }
+        }
+    }
+
     fn metrics(&self) -> (StatusCode, String) {
+        if let Some(free) = free_bytes(&self.data) {
+            self.cores.iter().for_each(|core| core.storage_free_bytes.set(free));
+        }
         let mut text = String::new();
         match prometheus_client::encoding::text::encode(&mut text, &self.registry) {
             Ok(()) => (StatusCode::OK, text),

@@ -11,7 +11,7 @@ use sennit_journal::{
     disk::{Access, RealDisk},
 };
 use sennit_model::{BatchBuilder, Message, ProducerStamp, Timestamp, TopicConfig, TopicKind};
-use sennit_shard::{PackLengths, Recovered, Settings};
+use sennit_shard::{PackLengths, Recovered, Room, Settings};
 
 use super::*;
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     gauge::IngestGauge,
     lane_thread,
     metrics::CoreMetrics,
-    move_thread,
+    move_thread::{self, Loans},
     move_turn::MoveTurn,
     read_thread::ReadThreads,
     reserve::Reserve,
@@ -45,16 +45,18 @@ fn core(folder: &std::path::Path) -> CoreHandle {
     let Recovered { shard, lane, reader, mover, .. } = parts;
     let (inbox, _) = tokio::sync::mpsc::unbounded_channel();
     let move_turn = Arc::new(MoveTurn::new(|| {}));
-    let reserve = Arc::new(Reserve::new(1, SEGMENT_BYTES));
-    let lane = (lane, reserve.clone());
+    let reserve = Arc::new(Reserve::new(vec![inbox.clone()], SEGMENT_BYTES));
+    let lane = (lane, Room::new(1, false), reserve.clone());
     let slots = mpsc::channel().0;
     let metrics: Vec<Arc<CoreMetrics>> = vec![Arc::default()];
     let (lane, _) =
         lane_thread::start(0, lane, mpsc::channel(), inbox.clone(), slots, metrics[0].clone())
             .unwrap();
     let (reads, _) = ReadThreads::start(0, reader, &inbox).unwrap();
+    let loans = Loans { lane: lane.door(), reserve: reserve.clone() };
     let (moves, _) =
-        move_thread::start(0, mover, inbox.clone(), Arc::default(), move_turn.clone()).unwrap();
+        move_thread::start(0, mover, inbox.clone(), Arc::default(), move_turn.clone(), loans)
+            .unwrap();
     let cores = Cores {
         inboxes: vec![inbox],
         gauges: vec![IngestGauge::new(HIGH)],

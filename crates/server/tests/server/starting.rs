@@ -100,6 +100,6 @@ fn a_newer_format_is_refused_with_both_numbers() {
 #[test]
 fn a_segment_too_short_for_a_batch_is_refused() {
     let folder = TempDir::new().unwrap();
-    let error = refusal(Config { segment_bytes: 1 << 20, ..config(folder.path()) });
+    let error = refusal(Config { segment_bytes: Some(1 << 20), ..config(folder.path()) });
     assert!(matches!(error, ServeError::SegmentBytes { .. }), "{error}");
 }

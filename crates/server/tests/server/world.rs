@@ -46,7 +46,7 @@ pub fn config(data: &Path) -> Config {
         listen: SocketAddr::from(([127, 0, 0, 1], 0)),
         http: SocketAddr::from(([127, 0, 0, 1], 0)),
         shards: Some(2),
-        segment_bytes: 20 << 20,
+        segment_bytes: Some(20 << 20),
         ..Config::default()
     }
 }

@@ -48,13 +48,49 @@ fn acks_that_free_nothing_go_on_for_ever_in_three_slots() {
     broker.crashed().gets(0..0);
 }
 
+/// A start on a full disk of which the lane writes so many frames before the process is killed.
+fn begins(broker: Broker, frames_written: usize) -> Broker {
+    let settings = Settings { cache_bytes: 0, journal_segments: 1, packs: PackLengths::default() };
+    let config = Broker::config(SEGMENT_BYTES);
+    let mut parts = recover(&broker.disk, config, settings, NOW).unwrap();
+    parts.shard.set_storage_full(true);
+    let mut frames = Vec::new();
+    parts.shard.take_frames(&mut frames);
+    frames.truncate(frames_written.max(1));
+    while parts.lane.fits(&frames) < frames.len() {
+        parts.lane.add_spare(parts.slots.make().unwrap());
+    }
+    let end = parts.lane.append(&frames).unwrap();
+    parts.shard.committed(end, NOW);
+    let mut released = Vec::new();
+    parts.shard.take_released(&mut released);
+    released.into_iter().for_each(|segment| parts.lane.release(segment));
+    broker
+}
+
+#[test]
+fn starts_that_are_killed_before_their_checkpoint_is_whole_take_no_slots() {
+    let mut broker = full(1000);
+    ack_singly(&mut broker, 0..100);
+    broker = broker.crashed();
+    let slots = broker.slot_files();
+    for life in 0..40 {
+        broker = begins(broker, life % 7);
+        assert!(broker.slot_files() <= slots + MORE, "{} slots", broker.slot_files());
+    }
+    broker = broker.crashed();
+    broker.subscribe();
+    broker.ack(|_| true);
+    broker.crashed().gets(0..0);
+}
+
 #[test]
 fn a_checkpoint_of_many_segments_is_not_written_again_for_its_own_sake() {
     let mut broker = full(4000);
     broker.parts.shard.set_storage_full(false);
     broker.ack(|_| true);
-    broker.parts.shard.set_storage_full(true);
     let before = broker.parts.shard.counters().checkpoints;
+    broker.parts.shard.set_storage_full(true);
     broker.parts.shard.turn_segment();
     // A commit has it written, it takes one, and so does the segment that says so.
     for _ in 0..20 {

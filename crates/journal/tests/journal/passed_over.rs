@@ -1,0 +1,98 @@
+//! Segments that a start passes over, because nothing in them is needed: their slots come free, and nobody
+//! misses them.
+
+use sennit_journal::{
+    Damage, Disk, Fault, Position, RecoveredEnd, ReplayFrom, Walked, disk::MemoryDisk, recover,
+    verify,
+};
+
+use crate::world::{SEGMENT_BYTES, World, config, slot_paths};
+
+/// A start: what is found, and no damage.
+fn start(disk: &MemoryDisk) -> (RecoveredEnd<MemoryDisk>, Vec<Position>) {
+    let (mut found, mut damage) = (Vec::new(), Vec::<Damage>::new());
+    let recovered = recover(disk, config(), ReplayFrom::Newest, |walked| {
+        match walked {
+            Walked::Record { position, .. } => found.push(position),
+            Walked::Damage(hole) => damage.push(hole),
+        }
+        Ok::<(), Fault>(())
+    });
+    assert_eq!(damage, []);
+    (recovered.unwrap(), found)
+}
+
+/// A life that begins a segment, says after which the log ended, and stops.
+fn comes_to_nothing(disk: &MemoryDisk, last: u64) -> RecoveredEnd<MemoryDisk> {
+    let (mut life, _) = start(disk);
+    let void = life.ends_with(last);
+    if life.lane.spare_count() == 0 {
+        life.lane.add_spare(life.slots.make().unwrap());
+    }
+    let mark = life.builder.seal_mark();
+    life.lane.append(&[mark]).unwrap();
+    void.into_iter().for_each(|segment| life.lane.release(segment));
+    life
+}
+
+#[test]
+fn starts_that_come_to_nothing_take_two_slots_however_many_there_are() {
+    let disk = MemoryDisk::default();
+    let kept = World::open(&disk).unwrap().write(1, b"kept").unwrap();
+    let mut generation = 1;
+    for _ in 0..20 {
+        let life = comes_to_nothing(&disk, 0);
+        assert!(life.builder.generation() > generation);
+        generation = life.builder.generation();
+        assert!(slot_paths(&disk).len() <= 3, "{:?}", slot_paths(&disk));
+    }
+    assert_eq!(start(&disk).1, [kept.position]);
+    let verdict = verify(&disk, &config()).unwrap();
+    assert_eq!(verdict.damage, []);
+}
+
+#[test]
+fn the_log_goes_on_behind_what_was_passed_over_and_slots_of_it_that_are_left_are_spare() {
+    let disk = MemoryDisk::default();
+    let kept = World::open(&disk).unwrap().write(1, b"kept").unwrap();
+    // These do not pass over anything.
+    for last in 1..4 {
+        let mut life = start(&disk).0;
+        life.lane.add_spare(life.slots.make().unwrap());
+        life.lane.append(&[life.builder.seal_mark()]).unwrap();
+        assert_eq!(life.lane.segments().last(), Some(last));
+    }
+    // This one does, and stops before their slots are used again.
+    let mut life = start(&disk).0;
+    assert_eq!(life.ends_with(0), [1, 2, 3]);
+    life.lane.add_spare(life.slots.make().unwrap());
+    life.builder.push(1, &[b"later"]).unwrap();
+    life.lane.append(&[life.builder.seal().unwrap()]).unwrap();
+
+    let (life, found) = start(&disk);
+    assert_eq!((found[0], found.len()), (kept.position, 2));
+    assert_eq!(found[1].segment(SEGMENT_BYTES), 4);
+    assert_eq!(life.lane.segments().collect::<Vec<_>>(), [0, 4]);
+    assert_eq!(life.lane.spare_count(), 3);
+    assert_eq!(verify(&disk, &config()).unwrap().damage, []);
+}
+
+#[test]
+fn a_segment_that_is_missing_and_was_not_passed_over_is_damage() {
+    let disk = MemoryDisk::default();
+    let mut world = World::open(&disk).unwrap();
+    for number in 0..3 {
+        world.write(1, &[number]).unwrap();
+        world.builder.turn_segment();
+    }
+    disk.remove(&slot_paths(&disk)[1]).unwrap();
+    let mut damage = Vec::new();
+    let recovered = recover(&disk, config(), ReplayFrom::Newest, |walked| {
+        if let Walked::Damage(hole) = walked {
+            damage.push(hole.what);
+        }
+        Ok::<(), Fault>(())
+    });
+    assert!(recovered.is_ok());
+    assert_eq!(damage, ["a segment is missing"]);
+}

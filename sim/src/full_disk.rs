@@ -1,0 +1,130 @@
+//! A disk that is full, a broker that is killed on it again and again, and what has to go on all the same:
+//! starts, deliveries, acks, group changes. Publishing goes on once there is room for one segment more than
+//! the broker holds.
+
+use sennit_engine::Command;
+use sennit_journal::disk::FaultPlan;
+
+use crate::{
+    oracle::Violation, random::Random, run::Run, script::calm, streaming, together, world::Stop,
+};
+
+/// Makes another source of a seed: the rest of a run is what it would be without a full disk.
+const FULL: u64 = 0xF011_D15C;
+/// Steps within which a lane has the slots that it holds.
+const HELD_STEPS: u32 = 200;
+/// Publishes within which the disk is full.
+const FILLING_PUBLISHES: u32 = 60;
+/// Rounds within which publishing goes on, once there is room.
+const ROUNDS: u32 = 100;
+
+/// The promise that a full disk is no dead end.
+const RESUMES: &str = "I8 publishing goes on once there is room";
+
+impl Run {
+    /// Fills the disk, stops and starts the broker on it, has all come out that is owed, and gives it room.
+    pub(crate) fn lives_on_a_full_disk(&mut self, seed: u64) -> Result<(), Violation> {
+        let mut random = Random::new(seed ^ FULL);
+        self.world.trace.step(format_args!("the disk is filled"));
+        self.plan(false);
+        if self.world.disk.is_off() || self.world.is_fenced {
+            self.restart(false)?;
+            self.plan(false);
+        }
+        self.world.disk.power_on();
+        self.calmly(200)?;
+        for _ in 0..HELD_STEPS {
+            if self.world.has_held_slots() {
+                break;
+            }
+            self.world.slot_step().map_err(calm)?;
+        }
+        let more = random.below(2 * self.swarm.segment_bytes);
+        self.leave_free(more);
+        self.fill(&mut random)?;
+        for _ in 0..random.between(1, 10) {
+            self.world.disk.power_off_after(random.between(1, 100));
+            let worked = self.works_on(&mut random);
+            let is_crash = random.chance(600);
+            match worked {
+                Err(Stop::Violation(violation)) => return Err(violation),
+                Ok(()) | Err(Stop::PowerOff) => self.starts_again(is_crash, &mut random)?,
+            }
+        }
+        self.world.disk.power_on();
+        self.calmly(1000)?;
+        self.drain()?;
+        self.resumes()
+    }
+
+    /// Others take what is free, but so many bytes.
+    fn leave_free(&mut self, bytes: u64) {
+        let used: usize = self.world.disk.files().iter().map(|(_, length)| length).sum();
+        let plan = self.world.disk.plan();
+        self.world.disk.set_plan(FaultPlan { capacity_bytes: used as u64 + bytes, ..plan });
+    }
+
+    /// Publishes until that is refused.
+    fn fill(&mut self, random: &mut Random) -> Result<(), Violation> {
+        for _ in 0..FILLING_PUBLISHES {
+            let Some(partition) = self.topics.to_publish(random) else { return Ok(()) };
+            if self.world.room.is_full() {
+                return Ok(());
+            }
+            let request = self.world.request();
+            let publish = self.world.publishers.publish(random, &self.swarm, partition, request);
+            self.world.say(Command::Publish(publish));
+            self.calmly(20)?;
+        }
+        Ok(())
+    }
+
+    /// Consumers come, take some, ack some, and go on as far as the power lasts.
+    fn works_on(&mut self, random: &mut Random) -> Result<(), Stop> {
+        self.topics.subscribe_all(&mut self.world, random);
+        for _ in 0..random.below(20) {
+            self.world.turn()?;
+            for _ in 0..4 {
+                self.world.slot_step()?;
+                self.world.lane_step()?;
+                self.world.read_step(0)?;
+                self.world.move_step()?;
+            }
+            let request = self.world.request();
+            let settle = self.world.consumers.settle(random, &self.swarm, request);
+            settle.into_iter().for_each(|command| self.world.say(command));
+        }
+        Ok(())
+    }
+
+    /// Starts again, perhaps after tries that the power ended.
+    fn starts_again(&mut self, is_crash: bool, random: &mut Random) -> Result<(), Violation> {
+        let distances: Vec<u64> = (0..random.below(3)).map(|_| random.between(1, 30)).collect();
+        let plan = self.world.disk.plan();
+        self.world.restart(is_crash, |disk, attempt| {
+            disk.set_plan(plan);
+            if let Some(&distance) = distances.get(attempt as usize) {
+                disk.power_off_after(distance);
+            }
+        })?;
+        self.topics.open_all(&mut self.world)?;
+        streaming::clean_up(&mut self.world);
+        together::send_again(&mut self.world);
+        Ok(())
+    }
+
+    /// There is room for what is missing: publishes are accepted again.
+    fn resumes(&mut self) -> Result<(), Violation> {
+        let missing = self.world.room.missing(self.world.parts.lane.spare_count()) as u64;
+        self.leave_free(missing * self.swarm.segment_bytes);
+        for _ in 0..ROUNDS {
+            if !self.world.room.is_full() {
+                return Ok(());
+            }
+            self.world.slot_step().map_err(calm)?;
+            self.calmly(20)?;
+        }
+        let detail = format!("{:?}, {missing} slots were missing", self.world.room);
+        Err(Violation::new(RESUMES, detail))
+    }
+}
