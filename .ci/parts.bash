@@ -32,7 +32,8 @@ trap 'interrupted' INT TERM
 interrupted() {
     kill "$sleeper" 2>/dev/null || true
     [ -z "$child" ] || end_session "$child"
-    echo "interrupted"
+    printf 'interrupted\tthe parts after these did not run\t0\t1\t0\t0\n' >>"$results/table"
+    close || true
     exit 130
 }
 
@@ -85,25 +86,32 @@ run_part() { # NAME BOUND_S
     .ci/count part "$name" "$status" "$seconds" "$TEST_COUNTS" "$TEST_SKIPPED" "$TEST_AMOUNT" >>"$results/table"
 }
 
-# Runs the parts, or those that are chosen by name; then the list of what was skipped, a table, and the closing
-# line. Ends with 0 only if nothing failed.
-run_parts() { # CHOSEN NAME:BOUND_S...
-    local each file chosen=" $1 " ran=0
-    shift
-    rm -rf "$results"
-    mkdir -p "$results"
-    export RESULTS=$results
-    for each in "$@"; do
-        if [ -z "${chosen// /}" ] || [[ "$chosen" == *" ${each%:*} "* ]]; then
-            run_part "${each%:*}" "${each#*:}"
-            ran=$((ran + 1))
-        fi
-    done
-    [ "$ran" -gt 0 ] || { echo "no such part; there are ${*%:*}" >&2; exit 2; }
+# The list of what was skipped, a table, and the closing line; fails if anything failed.
+close() {
+    local file
     printf '\n'
     for file in "$results"/*.SKIPPED; do
         awk -F '\t' -v part="$(basename "$file" .SKIPPED)" \
             '!seen[$1]++ { printf "SKIPPED in %s: %s: %s\n", part, $1, $2 }' "$file"
     done
     .ci/count sum "$(basename "$script")" "$(($(date +%s) - begun))" "$results/table"
+}
+
+# Runs the parts, or those that are chosen by name, and closes. Ends with 0 only if nothing failed.
+run_parts() { # CHOSEN NAME:BOUND_S...
+    local each chosen=" $1 " names
+    shift
+    names=" ${*%:*} "
+    for each in $chosen; do
+        [[ "$names" == *" $each "* ]] || { echo "there is no part $each; there are$names" >&2; exit 2; }
+    done
+    rm -rf "$results"
+    mkdir -p "$results"
+    export RESULTS=$results
+    for each in "$@"; do
+        if [ -z "${chosen// /}" ] || [[ "$chosen" == *" ${each%:*} "* ]]; then
+            run_part "${each%:*}" "${each#*:}"
+        fi
+    done
+    close
 }
