@@ -54,7 +54,7 @@ pub fn moved(lane: &Path, packs: usize) -> Vec<PathBuf> {
 /// The body of what the HTTP port answers.
 pub fn get(http: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(http).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     text.split_once("\r\n\r\n").unwrap().1.to_owned()
