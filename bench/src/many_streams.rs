@@ -47,7 +47,7 @@ pub struct ManyStreams<'a> {
 /// The first line of a request to stream number `number`, with the headers that all have.
 fn head(method: &str, number: u64) -> String {
     format!(
-        "{method} /v1/stream/bench/streams/{number} HTTP/1.1\r\nHost: bench\r\n\
+        "{method} /v1/stream/bench/streams/{number} HTTP/1.1\r\nHost: localhost\r\n\
          Content-Type: application/octet-stream\r\n"
     )
 }

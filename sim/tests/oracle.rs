@@ -373,6 +373,7 @@ fn found(id: PartitionId, settings: &StreamSettings, end: u64) -> FoundStream {
         start: Offset(0),
         next: Offset(end),
         is_closed: false,
+        is_opened: true,
         durability: Durability::Durable,
     };
     (id, status, false, Default::default())

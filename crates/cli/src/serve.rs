@@ -2,7 +2,9 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use sennit_server::{Access, Config, PublicUrl, StreamStorage, StreamStorageRule};
+use sennit_server::{
+    Access, Config, HostName, HttpOrigin, PublicUrl, StreamStorage, StreamStorageRule,
+};
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
 
@@ -42,6 +44,15 @@ pub struct Args {
     /// HTTP connections that are served at once; more of them wait
     #[arg(long, value_name = "N", default_value_t = Config::default().http_connections)]
     http_connections: usize,
+    /// A host that HTTP requests may name in Host, besides localhost, this machine's addresses and the host
+    /// of --streams-public-url; may be given often. Where --http is not of this machine, any IP address may
+    /// be named
+    #[arg(long, value_name = "NAME")]
+    http_host: Vec<HostName>,
+    /// An origin whose pages in browsers may read and change HTTP streams, as https://app.example.com, or *
+    /// for all pages, to read; may be given often. Pages of this machine may, where it is asked for as such
+    #[arg(long, value_name = "ORIGIN")]
+    http_origin: Vec<HttpOrigin>,
     /// How many threads share the partitions, 1 to 1024 [default: one per core, or what the data says]
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
@@ -121,6 +132,8 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         listen: args.listen,
         http: args.http,
         http_connections: args.http_connections,
+        http_hosts: args.http_host.clone(),
+        http_origins: args.http_origin.clone(),
         shards: args.shards,
         access: match args.io {
             IoKind::Auto => Access::Auto,

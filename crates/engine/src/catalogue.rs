@@ -263,8 +263,8 @@ impl Catalogue {
 
     pub(crate) fn decide(&self, command: CatalogueCommand) -> Result<Decision, Refusal> {
         match command {
-            CatalogueCommand::CreateTopic { name, config, incarnation, placed } => {
-                self.create_topic(name, config, incarnation, placed)
+            CatalogueCommand::CreateTopic { name, config, incarnation, placed, is_stream } => {
+                self.create_topic(name, config, incarnation, placed, is_stream)
             }
             CatalogueCommand::CreateDeadLetterTopic { source, incarnation } => {
                 self.create_dead_letter_topic(source, incarnation)
@@ -301,6 +301,7 @@ impl Catalogue {
         config: TopicConfig,
         incarnation: Incarnation,
         placed: Option<Placed>,
+        is_stream: bool,
     ) -> Result<Decision, Refusal> {
         config.check()?;
         if let Some(topic) = self.topic_named(&name) {
@@ -318,6 +319,7 @@ impl Catalogue {
             incarnation,
             config: config.into(),
             home: topic,
+            is_stream,
         })
     }
 
@@ -349,7 +351,8 @@ impl Catalogue {
         if self.topic_named(&name).is_some() {
             name = format!("lost-{}-{:x}", topic.0, incarnation.0).parse()?;
         }
-        self.new_topic(TopicCreated { topic, name, incarnation, config: config.into(), home })
+        let (config, is_stream) = (config.into(), false);
+        self.new_topic(TopicCreated { topic, name, incarnation, config, home, is_stream })
     }
 
     fn create_dead_letter_topic(
@@ -376,7 +379,8 @@ impl Catalogue {
             name = source.created.name.dead_letter_topic(Some(number));
             number += 1;
         }
-        self.new_topic(TopicCreated { topic, name, incarnation, config: config.into(), home })
+        let (config, is_stream) = (config.into(), false);
+        self.new_topic(TopicCreated { topic, name, incarnation, config, home, is_stream })
     }
 
     /// A new topic; a queue has its default group from the start.

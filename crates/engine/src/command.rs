@@ -274,6 +274,8 @@ pub enum CatalogueCommand {
         incarnation: Incarnation,
         /// Where its partitions are to lie, if that is of account.
         placed: Option<Placed>,
+        /// Whether it is made to be a stream.
+        is_stream: bool,
     },
     /// Create (or find) the topic that takes the dead letters of another, placed beside it.
     CreateDeadLetterTopic {

@@ -41,6 +41,11 @@ const STREAM: u8 = 16;
 const CLEAN: u8 = 9;
 const HIGHEST_PLACE: u8 = 10;
 
+/// Of the byte of flags of a topic: it has a dead-letter topic, whose number follows.
+const HAS_DEAD_LETTER: u8 = 1;
+/// Of the same byte: it was made to be a stream.
+const IS_STREAM: u8 = 1 << 1;
+
 /// One item of the state.
 #[derive(Debug)]
 pub(crate) enum Item {
@@ -112,7 +117,9 @@ pub(crate) fn encode_topic(out: &mut Vec<u8>, topic: &Topic) {
     let created = &topic.created;
     w.u8(TOPIC).u32(created.topic.0).text(created.name.as_str()).u64(created.incarnation.0);
     w.topic_config(&created.config).u32(created.home.0);
-    w.u8(u8::from(topic.dead_letter.is_some())).u32(topic.dead_letter.map_or(0, |id| id.0));
+    let flags = if topic.dead_letter.is_some() { HAS_DEAD_LETTER } else { 0 };
+    let flags = flags | if created.is_stream { IS_STREAM } else { 0 };
+    w.u8(flags).u32(topic.dead_letter.map_or(0, |id| id.0));
     w.count(topic.groups.len());
     for group in &topic.groups {
         w.text(group.name().as_str()).group_setting(&group.setting());
@@ -326,7 +333,11 @@ fn decode_topic(r: &mut Reader) -> Result<Topic, RecordError> {
     let incarnation = Incarnation(r.u64()?);
     let config = Arc::new(r.topic_config()?);
     let home = TopicId(r.u32()?);
-    let has_dead_letter = r.flag("has dead-letter topic")?;
+    let flags = r.u8()?;
+    if flags & !(HAS_DEAD_LETTER | IS_STREAM) != 0 {
+        return Err(r.field("flags of a topic", flags));
+    }
+    let (has_dead_letter, is_stream) = (flags & HAS_DEAD_LETTER != 0, flags & IS_STREAM != 0);
     let dead_letter = Some(TopicId(r.u32()?)).filter(|_| has_dead_letter);
     let groups = r.list(|r| {
         let name: GroupName = r.group_name()?;
@@ -334,7 +345,7 @@ fn decode_topic(r: &mut Reader) -> Result<Topic, RecordError> {
         let terms = Arc::new(Terms { config, start });
         Ok(CatalogueGroup { id, named: Arc::new(NamedTerms { name, terms }) })
     })?;
-    let created = TopicCreated { topic, name, incarnation, config, home };
+    let created = TopicCreated { topic, name, incarnation, config, home, is_stream };
     Ok(Topic { created, dead_letter, groups: groups.into() })
 }
 

@@ -301,6 +301,9 @@ pub struct TopicCreated {
     /// The topic beside whose partitions its own are placed: its source for a dead-letter topic,
     /// otherwise itself.
     pub home: TopicId,
+    /// Whether it was made to be a stream: its partition is opened as one in the same commit's time, or
+    /// after a crash by the next who asks for it. What was made before this was kept says no.
+    pub is_stream: bool,
 }
 
 /// A stream as it is from the start.

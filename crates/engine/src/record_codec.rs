@@ -105,6 +105,10 @@ impl Record {
             Self::TopicCreated(t) => {
                 w.u32(t.topic.0).text(t.name.as_str()).u64(t.incarnation.0).topic_config(&t.config);
                 w.u32(t.home.0);
+                // Without this byte it is none, as before there was one.
+                if t.is_stream {
+                    w.u8(1);
+                }
             }
             Self::TopicAltered { topic, config } => {
                 w.u32(topic.0).topic_config(config);
@@ -237,6 +241,7 @@ impl Record {
                 incarnation: Incarnation(r.u64()?),
                 config: Arc::new(r.topic_config()?),
                 home: TopicId(r.u32()?),
+                is_stream: !r.rest.is_empty() && r.flag("is a stream")?,
             }),
             TOPIC_ALTERED => {
                 Self::TopicAltered { topic: TopicId(r.u32()?), config: r.topic_config()? }
@@ -435,6 +440,7 @@ mod tests {
                 incarnation: Incarnation(99),
                 config: Arc::new(config),
                 home: TopicId(7),
+                is_stream: false,
             }),
             Record::TopicAltered { topic: TopicId(7), config },
             Record::TopicDeleted { topic: TopicId(7) },
@@ -537,6 +543,20 @@ mod tests {
         let record = Record::CheckpointPart { ends: true, bytes: Bytes::from_static(b"some") };
         let (bytes, head_len) = body(&record);
         assert_eq!(Record::decode(record.kind(), bytes), Ok((record, head_len)));
+    }
+
+    #[test]
+    fn a_topic_says_whether_it_was_made_as_a_stream_and_an_old_one_says_no() {
+        let Some(Record::TopicCreated(native)) = examples().into_iter().next() else {
+            panic!("the first example is a topic");
+        };
+        let stream = Record::TopicCreated(TopicCreated { is_stream: true, ..native.clone() });
+        let (bytes, head) = body(&stream);
+        assert_eq!(Record::decode(stream.kind(), bytes.clone()), Ok((stream.clone(), head)));
+        // As it was written before it said so.
+        let old = bytes.slice(..bytes.len() - 1);
+        let (read, _) = Record::decode(stream.kind(), old).unwrap();
+        assert_eq!(read, Record::TopicCreated(native));
     }
 
     #[test]

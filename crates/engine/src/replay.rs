@@ -342,9 +342,10 @@ impl Replay {
                     let visible = self.engine.partitions.get(&id).map(|held| held.visible);
                     self.engine.reserved.put_back(id, end, visible.unwrap_or(end));
                 }
-                Item::Stream(KeptStream { id, settings, is_closed, said }) => {
+                Item::Stream(KeptStream { id, settings, is_opened, is_closed, said }) => {
                     let settings = self.engine.shared.settings(&settings);
                     let mut stream = Stream::new(settings, self.begins_at);
+                    stream.is_opened = is_opened;
                     // Where it matters how it was closed, only what opened it can have done so.
                     (stream.is_closed, stream.was_opened_closed) = (is_closed, is_closed);
                     stream.said = said;

@@ -167,7 +167,7 @@ pub struct StreamProducer {
 /// A read of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamRead {
-    /// Where; beyond the end it is the end.
+    /// Where; refused beyond the end.
     pub at: ReadFrom,
     /// Nothing at or behind this offset is asked for.
     pub before: Option<Offset>,
@@ -194,6 +194,8 @@ pub struct StreamStatus {
     pub is_closed: bool,
     /// When what is appended is durable.
     pub durability: Durability,
+    /// Whether it was opened as a stream. A topic that was made natively is read as one, and not changed.
+    pub is_opened: bool,
 }
 
 /// What a stream answers.
@@ -292,6 +294,18 @@ pub enum StreamRefusal {
         /// The first offset that can be read.
         start: Offset,
     },
+    /// The stream ends before this offset: whoever was given it has seen what is not there any more, as of
+    /// a backup that was taken before.
+    #[error("the stream ends at offset {next}, before the one that was asked for")]
+    BeyondEnd {
+        /// Where it ends.
+        next: Offset,
+    },
+    /// The topic was made natively, and not as a stream: it can be read as one, and not changed.
+    #[error(
+        "the topic was not made as an HTTP stream, and can only be read here: publish to it, trim or delete it natively"
+    )]
+    NativeTopic,
     /// What lies at this offset cannot be read: the disk has damaged or lost it.
     #[error("what lies at the offset is damaged; the stream goes on at offset {next}")]
     Damaged {

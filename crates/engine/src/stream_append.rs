@@ -153,7 +153,13 @@ impl Engine {
             next: Offset(next),
             is_closed,
             durability: partition.config.durability,
+            is_opened: self.is_opened(id),
         })
+    }
+
+    /// Whether a partition was opened as a stream.
+    pub(crate) fn is_opened(&self, id: PartitionId) -> bool {
+        self.streams.get(id).is_some_and(|stream| stream.is_opened)
     }
 
     fn open_stream(
@@ -174,6 +180,9 @@ impl Engine {
         };
         if !is_new {
             self.living(id, now, false)?;
+            if !self.is_opened(id) {
+                return Err(StreamRefusal::NativeTopic.into());
+            }
             self.is_as_asked(id, &settings, closes)?;
             self.touch_stream(id, now);
             let status = self.stream_status(id).ok_or(StreamRefusal::Unknown)?;
@@ -471,7 +480,7 @@ impl Engine {
     fn stream_or_topic(&mut self, id: PartitionId) -> Option<&mut Stream> {
         if self.streams.get(id).is_none() && self.partitions.get(&id).is_some() {
             let settings = self.shared.of_topic.clone();
-            return Some(self.streams.insert(id, Stream::new(settings, Timestamp(0))));
+            return Some(self.streams.insert(id, Stream::of_topic(settings)));
         }
         self.streams.get_mut(id)
     }

@@ -16,11 +16,17 @@ const VERIFIED: u8 = 1;
 /// Of the same byte: the name of its stream group follows.
 const IN_GROUP: u8 = 1 << 1;
 
+/// Of the byte of flags of a stream that is kept: it is there for its forks only.
+const DELETED: u8 = 1;
+/// Of the same byte: it was made natively, and never opened as a stream.
+const NATIVE: u8 = 1 << 1;
+
 /// What is kept of a stream beside its log.
 #[derive(Debug)]
 pub(crate) struct KeptStream {
     pub(crate) id: PartitionId,
     pub(crate) settings: StreamSettings,
+    pub(crate) is_opened: bool,
     pub(crate) is_closed: bool,
     pub(crate) said: Option<Box<Said>>,
 }
@@ -86,7 +92,8 @@ impl Writer<'_> {
         let is_closed = if is_lost { stream.was_opened_closed } else { stream.is_closed };
         self.u8(u8::from(is_closed));
         let said = stream.said();
-        self.u8(u8::from(said.is_deleted)).count(said.forks.len());
+        let flags = if said.is_deleted { DELETED } else { 0 };
+        self.u8(flags | if stream.is_opened { 0 } else { NATIVE }).count(said.forks.len());
         for fork in &said.forks {
             self.u32(fork.0);
         }
@@ -165,7 +172,11 @@ impl Reader {
 
     pub(crate) fn kept_stream(&mut self) -> Result<KeptStream, RecordError> {
         let (id, settings) = (self.partition()?, self.stream_settings()?);
-        let (is_closed, is_deleted) = (self.flag("closed")?, self.flag("deleted")?);
+        let (is_closed, flags) = (self.flag("closed")?, self.u8()?);
+        if flags & !(DELETED | NATIVE) != 0 {
+            return Err(self.field("flags of a stream", flags));
+        }
+        let (is_deleted, is_opened) = (flags & DELETED != 0, flags & NATIVE == 0);
         let forks = self.list(|r| r.u32().map(TopicId))?.into_iter().collect();
         let sequence = self.optional_text("has sequence")?;
         let notes = self.u64()?;
@@ -176,7 +187,7 @@ impl Reader {
         let producers = producers.into_iter().collect();
         let said = Said { is_deleted, forks, sequence, producers, notes };
         let said = (said != Said::default()).then(|| Box::new(said));
-        Ok(KeptStream { id, settings, is_closed, said })
+        Ok(KeptStream { id, settings, is_opened, is_closed, said })
     }
 }
 
@@ -259,6 +270,22 @@ mod tests {
         for record in examples().into_iter().chain([opened(Some(batch()))]) {
             let (bytes, head_len) = body(&record);
             assert_eq!(Record::decode(record.kind(), bytes), Ok((record, head_len)));
+        }
+    }
+
+    #[test]
+    fn a_checkpoint_keeps_whether_a_partition_was_opened_as_a_stream() {
+        use std::sync::Arc;
+        let settings = Arc::new(StreamSettings::of_topic());
+        let opened = Stream::new(settings.clone(), Timestamp(3));
+        let mut native = Stream::of_topic(settings);
+        let said = native.said.get_or_insert_default();
+        (said.is_deleted, said.forks) = (true, [TopicId(9)].into());
+        for stream in [opened, native] {
+            let mut body = Vec::new();
+            Writer(&mut body).kept_stream(PARTITION, &stream, false);
+            let kept = Reader { kind: 0, rest: body.into() }.kept_stream().unwrap();
+            assert_eq!((kept.is_opened, &kept.said), (stream.is_opened, &stream.said));
         }
     }
 

@@ -96,6 +96,9 @@ impl Engine {
         let StreamAppend { content, content_type, note } = append;
         self.living(id, now, false)?;
         let partition = self.partitions.get(&id).ok_or(StreamRefusal::Unknown)?;
+        if !self.is_opened(id) {
+            return Err(StreamRefusal::NativeTopic.into());
+        }
         let next = Offset(partition.log.end());
         let settings = self.stream_settings(id);
         let is_closed = self.streams.get(id).is_some_and(|stream| stream.is_closed);

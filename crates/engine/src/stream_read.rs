@@ -97,6 +97,9 @@ impl Engine {
             (ReadFrom::Offset(offset), _) => offset.0,
             (from, _) => self.locate(id, from).map_or(visible, |(first, _)| first.0),
         };
+        if at > visible && !read.for_fork {
+            return refused(StreamRefusal::BeyondEnd { next: Offset(visible) });
+        }
         let at = at.min(before);
         // From now on it means this very place.
         read.at = ReadFrom::Offset(Offset(at));

@@ -19,6 +19,9 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stream {
     pub(crate) settings: Arc<StreamSettings>,
+    /// Whether it was opened as a stream; if not, it is a topic that was made natively, of which only this
+    /// is remembered: its forks.
+    pub(crate) is_opened: bool,
     /// When it was used last. No record says that of a read: a start counts as a use.
     pub(crate) touched_at: Timestamp,
     pub(crate) is_closed: bool,
@@ -52,7 +55,19 @@ pub(crate) struct Life {
 
 impl Stream {
     pub(crate) fn new(settings: Arc<StreamSettings>, touched_at: Timestamp) -> Self {
-        Self { settings, touched_at, is_closed: false, was_opened_closed: false, said: None }
+        Self {
+            settings,
+            is_opened: true,
+            touched_at,
+            is_closed: false,
+            was_opened_closed: false,
+            said: None,
+        }
+    }
+
+    /// What is remembered of a topic that was made natively. It never ends by itself.
+    pub(crate) fn of_topic(settings: Arc<StreamSettings>) -> Self {
+        Self { is_opened: false, ..Self::new(settings, Timestamp(0)) }
     }
 
     pub(crate) fn said(&self) -> &Said {

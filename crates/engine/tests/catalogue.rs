@@ -31,7 +31,13 @@ fn create(world: &mut World, name: &str) -> TopicId {
     let (incarnation, name_of_it) = (INCARNATION, name.parse().expect("it is a name"));
     change(
         world,
-        CatalogueCommand::CreateTopic { name: name_of_it, config, incarnation, placed: None },
+        CatalogueCommand::CreateTopic {
+            name: name_of_it,
+            config,
+            incarnation,
+            placed: None,
+            is_stream: false,
+        },
     );
     named(world, name).expect("it was made")
 }

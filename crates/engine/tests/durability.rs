@@ -536,8 +536,13 @@ fn a_durability_is_for_ever() {
     let name: sennit_model::TopicName = "prices".parse().expect("a name");
     let incarnation = sennit_model::Incarnation(1);
     let config = of(Durability::Ephemeral);
-    let create =
-        sennit_engine::CatalogueCommand::CreateTopic { name, config, incarnation, placed: None };
+    let create = sennit_engine::CatalogueCommand::CreateTopic {
+        name,
+        config,
+        incarnation,
+        placed: None,
+        is_stream: false,
+    };
     let origin = world.origin(ALICE);
     world.do_now(Command::Catalogue(origin, create));
     let topic = world.engine.catalogue().topics().next().expect("it was made").id();

@@ -437,6 +437,7 @@ fn an_entry_of_the_catalogue(kind: TopicKind) -> usize {
                 config: TopicConfig::of_kind(kind),
                 incarnation: Incarnation(topic.into()),
                 placed: None,
+                is_stream: false,
             };
             let create = Command::Catalogue(Origin::default(), create);
             engine.handle(create, Timestamp(1_000), &mut journal, &mut out);

@@ -176,6 +176,7 @@ fn take(world: &mut World, step: Step) {
                     config: queue(),
                     incarnation,
                     placed: None,
+                    is_stream: change == 0,
                 },
                 2 => CatalogueCommand::CreateGroup {
                     topic,

@@ -8,11 +8,14 @@ use sennit_engine::{
     ForkOf, OpenStream, Record, StreamAnswer, StreamCommand, StreamContent, StreamRefusal,
     StreamSettings,
 };
-use sennit_model::{Durability, GroupConfig, Message, Offset, Retention, Timestamp, TopicConfig};
+use sennit_model::{
+    Durability, GroupConfig, Message, Offset, Retention, Timestamp, TopicConfig, TopicId,
+};
 use world::{
     BOB, DEAD, ORDERS, World, batch,
     streams::{
-        append, ask, config, opened, plain, read, read_at, refused, replayed, settings, texts, with,
+        append, ask, by, closing, config, opened, plain, read, read_at, refused, replayed,
+        settings, texts, with,
     },
 };
 
@@ -104,10 +107,34 @@ fn a_topic_without_a_message_becomes_the_stream_that_is_asked_for_and_any_other_
         }
         let answer = ask(&mut world, StreamCommand::Open(Box::new(with(settings()))));
         if has_message {
-            assert_eq!(refused(answer), StreamRefusal::SettingsDiffer { field: "content type" });
+            assert_eq!(refused(answer), StreamRefusal::NativeTopic);
         } else {
             assert!(matches!(answer, Some(StreamAnswer::Opened { created: true, .. })));
         }
+    }
+}
+
+#[test]
+fn a_native_topic_is_read_and_not_changed_whatever_is_remembered_of_it() {
+    let mut world = World::with(config(Durability::Durable), Default::default());
+    world.publish_texts(&["a"]);
+    for has_fork in [false, true] {
+        if has_fork {
+            let fork = ask(&mut world, StreamCommand::AddFork(TopicId(9)));
+            assert!(matches!(fork, Some(StreamAnswer::Status(_))), "{fork:?}");
+        }
+        let mut world = replayed(&world);
+        for note in [plain(), by(1, 0), closing(plain())] {
+            let refusal = refused(Some(append(&mut world, "b", note)));
+            assert_eq!(refusal, StreamRefusal::NativeTopic, "{has_fork}");
+        }
+        let open = StreamCommand::Open(Box::new(with(StreamSettings::of_topic())));
+        assert_eq!(refused(ask(&mut world, open)), StreamRefusal::NativeTopic, "{has_fork}");
+        let told = ask(&mut world, StreamCommand::Ask { touches: false });
+        let is_native =
+            |told: &StreamAnswer| matches!(told, StreamAnswer::Status(it) if !it.is_opened);
+        assert!(told.as_ref().is_some_and(is_native), "{told:?}");
+        assert_eq!(texts(&read(&mut world, read_at(0))), ["a"]);
     }
 }
 

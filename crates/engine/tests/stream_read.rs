@@ -124,10 +124,16 @@ fn a_stream_does_not_end_before_the_content_it_was_closed_with() {
 }
 
 #[test]
-fn who_begins_behind_the_end_hears_of_what_comes_there() {
+fn who_begins_behind_the_end_is_told_so_and_who_begins_there_hears_of_what_comes() {
     let mut world = holding(&["a"]);
-    assert_eq!(read(&mut world, read_at(99)).next, Offset(1));
-    let waits = StreamRead { waits: true, ..read_at(99) };
+    for at in [2, 99] {
+        for waits in [false, true] {
+            let read = StreamRead { waits, ..read_at(at) };
+            let beyond = refused(ask(&mut world, StreamCommand::Read(read)));
+            assert_eq!(beyond, StreamRefusal::BeyondEnd { next: Offset(1) }, "{at}");
+        }
+    }
+    let waits = StreamRead { waits: true, ..read_at(1) };
     assert_eq!(ask(&mut world, StreamCommand::Read(waits)), None);
     let origin = world.origin(ALICE);
     world.do_now(Command::Stream(origin, ORDERS, append_of(&["b"], plain())));

@@ -249,6 +249,7 @@ fn a_topic_that_is_placed_gets_a_number_that_lies_there_and_no_number_comes_twic
             config: TopicConfig::of_kind(TopicKind::Stream),
             incarnation: Incarnation(1),
             placed: Some(Placed { shard, shards: 3 }),
+            is_stream: true,
         };
         let origin = world.origin(ALICE);
         world.effects.clear();

@@ -1,12 +1,20 @@
 //! What the broker is told when it starts.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
 use sennit_journal::disk::Access;
 
 use crate::{
     error::ServeError,
-    http::{PublicUrl, StreamStorage, StreamStorageRule, limits::CONNECTIONS_MAX},
+    http::{
+        HostName, HttpOrigin, PublicUrl, StreamStorage, StreamStorageRule,
+        allowed_hosts::AllowedHosts, allowed_origins::AllowedOrigins, browser_guard::BrowserRules,
+        limits::CONNECTIONS_MAX,
+    },
 };
 
 /// What the broker is told when it starts. Checked by [`crate::serve`] before anything is opened.
@@ -20,6 +28,12 @@ pub struct Config {
     pub http: SocketAddr,
     /// HTTP connections that are served at once; more of them wait to be accepted.
     pub http_connections: usize,
+    /// Hosts that HTTP requests may name, besides this machine, the address that the port listens on, and
+    /// [`Config::streams_public_url`]. Where it listens beyond this machine, any address may be named.
+    pub http_hosts: Vec<HostName>,
+    /// Pages of browsers that may use HTTP streams, besides those of this machine where the port is
+    /// asked for as such.
+    pub http_origins: Vec<HttpOrigin>,
     /// How many shards a new data directory gets; by default one for each core of the machine. An
     /// existing directory keeps its own number.
     pub shards: Option<u32>,
@@ -72,6 +86,8 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 4438)),
             http: SocketAddr::from(([127, 0, 0, 1], 4437)),
             http_connections: CONNECTIONS_MAX,
+            http_hosts: Vec::new(),
+            http_origins: Vec::new(),
             shards: None,
             segment_bytes: None,
             cache_bytes: 32 << 20,
@@ -97,6 +113,15 @@ impl Default for Config {
 const SEGMENT_BYTES_MIN: u64 = 20 << 20;
 
 impl Config {
+    /// What pages in browsers may, of a port that listens there.
+    pub(crate) fn browser_rules(&self, bound: IpAddr) -> BrowserRules {
+        let own = self.streams_public_url.as_ref().map(PublicUrl::as_str);
+        BrowserRules {
+            hosts: AllowedHosts::new(bound, self.http_hosts.clone()),
+            origins: AllowedOrigins::new(&self.http_origins, own),
+        }
+    }
+
     /// Checks what can be checked before anything is opened.
     pub(crate) fn check(&self) -> Result<(), ServeError> {
         for address in [self.listen, self.http] {

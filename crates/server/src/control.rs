@@ -345,7 +345,13 @@ impl Control {
         config: TopicConfig,
     ) -> Result<(TopicId, bool), Failure> {
         let incarnation = incarnation()?;
-        let command = CatalogueCommand::CreateTopic { name, config, incarnation, placed: None };
+        let command = CatalogueCommand::CreateTopic {
+            name,
+            config,
+            incarnation,
+            placed: None,
+            is_stream: false,
+        };
         let (topic, _, created) = self.change_catalogue(command).await?;
         if created {
             self.open_partitions(topic).await?;

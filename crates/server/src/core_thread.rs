@@ -28,6 +28,7 @@ use crate::{
     error::ServeError,
     found::{Found, FoundPartition},
     http::{
+        browser_guard::BrowserRules,
         door::Door,
         hall::Hall,
         lot::Lot,
@@ -62,6 +63,8 @@ pub(crate) struct CoreThread {
     pub(crate) doors: Arc<Doors>,
     /// What the HTTP port tells of the broker.
     pub(crate) status: Arc<Status>,
+    /// What pages in browsers may.
+    pub(crate) rules: BrowserRules,
     pub(crate) receiver: inbox::Receiver,
     /// Where to say what was recovered.
     pub(crate) recovered: async_mpsc::UnboundedSender<Result<Found, ServeError>>,
@@ -87,7 +90,7 @@ impl CoreThread {
     }
 
     fn run(self) -> Result<(), ServeError> {
-        let Self { index, lane, config, cores, doors, status, receiver, .. } = self;
+        let Self { index, lane, config, cores, doors, status, receiver, rules, .. } = self;
         let (recovered, failed) = (self.recovered, self.failed);
         let shard = index as u32;
         let disk = RealDisk::new(config.access);
@@ -165,7 +168,7 @@ impl CoreThread {
             spawn_local(core.pace.clone().run());
             let metrics = &core.cores.metrics;
             let neighbours = Rc::new(Neighbours::of(index, metrics.clone()));
-            let hall = Rc::new(Hall::new(metrics[index].clone(), Some(neighbours.clone())));
+            let hall = Rc::new(Hall::new(metrics[index].clone(), Some(neighbours.clone()), rules));
             let asked = Streams::of_connections(core.clone(), neighbours);
             let cores = core.cores.clone();
             let streams = StreamsDoor::new(asked, cores, streams, hall.clone());

@@ -105,8 +105,13 @@ mod tests {
             let name = format!("topic-{number}").parse().expect("a name");
             let incarnation = Incarnation(number);
             let placed = None;
-            let create =
-                CatalogueCommand::CreateTopic { name, config: CONFIG, incarnation, placed };
+            let create = CatalogueCommand::CreateTopic {
+                name,
+                config: CONFIG,
+                incarnation,
+                placed,
+                is_stream: false,
+            };
             tell(&mut engine, Command::Catalogue(NOBODY, create));
         }
         engine

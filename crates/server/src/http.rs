@@ -1,20 +1,25 @@
 //! The HTTP port. In reading order: the `port` accepts and hands a connection to a core; a `connection`
 //! finds out which HTTP it speaks; `http1` is the one of our own, from bytes (`head_end`, `http1_head`,
 //! `http1_body`, `http1_requests`) to answers (`http1_answers`) and what the socket leaves of them (`unsent`), within `limits` and by its
-//! `http1_clock`, each request when it is its `turn`; `http2` is hyper's, with `http2_answers`. Neither begins more than what its client takes of answers has room for (`answer_weight`), nor all of a core together more than it has (`answer_room`). Both give whole requests (`request`) to the `door` of their thread, which knows
-//! whose they are, and get a `response` with a body of `answer`; `streams` is the largest of the rooms behind it. Who connects over what is the `hall`'s to know. A connection of `http1` may go
+//! `http1_clock`, each request when it is its `turn`; `http2` is hyper's, with `http2_answers`. Neither begins more than what its client takes of answers has room for (`answer_weight`), nor all of a core together more than it has (`answer_room`). Both give whole requests (`request`) to the `door` of their thread, which looks
+//! whether a browser may send them (`browser_guard` with `allowed_hosts`, `allowed_origins` and `browser_headers`), finds their route (`routes`), and get a `response` with a body of `answer`; `streams` is the largest of the rooms behind it. Who connects over what is the `hall`'s to know. A connection of `http1` may go
 //! to the core of its streams: `moving`; one that waits for a stream leaves its task for the `lot`: `parking`.
 
+pub(crate) mod allowed_hosts;
+pub(crate) mod allowed_origins;
 pub(crate) mod answer;
 mod answer_room;
 mod answer_weight;
 mod body;
+pub(crate) mod browser_guard;
+mod browser_headers;
 pub(crate) mod closing;
 mod connection;
 mod date;
 pub(crate) mod door;
 pub(crate) mod hall;
 mod head_end;
+mod host_name;
 mod http1;
 mod http1_answers;
 mod http1_body;
@@ -32,6 +37,7 @@ pub(crate) mod port;
 mod refused;
 mod request;
 pub(crate) mod response;
+mod routes;
 mod socket;
 pub(crate) mod status;
 pub(crate) mod streams;
@@ -39,6 +45,8 @@ mod turn;
 mod turned_away;
 mod unsent;
 
+pub use allowed_origins::{HttpOrigin, HttpOriginError};
+pub use host_name::{HostName, HostNameError};
 pub use http1_requests::{Received, RequestDecoder};
 pub use refused::Refused;
 pub use request::{Headers, Request};

@@ -64,6 +64,8 @@ mod slot_thread;
 mod spelling;
 mod storage;
 mod stream_control;
+mod stream_lineage;
+mod stream_offset;
 mod stream_request;
 mod streams;
 mod streams_together;
@@ -78,8 +80,9 @@ pub use archive::{ArchiveError, ArchiveSummary, check_archive};
 pub use config::Config;
 pub use error::ServeError;
 pub use http::{
-    Headers, PublicUrl, PublicUrlError, Received, Refused, Request, RequestDecoder, StreamStorage,
-    StreamStorageError, StreamStorageRule, StreamStorageRuleError,
+    Headers, HostName, HostNameError, HttpOrigin, HttpOriginError, PublicUrl, PublicUrlError,
+    Received, Refused, Request, RequestDecoder, StreamStorage, StreamStorageError,
+    StreamStorageRule, StreamStorageRuleError,
 };
 pub use repair::{ShardRepair, repair_storage};
 pub use restore::{RestoreError, Restored, restore};

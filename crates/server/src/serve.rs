@@ -132,7 +132,8 @@ impl Broker<'_> {
         let doors = Arc::new(Doors::closed(shards));
         let backups = Backups::new(settings, config.data.clone(), doors.clone(), ended.clone());
         let status = Arc::new(Status::recovering(metrics, backups, config.data.clone()));
-        let port = Port::new(http, config.http_connections, cores.clone(), status.clone());
+        let rules = config.browser_rules(addresses.http.ip());
+        let port = Port::new(http, config.http_connections, cores.clone(), status.clone(), &rules);
         let early = port.early();
         tokio::task::spawn_local(port.serve());
 
@@ -151,6 +152,7 @@ impl Broker<'_> {
                 cores: cores.clone(),
                 doors: doors.clone(),
                 status: status.clone(),
+                rules: rules.clone(),
                 receiver,
                 recovered: recovered.clone(),
                 failed: failed.clone(),

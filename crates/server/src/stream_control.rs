@@ -19,8 +19,9 @@ use crate::{
     control::{Control, Failure, failure, incarnation},
     core::content_bytes,
     placement::{shard_of, shard_of_group},
+    stream_offset::IncarnationTag,
     stream_request::{CreateStream, Created, ForkAsked, Located, StreamFailure, StreamPlace},
-    streams::{ask, has_room, read_through, stopping, wrong_answer},
+    streams::{Streams, ask, has_room, read_through, stopping, wrong_answer},
 };
 
 impl Control {
@@ -66,15 +67,19 @@ impl Control {
         status: &StreamStatus,
     ) -> Result<(bool, StreamStatus), StreamFailure> {
         let CreateStream { durability, mut settings, mut content, closes, fork, .. } = create;
+        // A crash may have left the catalogue's part of a creation.
+        let is_new = !status.is_opened;
+        if is_new && !(self.is_stream(located.topic) && status.next == Offset(0)) {
+            return Err(StreamRefusal::NativeTopic.into());
+        }
         if let Some(placed) = self.placed(&settings)
-            && *status.settings == StreamSettings::of_topic()
+            && is_new
             && shard_of(located.home, PartitionIndex(0), self.core.cores.inboxes.len())
                 != placed.shard as usize
         {
             // A topic that is there already lies where it does.
             return Err(StreamRefusal::SettingsDiffer { field: "stream group" }.into());
         }
-        let is_new = *status.settings == StreamSettings::of_topic() && status.next == Offset(0);
         if is_new {
             self.has_room_beside(located.home, content.as_ref()).await?;
         }
@@ -123,8 +128,14 @@ impl Control {
         }
         let config = config(durability);
         let incarnation = incarnation().map_err(of_failure)?;
-        let command =
-            CatalogueCommand::CreateTopic { name: name.clone(), config, incarnation, placed };
+        let is_stream = true;
+        let command = CatalogueCommand::CreateTopic {
+            name: name.clone(),
+            config,
+            incarnation,
+            placed,
+            is_stream,
+        };
         let open = OpenStream { config, settings: settings.clone(), content, closes };
         let open = StreamCommand::Open(Box::new(open));
         let (created, topic) = self.core.with(|core| {
@@ -160,7 +171,8 @@ impl Control {
             self.remove_fork(source, topic).await?;
         }
         // It stands for itself.
-        let located = Located { topic, home: topic, partitions: 1 };
+        let tag = IncarnationTag::of(incarnation);
+        let located = Located { topic, home: topic, partitions: 1, tag };
         is_opened.map(|(is_new, status)| Created { is_new, status, located })
     }
 
@@ -206,7 +218,13 @@ impl Control {
         else {
             return Err(wrong_answer());
         };
-        let mut at = asked.at.unwrap_or(status.next);
+        if let Some(offset) = asked.at
+            && !offset.is_of(located.tag)
+            && !Streams::new(self.core.clone()).is_inherited(located, offset).await?
+        {
+            return Err(StreamFailure::OtherStream);
+        }
+        let mut at = asked.at.map_or(status.next, |offset| offset.at);
         if at > status.next {
             return Err(StreamFailure::BeyondSource(status.next));
         }
@@ -273,6 +291,9 @@ impl Control {
                 Err(StreamRefusal::Unknown.into())
             }
             Err(failure) => Err(failure),
+            Ok(StreamAnswer::Status(status)) if !status.is_opened && !topic.created.is_stream => {
+                Err(StreamRefusal::NativeTopic.into())
+            }
             Ok(_) => self.remove_stream(&topic).await,
         }
     }
@@ -398,6 +419,11 @@ impl Control {
                 tracing::warn!(name, %failure, "a deleted stream is still there");
             }
         }
+    }
+
+    /// Whether a topic was made to be a stream.
+    fn is_stream(&self, id: TopicId) -> bool {
+        self.topic(id).is_some_and(|topic| topic.created.is_stream)
     }
 
     fn topic(&self, id: TopicId) -> Option<Topic> {

@@ -6,7 +6,10 @@ use sennit_engine::{
 use sennit_model::{Durability, Offset, PartitionId, PartitionIndex, TopicId, TopicName};
 use sennit_protocol::control;
 
-use crate::refusal_reply;
+use crate::{
+    refusal_reply,
+    stream_offset::{Identified, IncarnationTag, StreamOffset},
+};
 
 /// A partition, and the topic beside whose partitions it is placed.
 pub(crate) type StreamPlace = (PartitionId, TopicId);
@@ -18,13 +21,16 @@ pub(crate) struct Located {
     /// The topic beside whose partitions its own are placed.
     pub(crate) home: TopicId,
     pub(crate) partitions: u32,
+    /// What its offsets carry.
+    pub(crate) tag: IncarnationTag,
 }
 
 impl Located {
     /// Where a topic of the catalogue is.
     pub(crate) fn of(topic: &Topic) -> Self {
         let (home, partitions) = (topic.created.home, topic.config().partitions);
-        Self { topic: topic.id(), home, partitions }
+        let tag = IncarnationTag::of(topic.created.incarnation);
+        Self { topic: topic.id(), home, partitions, tag }
     }
 
     /// Its first partition.
@@ -67,7 +73,7 @@ pub(crate) struct ForkAsked {
     /// The source's name.
     pub(crate) source: TopicName,
     /// Where; the source's end without.
-    pub(crate) at: Option<Offset>,
+    pub(crate) at: Option<StreamOffset>,
     /// The token that says so, as given; empty without.
     pub(crate) token: Box<str>,
     /// How far behind that, within what was appended there at once: bytes, or messages of JSON.
@@ -95,6 +101,14 @@ pub(crate) enum StreamFailure {
     /// The stream has refused it.
     #[error(transparent)]
     Stream(#[from] StreamRefusal),
+    /// The stream has refused it, and says an offset: one of this stream.
+    #[error("{}", .0.answer)]
+    StreamAt(Identified<StreamRefusal>),
+    /// The offset was given of another stream: one that had the name before.
+    #[error(
+        "the offset is of another stream: the one that had this name is deleted; read from offset=-1"
+    )]
+    OtherStream,
     /// The broker has, as the native protocol says it too: full disk, shutting down, a limit.
     #[error("{}", .0.message)]
     Broker(Box<control::Error>),
@@ -119,6 +133,29 @@ pub(crate) enum StreamFailure {
 }
 
 impl StreamFailure {
+    /// What the stream has said, if it was the stream that refused.
+    pub(crate) fn refusal(&self) -> Option<&StreamRefusal> {
+        match self {
+            Self::Stream(refusal) => Some(refusal),
+            Self::StreamAt(refusal) => Some(&refusal.answer),
+            _ => None,
+        }
+    }
+
+    /// The same, said by the stream with that tag.
+    pub(crate) fn said_by(self, of: IncarnationTag) -> Self {
+        match self {
+            Self::Stream(
+                answer @ (StreamRefusal::NotKept { .. }
+                | StreamRefusal::BeyondEnd { .. }
+                | StreamRefusal::Damaged { .. }
+                | StreamRefusal::RolledBack { .. }
+                | StreamRefusal::Closed { .. }),
+            ) => Self::StreamAt(Identified { of, answer }),
+            other => other,
+        }
+    }
+
     pub(crate) fn of_refusal(refusal: &Refusal) -> Self {
         match refusal {
             Refusal::UnknownTopic => StreamRefusal::Unknown.into(),

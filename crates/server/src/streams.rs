@@ -18,6 +18,7 @@ use crate::{
     inbox::Message,
     neighbours::Neighbours,
     placement::shard_of,
+    stream_offset::{Identified, IncarnationTag, StreamOffset},
     stream_request::{CreateStream, Created, Located, StreamFailure, StreamPlace},
 };
 
@@ -71,13 +72,13 @@ impl Streams {
     pub(crate) async fn create(
         &self,
         create: CreateStream,
-    ) -> Result<(bool, StreamStatus), StreamFailure> {
+    ) -> Result<(bool, Identified<StreamStatus>), StreamFailure> {
         let (sender, answer) = oneshot::channel();
         let name = create.name.clone();
         self.ask_first_core(Message::CreateStream(Box::new(create), sender));
         let Created { is_new, status, located } = answer.await.map_err(|_| stopping())??;
         self.remember(name, located);
-        Ok((is_new, status))
+        Ok((is_new, Identified { of: located.tag, answer: status }))
     }
 
     /// Appends, or closes, or both at once. `append` says what; it is asked once more if the name is
@@ -86,7 +87,7 @@ impl Streams {
         &self,
         name: &TopicName,
         mut append: impl FnMut() -> Option<Box<StreamAppend>>,
-    ) -> Result<StreamAppended, StreamFailure> {
+    ) -> Result<Identified<StreamAppended>, StreamFailure> {
         let located = self.located(name).await?;
         let shard = self.shard(located.home);
         let first = append().ok_or_else(wrong_answer)?;
@@ -96,23 +97,53 @@ impl Streams {
         let mut append = || first.take().or_else(&mut append);
         let command = || append().map(StreamCommand::Append);
         match self.ask(name, located, command).await? {
-            StreamAnswer::Appended(appended) => Ok(appended),
+            Identified { of, answer: StreamAnswer::Appended(answer) } => {
+                Ok(Identified { of, answer })
+            }
             _ => Err(wrong_answer()),
         }
     }
 
-    /// Reads at an offset, of what it was forked from too. Dropped, it waits no more.
+    /// Reads at an offset, of what it was forked from too. Dropped, it waits no more. Where the offset
+    /// was given `of` a stream, it has to be an offset of the one that has the name now.
     pub(crate) async fn read(
         &self,
         name: &TopicName,
+        of: Option<IncarnationTag>,
         read: StreamRead,
-    ) -> Result<StreamChunk, StreamFailure> {
-        let located = self.located(name).await?;
-        let chunk = read_through(&self.core, located.place(), read).await;
-        match self.moved(name, located, &chunk).await? {
-            Some(now) => read_through(&self.core, now.place(), read).await,
-            None => chunk,
+    ) -> Result<Identified<StreamChunk>, StreamFailure> {
+        let offset = match (of, read.at) {
+            (Some(of), ReadFrom::Offset(at)) => Some(StreamOffset { of, at }),
+            _ => None,
+        };
+        let mut located = self.located(name).await?;
+        if let Some(offset) = offset
+            && !offset.is_of(located.tag)
+        {
+            // The name may have become another stream's since this core learnt of it.
+            located = self.located_anew(name).await?;
+            self.check_offset(located, offset).await?;
         }
+        let mut chunk = read_through(&self.core, located.place(), read).await;
+        if let Some(now) = self.moved(name, located, &chunk).await? {
+            if let Some(offset) = offset {
+                self.check_offset(now, offset).await?;
+            }
+            chunk = read_through(&self.core, now.place(), read).await;
+            located = now;
+        }
+        let of = located.tag;
+        chunk.map(|answer| Identified { of, answer }).map_err(|failure| failure.said_by(of))
+    }
+
+    /// Whether an offset is one of the stream that is there.
+    async fn check_offset(
+        &self,
+        located: Located,
+        offset: StreamOffset,
+    ) -> Result<(), StreamFailure> {
+        let is_of = offset.is_of(located.tag) || self.is_inherited(located, offset).await?;
+        if is_of { Ok(()) } else { Err(StreamFailure::OtherStream) }
     }
 
     /// How a stream is. `touches` makes its time to live begin anew.
@@ -120,10 +151,12 @@ impl Streams {
         &self,
         name: &TopicName,
         touches: bool,
-    ) -> Result<StreamStatus, StreamFailure> {
+    ) -> Result<Identified<StreamStatus>, StreamFailure> {
         let located = self.located(name).await?;
         match self.ask(name, located, || Some(StreamCommand::Ask { touches })).await? {
-            StreamAnswer::Status(status) => Ok(status),
+            Identified { of, answer: StreamAnswer::Status(answer) } => {
+                Ok(Identified { of, answer })
+            }
             _ => Err(wrong_answer()),
         }
     }
@@ -193,16 +226,17 @@ impl Streams {
         name: &TopicName,
         located: Located,
         mut command: impl FnMut() -> Option<StreamCommand>,
-    ) -> Result<StreamAnswer, StreamFailure> {
+    ) -> Result<Identified<StreamAnswer>, StreamFailure> {
         let first = command().ok_or_else(wrong_answer)?;
-        let answer = ask(&self.core, located.place(), first).await;
-        match self.moved(name, located, &answer).await? {
-            Some(now) => match command() {
-                Some(command) => ask(&self.core, now.place(), command).await,
-                None => answer,
-            },
-            None => answer,
+        let mut answer = ask(&self.core, located.place(), first).await;
+        let mut of = located.tag;
+        if let Some(now) = self.moved(name, located, &answer).await?
+            && let Some(command) = command()
+        {
+            answer = ask(&self.core, now.place(), command).await;
+            of = now.tag;
         }
+        answer.map(|answer| Identified { of, answer }).map_err(|failure| failure.said_by(of))
     }
 
     /// Where the name is now, if `answer` says that there is nothing where it was.

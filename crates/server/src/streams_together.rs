@@ -5,6 +5,7 @@ use sennit_engine::{Command, StreamAnswer, StreamAppended, StreamRefusal};
 
 use crate::{
     answers::Answer,
+    stream_offset::Identified,
     stream_request::{AppendTo, Located, StreamFailure, TogetherFailure},
     streams::{Streams, has_room, stopping, wrong_answer},
 };
@@ -14,7 +15,7 @@ impl Streams {
     pub(crate) async fn append_together(
         &self,
         appends: &[AppendTo],
-    ) -> Result<Vec<StreamAppended>, TogetherFailure> {
+    ) -> Result<Vec<Identified<StreamAppended>>, TogetherFailure> {
         let mut located = Vec::with_capacity(appends.len());
         for (which, each) in appends.iter().enumerate() {
             located.push(self.located(&each.name).await.map_err(of(which))?);
@@ -44,7 +45,7 @@ impl Streams {
         &self,
         appends: &[AppendTo],
         located: &[Located],
-    ) -> Result<Vec<StreamAppended>, TogetherFailure> {
+    ) -> Result<Vec<Identified<StreamAppended>>, TogetherFailure> {
         let shards: Vec<_> = located.iter().map(|located| self.shard(located.home)).collect();
         let Some(&shard) = shards.first() else { return Ok(Vec::new()) };
         if let Some(which) = shards.iter().position(|other| *other != shard) {
@@ -65,9 +66,16 @@ impl Streams {
             answer
         });
         match answer.await {
-            Ok(Ok(Answer::Stream(StreamAnswer::AppendedTogether(became)))) => Ok(became),
+            Ok(Ok(Answer::Stream(StreamAnswer::AppendedTogether(became)))) => {
+                let each = located.iter().zip(became);
+                Ok(each.map(|(at, answer)| Identified { of: at.tag, answer }).collect())
+            }
             Ok(Ok(Answer::Stream(StreamAnswer::RefusedTogether { which, refusal }))) => {
-                Err(of(which)(refusal.into()))
+                let failure = StreamFailure::from(refusal);
+                Err(of(which)(match located.get(which) {
+                    Some(at) => failure.said_by(at.tag),
+                    None => failure,
+                }))
             }
             Ok(Ok(_)) => Err(whole(wrong_answer())),
             Ok(Err(refusal)) => Err(whole(StreamFailure::of_refusal(&refusal))),

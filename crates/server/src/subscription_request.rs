@@ -6,8 +6,10 @@ mod glob;
 pub(crate) mod limits;
 mod refusal;
 
-use sennit_model::{Offset, TopicName};
+use sennit_model::TopicName;
 use serde_json::Value;
+
+use crate::stream_offset::StreamOffset;
 
 pub(crate) use self::{
     config::{Config, KeptConfig, RESERVED, Way, is_reserved},
@@ -59,7 +61,7 @@ pub(crate) struct Ack {
     pub(crate) generation: u64,
     pub(crate) wake: Box<str>,
     /// Streams, and up to where they are done.
-    pub(crate) acks: Vec<(TopicName, Offset)>,
+    pub(crate) acks: Vec<(TopicName, StreamOffset)>,
     /// Whether the work is.
     pub(crate) is_done: bool,
 }

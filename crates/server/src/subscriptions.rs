@@ -46,6 +46,7 @@ use self::{
 };
 use crate::{
     core::CoreHandle,
+    stream_offset::IncarnationTag,
     streams::Streams,
     subscription_request::{Config, limits::WEBHOOKS_UNDER_WAY_MAX},
 };
@@ -206,6 +207,15 @@ impl Subscriptions {
         self.core.look(|core| {
             let topic = core.shard().catalogue().topic_named(stream);
             topic.filter(|topic| can_be_stream(topic)).map(Topic::id)
+        })
+    }
+
+    /// What the offsets of a topic carry; nothing if there is no such topic any more.
+    fn tag(&self, topic: TopicId) -> IncarnationTag {
+        self.core.look(|core| {
+            let topic = core.shard().catalogue().topic(topic);
+            topic
+                .map_or(IncarnationTag::NONE, |topic| IncarnationTag::of(topic.created.incarnation))
         })
     }
 

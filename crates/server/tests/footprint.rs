@@ -50,7 +50,7 @@ impl Client {
     }
 
     fn parked(&mut self) -> usize {
-        let metrics = self.ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+        let metrics = self.ask("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let lines = metrics.lines().filter(|line| line.starts_with("sennit_http_parked{"));
         lines.map(|line| line.rsplit(' ').next().unwrap().parse::<usize>().unwrap()).sum()
     }
@@ -63,7 +63,7 @@ impl Client {
     }
 
     fn put(&mut self, stream: usize) {
-        let headers = "Host: x\r\nContent-Type: text/plain\r\nContent-Length: 0";
+        let headers = "Host: localhost\r\nContent-Type: text/plain\r\nContent-Length: 0";
         let answer = self.ask(&format!("PUT /v1/stream/s{stream} HTTP/1.1\r\n{headers}\r\n\r\n"));
         assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
     }
@@ -105,7 +105,9 @@ fn each_costs(readers: usize, streams: usize, live: &str) -> usize {
     let mut writer = Client::connect(address);
     (0..streams).for_each(|stream| writer.put(stream));
     let request = |stream: usize| {
-        format!("GET /v1/stream/s{stream}?offset=-1&live={live} HTTP/1.1\r\nHost: x\r\n\r\n")
+        format!(
+            "GET /v1/stream/s{stream}?offset=-1&live={live} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        )
     };
     let mut clients = Vec::with_capacity(readers);
     let mut held = [0; 2];

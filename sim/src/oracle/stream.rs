@@ -168,6 +168,7 @@ impl StreamModel {
             start: Offset(self.fork_at()),
             next: Offset(self.standing().end),
             is_closed: self.standing().is_closed,
+            is_opened: true,
             durability: Durability::Durable,
         }
     }

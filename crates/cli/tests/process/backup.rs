@@ -49,7 +49,7 @@ pub fn moved(lane: &Path, packs: usize) -> Vec<PathBuf> {
 pub fn get(http: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(http).unwrap();
     stream.set_read_timeout(Some(BOUND)).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     text.split_once("\r\n\r\n").unwrap().1.to_owned()

@@ -20,7 +20,7 @@ const SOON: Duration = Duration::from_secs(10);
 fn answered(address: &str) -> Option<TcpStream> {
     let mut stream = TcpStream::connect(address).ok()?;
     stream.set_read_timeout(Some(SOON)).unwrap();
-    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n").ok()?;
+    stream.write_all(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n").ok()?;
     let count = stream.read(&mut [0; 1024]).ok()?;
     (count > 0).then_some(stream)
 }

@@ -16,14 +16,26 @@ pub(crate) fn full(status: StatusCode, content_type: &'static str, body: Bytes) 
 
 /// Tells who comes at a bad time to come again, and why, with a code for programs.
 pub(crate) fn come_again(code: &'static str, detail: &str) -> Response {
-    let status = StatusCode::SERVICE_UNAVAILABLE;
+    let mut response = coded_problem(StatusCode::SERVICE_UNAVAILABLE, code, detail);
+    response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    response
+}
+
+/// Tells what is wrong, as RFC 9457 has it, with a code for programs.
+pub(crate) fn coded_problem(status: StatusCode, code: &'static str, detail: &str) -> Response {
     let title = status.canonical_reason().unwrap_or_default();
-    let body = serde_json::json!(
-        { "status": status.as_u16(), "title": title, "code": code, "detail": detail }
-    );
+    problem_of(
+        status,
+        &serde_json::json!(
+            { "status": status.as_u16(), "title": title, "code": code, "detail": detail }
+        ),
+    )
+}
+
+fn problem_of(status: StatusCode, body: &serde_json::Value) -> Response {
     let mut response = full(status, "application/problem+json", (body.to_string() + "\n").into());
     let headers = response.headers_mut();
-    headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    // Caches keep some errors unless they are told not to.
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
@@ -37,9 +49,7 @@ pub(crate) fn problem(
 ) -> Response {
     let title = status.canonical_reason().unwrap_or_default();
     let body = serde_json::json!({ "status": status.as_u16(), "title": title, "detail": detail });
-    let mut response = full(status, "application/problem+json", (body.to_string() + "\n").into());
-    let nosniff = (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    response.headers_mut().extend([nosniff]);
+    let mut response = problem_of(status, &body);
     response.headers_mut().extend(headers);
     response
 }

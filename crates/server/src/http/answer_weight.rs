@@ -3,14 +3,14 @@
 
 use http::Method;
 
-use super::{body::Body, limits::ANSWER_BYTES_EXPECTED, request::Request, streams};
+use super::{body::Body, limits::ANSWER_BYTES_EXPECTED, request::Request, routes::ROOT};
 
 /// What a body holds whose pieces are made as they are sent: the one that is next, or so.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// What the answer to a request is thought to hold, in bytes.
 pub(super) fn expected(request: &Request) -> usize {
-    let is_read = *request.method() == Method::GET && request.path().starts_with(streams::ROOT);
+    let is_read = *request.method() == Method::GET && request.path().starts_with(ROOT);
     if is_read { ANSWER_BYTES_EXPECTED } else { 0 }
 }
 

@@ -1,17 +1,18 @@
-//! The HTTP door of a thread: which room a request is for. It knows paths, and leaves what they mean
-//! to the rooms.
+//! The HTTP door of a thread: looks at each request, finds its route, and hands it to the room that lies
+//! there. It knows routes, and leaves what they mean to the rooms.
 
 use std::{rc::Rc, sync::Arc};
 
-use http::StatusCode;
+use http::{HeaderValue, Method, StatusCode, header};
 
 use super::{
-    answer::{come_again, problem},
+    answer::{coded_problem, come_again},
     hall::Hall,
     request::Request,
     response::Response,
+    routes::{self, Captures, Reach, Room, Route},
     status::Status,
-    streams::{self, StreamsDoor, Wait},
+    streams::{StreamsDoor, Wait},
 };
 
 /// What is asked of the door.
@@ -53,16 +54,43 @@ impl Door {
 
     /// Answers a request. Dropped when the client goes before it is answered.
     pub(crate) async fn answer(self: &Rc<Self>, request: &Request) -> Response {
-        let path = request.path();
-        if path.starts_with(streams::ROOT) || path == streams::ATOMIC {
-            return match &self.streams {
-                Some(streams) => streams.answer(request).await,
-                None => not_ready(),
-            };
+        let guard = &self.hall.guard;
+        let found = routes::find(request.path());
+        let route = found.map(|(route, _)| route);
+        let (mut response, reach) = match (guard.check(request, route), found) {
+            // Nothing is said to a page that may not ask.
+            (Err(misdirected), _) => (misdirected.answer(), Reach::OwnPages),
+            (Ok(()), None) => (nothing_here(), Reach::OwnPages),
+            (Ok(()), Some((route, captures))) => {
+                (self.answer_at(route, captures, request).await, route.reach)
+            }
+        };
+        guard.say(response.headers_mut(), request, reach);
+        response
+    }
+
+    async fn answer_at(
+        &self,
+        route: &'static Route,
+        captures: Captures<'_>,
+        request: &Request,
+    ) -> Response {
+        let method = request.method();
+        if !route.knows(method.as_str()) {
+            return not_allowed(route.methods);
         }
-        match Box::pin(self.status.answer(request.method(), request.path())).await {
-            Some(answer) => answer,
-            None => nothing_here(),
+        if *method == Method::OPTIONS {
+            return self.hall.guard.preflight(request, route);
+        }
+        match route.room {
+            Room::Stream | Room::Atomic | Room::Subscriptions(_) => match &self.streams {
+                Some(streams) => streams.answer(request, (route.room, captures)).await,
+                None => not_ready(),
+            },
+            Room::Alive => self.status.alive(),
+            Room::Ready => self.status.ready(),
+            Room::Metrics => self.status.metrics(),
+            Room::Backup => Box::pin(self.status.backup()).await,
         }
     }
 }
@@ -72,7 +100,18 @@ fn not_ready() -> Response {
 }
 
 fn nothing_here() -> Response {
-    let known =
-        "there are /v1/stream/…, /v1/atomic, /healthz, /readyz, /metrics and /v1/admin/backup";
-    problem(StatusCode::NOT_FOUND, known, [])
+    let mut paths: Vec<&str> = routes::all().map(|route| route.path).collect();
+    paths.sort_unstable();
+    let detail = format!("nothing is here; there are {}", paths.join(", "));
+    coded_problem(StatusCode::NOT_FOUND, "unknown_path", &detail)
 }
+
+fn not_allowed(methods: &'static str) -> Response {
+    let detail = format!("this knows {methods}");
+    let mut response = coded_problem(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", &detail);
+    response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(methods));
+    response
+}
+
+#[cfg(test)]
+mod tests;

@@ -11,8 +11,13 @@ use bytes::BytesMut;
 use http::StatusCode;
 
 use super::{
-    answer_room::AnswerRoom, closing::Closing, date::Date, limits::BODIES_BYTES_MAX,
-    lot_door::LotDoor, refused::Refused,
+    answer_room::AnswerRoom,
+    browser_guard::{BrowserGuard, BrowserRules},
+    closing::Closing,
+    date::Date,
+    limits::BODIES_BYTES_MAX,
+    lot_door::LotDoor,
+    refused::Refused,
 };
 use crate::{metrics::CoreMetrics, neighbours::Neighbours, outgoing::Outgoing};
 
@@ -39,11 +44,18 @@ pub(crate) struct Hall {
     body_bytes: Cell<usize>,
     /// What answers hold.
     pub(super) answers: Rc<AnswerRoom>,
+    /// What pages in browsers may.
+    pub(super) guard: BrowserGuard,
 }
 
 impl Hall {
-    pub(crate) fn new(metrics: Arc<CoreMetrics>, neighbours: Option<Rc<Neighbours>>) -> Self {
+    pub(crate) fn new(
+        metrics: Arc<CoreMetrics>,
+        neighbours: Option<Rc<Neighbours>>,
+        rules: BrowserRules,
+    ) -> Self {
         Self {
+            guard: BrowserGuard::new(rules),
             neighbours,
             closing: Closing::default(),
             lot: LotDoor::default(),

@@ -31,7 +31,6 @@ use super::{
     refused::Refused,
     request::Request,
     response::Response,
-    streams::Live,
     turn::Turn,
     unsent::Unsent,
 };
@@ -164,7 +163,7 @@ where
         connection.inlet = Inlet::Shut;
     }
     if let Some(wait) = wait {
-        manner.is_begun = wait.spot.live == Live::Events;
+        manner.is_begun = wait.spot.live.is_events();
         let answer = Answer::UnderWay(Box::pin((connection.service)(Asked::Wait(wait))));
         let turn = Turn::Reads;
         connection.begun.push_back(Begun { answer, turn, manner, weight: 0, _body: None });

@@ -32,7 +32,13 @@ use super::{
     lot_door::{Arriving, Parking},
     streams::{self, Live, Spot},
 };
-use crate::{answers::Answer, core::CoreHandle, outgoing::Outgoing, placement::shard_of};
+use crate::{
+    answers::Answer,
+    core::CoreHandle,
+    outgoing::Outgoing,
+    placement::shard_of,
+    stream_offset::{Identified, StreamOffset},
+};
 
 /// How many are told, or looked at, before others on the core have their turn.
 const TURN: usize = 256;
@@ -119,7 +125,9 @@ impl Lot {
     fn due(&self, live: Live, patience: Patience) -> Moment {
         match live {
             Live::LongPoll => patience.until,
-            Live::Events => patience.until.min(patience.said_at.saturating_add(self.silence)),
+            Live::Events | Live::Base64Events => {
+                patience.until.min(patience.said_at.saturating_add(self.silence))
+            }
         }
     }
 
@@ -192,8 +200,9 @@ impl Lot {
     /// What all who wait at a spot can be told alike; none if each has to ask for itself.
     fn news(&self, at: u32, answer: Result<Answer, Refusal>) -> Option<News> {
         let Ok(Answer::Stream(StreamAnswer::Chunk(chunk))) = answer else { return None };
-        let live = self.readers.spot(at)?.spot.live;
+        let Spot { live, at: StreamOffset { of, .. }, .. } = self.readers.spot(at)?.spot;
         let has_come = chunk.is_closed || !chunk.messages.is_empty();
+        let chunk = Identified { of, answer: chunk };
         (has_come && streams::is_sound(&chunk)).then(|| News::new(chunk, live))
     }
 
@@ -219,8 +228,9 @@ impl Lot {
         };
         let (spot, manner, patience) = (spot.spot.clone(), held.manner, held.patience);
         let told = news.and_then(|news| {
-            let (cursor, next) = (news.cursor_after(patience.cursor), news.chunk.next);
-            let goes_on = spot.live == Live::Events && !news.chunk.is_closed;
+            let cursor = news.cursor_after(patience.cursor);
+            let next = news.chunk.offset(news.chunk.next);
+            let goes_on = spot.live.is_events() && !news.chunk.is_closed;
             news.told(manner, cursor, &hall).map(|out| (out, cursor, next, goes_on))
         });
         let Some((out, cursor, next, goes_on)) = told else {

@@ -10,6 +10,7 @@ use tokio::{
 };
 
 use super::{
+    browser_guard::BrowserRules,
     connection,
     door::Door,
     hall::Hall,
@@ -46,10 +47,11 @@ impl Port {
         connections_max: usize,
         cores: Arc<Cores>,
         status: Arc<Status>,
+        rules: &BrowserRules,
     ) -> Self {
         let places = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
         let door = || {
-            let hall = Rc::new(Hall::new(cores.metrics[0].clone(), None));
+            let hall = Rc::new(Hall::new(cores.metrics[0].clone(), None, rules.clone()));
             Rc::new(Door::new(hall, status.clone(), None))
         };
         let (early, late) = (door(), door());

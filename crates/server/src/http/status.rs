@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use http::{HeaderValue, Method, StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 use prometheus_client::registry::Registry;
 
 use super::{
@@ -22,9 +22,6 @@ use crate::{
     disk_need::free_bytes,
     metrics::{self, CoreMetrics},
 };
-
-/// Where the archive of a backup is.
-const BACKUP: &str = "/v1/admin/backup";
 
 /// What the port tells.
 #[derive(Debug)]
@@ -66,7 +63,8 @@ impl Status {
         ![&self.recovering, &self.draining, &self.fenced].iter().any(|flag| flag.load(Relaxed))
     }
 
-    fn ready(&self) -> (StatusCode, String) {
+    /// Whether the broker serves, and what of it is damaged.
+    pub(super) fn ready(&self) -> Response {
         let reasons = [
             (&self.recovering, "recovering"),
             (&self.draining, "draining"),
@@ -95,14 +93,14 @@ impl Status {
             }
         }
         self.tell_storage(&mut body);
-        (status, body.to_string() + "\n")
+        full(status, "application/json", (body.to_string() + "\n").into())
     }
 
     /// Says that publishes to some shard are refused for want of room. That is no reason not to be ready: who
     /// consumes and deletes makes room, and has to get through.
     fn tell_storage(&self, body: &mut serde_json::Value) {
-        let full = self.cores.iter().filter(|core| core.storage_full.value() > 0);
-        let (shards, needed) = full.fold((0, 0), |(shards, needed), core| {
+        let of_full = self.cores.iter().filter(|core| core.storage_full.value() > 0);
+        let (shards, needed) = of_full.fold((0, 0), |(shards, needed), core| {
             (shards + 1, needed + core.storage_needed_bytes.value())
         });
         if shards > 0 {
@@ -118,43 +116,35 @@ impl Status {
         }
     }
 
-    fn metrics(&self) -> (StatusCode, String) {
+    /// What is counted.
+    pub(super) fn metrics(&self) -> Response {
         if let Some(free) = free_bytes(&self.data) {
             self.cores.iter().for_each(|core| core.storage_free_bytes.set(free));
         }
         let mut text = String::new();
         match prometheus_client::encoding::text::encode(&mut text, &self.registry) {
-            Ok(()) => (StatusCode::OK, text),
-            Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+            Ok(()) => {
+                let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+                full(StatusCode::OK, kind, text.into())
+            }
+            Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string(), []),
         }
     }
 
-    /// Answers what is asked under this path, if anything is there.
-    pub(super) async fn answer(&self, method: &Method, path: &str) -> Option<Response> {
-        let is_get = matches!(*method, Method::GET | Method::HEAD);
-        let json = "application/json";
-        Some(match path {
-            "/healthz" if is_get => full(StatusCode::OK, json, ALIVE.into()),
-            "/readyz" if is_get => {
-                let (status, body) = self.ready();
-                full(status, json, body.into())
-            }
-            "/metrics" if is_get => {
-                let (status, body) = self.metrics();
-                let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-                full(status, kind, body.into())
-            }
-            BACKUP if *method == Method::GET => match self.backup().await {
-                Ok(archive) => archive_answer(archive),
-                Err(error) => problem(status_of(&error), &error.to_string(), []),
-            },
-            "/healthz" | "/readyz" | "/metrics" => not_allowed("GET, HEAD", "only GET and HEAD"),
-            BACKUP => not_allowed("GET", "only GET"),
-            _ => return None,
-        })
+    /// That the process lives.
+    pub(super) fn alive(&self) -> Response {
+        full(StatusCode::OK, "application/json", ALIVE.into())
     }
 
-    async fn backup(&self) -> Result<Archive, NoBackup> {
+    /// The archive of a backup.
+    pub(super) async fn backup(&self) -> Response {
+        match self.begin_backup().await {
+            Ok(archive) => archive_answer(archive),
+            Err(error) => problem(status_of(&error), &error.to_string(), []),
+        }
+    }
+
+    async fn begin_backup(&self) -> Result<Archive, NoBackup> {
         if !self.is_serving() {
             return Err(NoBackup::NotServing);
         }
@@ -163,11 +153,6 @@ impl Status {
 }
 
 const ALIVE: &str = "{\"alive\":true}\n";
-
-fn not_allowed(allowed: &'static str, detail: &str) -> Response {
-    let allow = (header::ALLOW, HeaderValue::from_static(allowed));
-    problem(StatusCode::METHOD_NOT_ALLOWED, detail, [allow])
-}
 
 fn archive_answer(archive: Archive) -> Response {
     let mut response = Response::new(Body::Archive(archive));

@@ -12,7 +12,6 @@ mod append;
 mod atomic;
 mod catch_up;
 mod content;
-mod cors;
 mod create;
 mod cursor;
 mod delete;
@@ -38,14 +37,12 @@ mod subscriptions;
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
-use http::{HeaderValue, Method, StatusCode, header};
+use http::Method;
 use sennit_model::ReadFrom;
 
 pub(crate) use answers::body as body_of;
-pub(crate) use atomic::ATOMIC;
 pub(crate) use cursor::next as next_cursor;
 pub(crate) use event::KEEP_ALIVE;
-pub(crate) use name::ROOT;
 pub(crate) use offset_token::Token;
 pub(crate) use parked::{answer, nothing};
 pub use public_url::{PublicUrl, PublicUrlError};
@@ -58,18 +55,24 @@ pub use storage_mode::{StreamStorage, StreamStorageError};
 pub(crate) use storage_rules::StorageRules;
 pub use storage_rules::{StreamStorageRule, StreamStorageRuleError};
 
-use super::{body::Body, hall::Hall, request::Request, response::Response};
+use super::{
+    body::Body,
+    hall::Hall,
+    request::Request,
+    response::Response,
+    routes::{Captures, RESERVED_ROOT, ROOT, Room},
+};
 use crate::{core::Cores, streams::Streams};
 
 /// Whether what is posted to `path` is an append to a stream, if there is one.
 pub(super) fn is_append(path: &str) -> bool {
-    path.starts_with(ROOT) && subscriptions::path(path).is_none()
+    path.starts_with(ROOT) && !path.starts_with(RESERVED_ROOT)
 }
 
 /// From where a read stays for what comes, if it is one that does.
 pub(super) fn stays_at(request: &Request) -> Option<ReadFrom> {
     let asked = query::parse(request.query().unwrap_or_default()).ok()?;
-    asked.live.map(|_| asked.at)
+    asked.live.map(|_| asked.at.read_from())
 }
 
 /// What the broker's owner decides for all streams.
@@ -109,40 +112,35 @@ impl StreamsDoor {
         Self { streams, cores, settings, hall }
     }
 
-    /// Answers a request whose path begins with [`ROOT`], or is [`ATOMIC`].
-    pub(crate) async fn answer(&self, request: &Request) -> Response {
-        let mut response = self.asked(request).await.unwrap_or_else(Response::from);
+    /// Answers a request for something of streams, by a method that is known there.
+    pub(super) async fn answer(
+        &self,
+        request: &Request,
+        (room, captures): (Room, Captures<'_>),
+    ) -> Response {
+        let answer = match room {
+            Room::Subscriptions(room) => {
+                Ok(Box::pin(self.subscriptions(room, captures, request)).await)
+            }
+            Room::Atomic => Box::pin(self.append_together(request)).await,
+            _ => self.of_stream(request).await,
+        };
+        let mut response = answer.unwrap_or_else(Response::from);
         if request.method() == Method::HEAD {
             *response.body_mut() = Body::Empty;
         }
-        cors::say_always(response.headers_mut(), request);
         response
     }
 
-    async fn asked(&self, request: &Request) -> Result<Response, Problem> {
-        if request.method() == Method::OPTIONS {
-            return Ok(cors::preflight());
-        }
-        if let Some(path) = subscriptions::path(request.path()) {
-            return Ok(Box::pin(self.subscriptions(path, request)).await);
-        }
-        if request.path() == ATOMIC {
-            return Box::pin(self.append_together(request)).await;
-        }
+    async fn of_stream(&self, request: &Request) -> Result<Response, Problem> {
         let name = name::of_path(request.path())?;
         // Every request has room for the largest of what is not in a box: appends are many, and small.
         match *request.method() {
             Method::GET => Box::pin(self.read(name, request)).await,
             Method::POST => self.append(&name, request).await,
             Method::PUT => Box::pin(self.create(name, request)).await,
-            Method::HEAD => self.head(&name).await,
             Method::DELETE => Box::pin(self.delete(&name)).await,
-            _ => {
-                let detail = format!("a stream knows {}", cors::METHODS);
-                let problem =
-                    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail);
-                Err(problem.with(header::ALLOW, HeaderValue::from_static(cors::METHODS)))
-            }
+            _ => self.head(&name).await,
         }
     }
 }

@@ -15,6 +15,7 @@ use super::limits::LINGER;
 const ANSWER: &str = "HTTP/1.1 503 Service Unavailable\r\n\
     content-type: application/problem+json\r\n\
     cache-control: no-store\r\n\
+    x-content-type-options: nosniff\r\n\
     retry-after: 1\r\n\
     connection: close\r\n\
     content-length: 134\r\n\r\n\

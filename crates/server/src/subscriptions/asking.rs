@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     clock::now,
+    stream_offset::StreamOffset,
     stream_request::StreamFailure,
     subscription_request::{
         Ack, Asked, Config, NewSubscription, SubscriptionRefusal, Told, Way,
@@ -154,7 +155,7 @@ impl Subscriptions {
         let keys = self.keys().map_err(of_keys)?;
         let roster = self.roster.borrow();
         let member = roster.get(id).ok_or(SubscriptionRefusal::Unknown)?;
-        Ok(view::subscription(id, &member.subscription, &keys))
+        Ok(view::subscription(id, &member.subscription, &keys, |topic| self.tag(topic)))
     }
 
     async fn delete(self: &Rc<Self>, id: Box<str>) -> Result<Told, SubscriptionRefusal> {
@@ -264,7 +265,7 @@ impl Subscriptions {
                 "wake_id": wake,
                 "generation": generation,
                 "token": token,
-                "streams": view::streams(it),
+                "streams": view::streams(it, |topic| self.tag(topic)),
                 "lease_ttl_ms": it.config.lease_ms,
             })))
         })
@@ -274,12 +275,27 @@ impl Subscriptions {
         let fence = self.fence(&ack)?;
         let acked: BTreeSet<&TopicName> = ack.acks.iter().map(|(stream, _)| stream).collect();
         self.look_at(&ack.id, |stream| acked.contains(stream)).await;
-        let decide = |it: &Subscription| it.ack(&fence, &ack.acks, ack.is_done, now());
+        let acks = self.of_this(&ack.id, |it| Ok(self.offsets(it, &ack.acks)))?;
+        let decide = |it: &Subscription| it.ack(&fence, &acks, ack.is_done, now());
         let moved = self.of_this(&ack.id, decide)?;
         let durable = self.apply(&ack.id, moved);
         let is_pending = self.of_this(&ack.id, |it| Ok(it.is_pending()))?;
         is_durable(durable).await?;
         Ok(Told::So(json!({ "ok": true, "next_wake": ack.is_done && is_pending })))
+    }
+
+    /// Up to where the streams that it is linked to are done. An offset of a stream that had the name
+    /// before is left out: what was done of that says nothing of this one.
+    fn offsets(
+        &self,
+        it: &Subscription,
+        acks: &[(TopicName, StreamOffset)],
+    ) -> Vec<(TopicName, Offset)> {
+        let is_of = |(stream, offset): &&(TopicName, StreamOffset)| {
+            let topic = it.links().get(stream).and_then(|link| link.topic);
+            topic.is_some_and(|topic| offset.is_of(self.tag(topic)))
+        };
+        acks.iter().filter(is_of).map(|(stream, offset)| (stream.clone(), offset.at)).collect()
     }
 
     async fn release(self: &Rc<Self>, ack: Ack) -> Result<Told, SubscriptionRefusal> {

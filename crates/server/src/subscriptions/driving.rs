@@ -5,14 +5,14 @@ use std::{rc::Rc, time::Duration};
 
 use bytes::Bytes;
 use sennit_engine::{StreamAppend, StreamContent, StreamNote, StreamRefusal};
-use sennit_model::{BatchBuilder, Message, Offset, TopicName};
+use sennit_model::{BatchBuilder, Message, TopicName};
 use sennit_protocol::ErrorCode;
 use serde_json::json;
 use tokio::{select, sync::Notify, time::sleep};
 
 use super::{
     Subscriptions,
-    change::{Change, Moved, What},
+    change::{Change, Link, Moved, What},
     keys::Keys,
     subscription::{Due, Subscription, Told},
     tokens::Token,
@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     clock::{self, now},
+    stream_offset::Identified,
     stream_request::StreamFailure,
     streams::wrong_answer,
     subscription_request::Way,
@@ -90,9 +91,9 @@ impl Subscriptions {
             Some(member) => {
                 let it = &member.subscription;
                 let Some(wake) = it.phase().wake() else { return };
-                let ends: Vec<(TopicName, Offset)> =
-                    it.links().iter().map(|(stream, link)| (stream.clone(), link.end)).collect();
-                (it.config.way.clone(), Box::<str>::from(wake), ends)
+                let links: Vec<(TopicName, Link)> =
+                    it.links().iter().map(|(stream, link)| (stream.clone(), *link)).collect();
+                (it.config.way.clone(), Box::<str>::from(wake), links)
             }
             None => return,
         };
@@ -175,7 +176,7 @@ impl Subscriptions {
             "subscription_id": id,
             "wake_id": wake,
             "generation": it.generation(),
-            "streams": view::streams(it),
+            "streams": view::streams(it, |topic| self.tag(topic)),
             "callback_url": format!("{}/subscriptions/{id}/callback", it.base),
             "callback_token": token,
         });
@@ -213,12 +214,15 @@ impl Subscriptions {
 /// Whether what says so takes no wake until another stream has its name: the one that `is_there` is
 /// closed, or of another kind; or none is there.
 fn takes_no_wakes(failure: &StreamFailure, is_there: bool) -> bool {
-    use StreamRefusal::{Closed, ContentType, Deleted, Unknown};
+    use StreamRefusal::{Closed, ContentType, Deleted, NativeTopic, Unknown};
     match failure {
         // Of one that is there, it says that its time is over: it is about to go.
         StreamFailure::Stream(Unknown) | StreamFailure::Partitioned(_) => !is_there,
-        StreamFailure::Stream(refusal) => {
-            is_there && matches!(refusal, Closed { .. } | Deleted | ContentType { .. })
+        StreamFailure::Stream(refusal)
+        | StreamFailure::StreamAt(Identified { answer: refusal, .. }) => {
+            let takes_none =
+                matches!(refusal, Closed { .. } | Deleted | ContentType { .. } | NativeTopic);
+            is_there && takes_none
         }
         StreamFailure::Broker(error) => {
             is_there && error.error_code() == Some(ErrorCode::KeyMissing)

@@ -71,15 +71,15 @@ impl Subscriptions {
             one_append: false,
             for_fork: false,
         };
-        let next = match self.streams.read(stream, read).await {
+        let next = match self.streams.read(stream, None, read).await {
             Ok(chunk) if chunk.next > end => chunk.next,
             Ok(_) => return Ended::Never,
-            Err(StreamFailure::Stream(StreamRefusal::NotKept { start })) => start,
-            Err(StreamFailure::Stream(
-                StreamRefusal::Damaged { next } | StreamRefusal::RolledBack { next },
-            )) => next,
-            Err(failure) if passes(&failure) => return Ended::Unknown,
-            Err(_) => return Ended::Never,
+            Err(failure) => match failure.refusal() {
+                Some(StreamRefusal::NotKept { start }) => *start,
+                Some(StreamRefusal::Damaged { next } | StreamRefusal::RolledBack { next }) => *next,
+                _ if passes(&failure) => return Ended::Unknown,
+                _ => return Ended::Never,
+            },
         };
         // What is there by now is told at once.
         match self.streams.status(stream, false).await {

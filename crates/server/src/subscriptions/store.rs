@@ -121,15 +121,17 @@ impl Store {
                 one_append: false,
                 for_fork: false,
             };
-            let chunk = match self.streams.read(&self.name, read).await {
+            let chunk = match self.streams.read(&self.name, None, read).await {
                 Ok(chunk) => chunk,
-                Err(StreamFailure::Stream(StreamRefusal::Unknown)) => return Ok(()),
-                Err(StreamFailure::Stream(StreamRefusal::Damaged { next })) => {
-                    tracing::error!(next = next.0, "what was kept of subscriptions is damaged");
-                    at = ReadFrom::Offset(next);
-                    continue;
-                }
-                Err(failure) => return Err(failure),
+                Err(failure) => match failure.refusal() {
+                    Some(StreamRefusal::Unknown) => return Ok(()),
+                    Some(StreamRefusal::Damaged { next }) => {
+                        tracing::error!(next = next.0, "what was kept of subscriptions is damaged");
+                        at = ReadFrom::Offset(*next);
+                        continue;
+                    }
+                    _ => return Err(failure),
+                },
             };
             for message in chunk.messages.iter().flat_map(|part| Messages::of_checked(part)) {
                 let text = message.payload();

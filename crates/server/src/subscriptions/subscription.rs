@@ -59,8 +59,8 @@ pub(crate) struct Fence {
 pub(crate) enum Told {
     /// It has taken the wake and will say when it is done.
     Taken,
-    /// It has done everything up to these offsets.
-    Done(Vec<(TopicName, Offset)>),
+    /// It has done everything up to the ends of these links, as they were when it was told.
+    Done(Vec<(TopicName, Link)>),
     /// It has not taken it; a random number spreads those who failed together.
     Failed(u64),
 }
@@ -224,8 +224,14 @@ impl Subscription {
             return None;
         }
         match (told, &self.phase) {
-            (Told::Done(acks), _) => {
-                Some(Moved { acks: self.news(acks), ..self.moved(Phase::Idle) })
+            (Told::Done(links), _) => {
+                // What was done of a stream says nothing of another one that has its name now.
+                let is_same = |(stream, was): &&(TopicName, Link)| {
+                    self.links.get(stream).is_some_and(|link| link.topic == was.topic)
+                };
+                let same = links.iter().filter(is_same);
+                let acks: Vec<_> = same.map(|(stream, was)| (stream.clone(), was.end)).collect();
+                Some(Moved { acks: self.news(&acks), ..self.moved(Phase::Idle) })
             }
             (Told::Taken, Phase::Woken { wake, .. }) => {
                 let until_ms = now.0.saturating_add(self.config.lease_ms);

@@ -1,18 +1,25 @@
 //! How subscriptions look to those who ask: JSON as the protocol has it. It knows no requests.
 
+use sennit_model::TopicId;
 use serde_json::{Value, json};
 
 use super::{keys::Keys, phase::Phase, subscription::Subscription};
-use crate::{http::streams::Token, subscription_request::Way};
+use crate::{
+    http::streams::Token,
+    stream_offset::{IncarnationTag, StreamOffset},
+    subscription_request::Way,
+};
 
-/// The streams that it is linked to.
-pub(crate) fn streams(it: &Subscription) -> Value {
+/// The streams that it is linked to; `tag` says what the offsets of a topic carry.
+pub(crate) fn streams(it: &Subscription, tag: impl Fn(TopicId) -> IncarnationTag) -> Value {
     let streams = it.links().iter().map(|(stream, link)| {
+        let of = link.topic.map_or(IncarnationTag::NONE, &tag);
+        let text = |at| Token(StreamOffset { of, at }).to_string();
         json!({
             "path": stream.as_str(),
             "link_type": if link.is_explicit { "explicit" } else { "pattern" },
-            "acked_offset": Token(link.acked).to_string(),
-            "tail_offset": Token(link.end).to_string(),
+            "acked_offset": text(link.acked),
+            "tail_offset": text(link.end),
             "has_pending": link.is_pending(),
         })
     });
@@ -50,7 +57,12 @@ fn status_of(it: &Subscription) -> &'static str {
 }
 
 /// A whole subscription.
-pub(crate) fn subscription(id: &str, it: &Subscription, keys: &Keys) -> Value {
+pub(crate) fn subscription(
+    id: &str,
+    it: &Subscription,
+    keys: &Keys,
+    tag: impl Fn(TopicId) -> IncarnationTag,
+) -> Value {
     let mut told = json!({
         "id": id,
         "subscription_id": id,
@@ -59,7 +71,7 @@ pub(crate) fn subscription(id: &str, it: &Subscription, keys: &Keys) -> Value {
         "type": type_of(it),
         "status": status_of(it),
         "generation": it.generation(),
-        "streams": streams(it),
+        "streams": streams(it, tag),
     });
     match &it.config.way {
         Way::Webhook(url) => {

@@ -164,7 +164,7 @@ fn a_folder_that_holds_something_is_left_alone() {
 fn ask(broker: &Broker) -> (TcpStream, String) {
     let mut stream = TcpStream::connect(broker.addresses.http).unwrap();
     stream.set_read_timeout(Some(SOON)).unwrap();
-    write!(stream, "GET /v1/admin/backup HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n")
+    write!(stream, "GET /v1/admin/backup HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         .unwrap();
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {

@@ -36,7 +36,7 @@ impl Browser {
     }
 
     pub fn get(&mut self, path: &str) -> Answer {
-        self.say(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
+        self.say(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n"));
         self.hear(true)
     }
 

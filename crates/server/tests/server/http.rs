@@ -14,7 +14,7 @@ use crate::world::{Broker, SOON, publish};
 pub fn get(broker: &Broker, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(broker.addresses.http).unwrap();
     stream.set_read_timeout(Some(SOON)).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).unwrap();
     let (head, body) = text.split_once("\r\n\r\n").unwrap();

@@ -18,7 +18,7 @@ fn count_up(http: &mut Browser, stream: &str) -> String {
         for number in from..from + 100 {
             let (text, length) = (number.to_string(), number.to_string().len());
             http.say(format!(
-                "POST /v1/stream/{stream} HTTP/1.1\r\nHost: x\r\n{JSON}Content-Length: {length}\r\n\r\n{text}"
+                "POST /v1/stream/{stream} HTTP/1.1\r\nHost: localhost\r\n{JSON}Content-Length: {length}\r\n\r\n{text}"
             ));
         }
         for _ in 0..100 {
@@ -49,7 +49,7 @@ fn one_answer_gives_all_of_many_small_appends() {
     assert_eq!(next(&closed), next(&all));
     // An old client is sent the same, and its end is the connection's.
     let old = &mut Browser::of(&broker);
-    old.say("GET /v1/stream/numbers HTTP/1.0\r\n\r\n");
+    old.say("GET /v1/stream/numbers HTTP/1.0\r\nHost: localhost\r\n\r\n");
     assert!(old.until("\r\n\r\n").contains("connection: close"));
     assert_eq!(old.until("]"), expected);
     assert!(old.is_closed());
@@ -84,7 +84,7 @@ fn a_read_that_cannot_go_on_breaks_off() {
     assert_eq!((all.body.len(), all.body.matches('x').count()), (60 << 20, 60 << 20));
     // Its sockets hold a part of it; the rest is read when there is room.
     let slow = &mut Browser::of(&broker);
-    slow.say("GET /v1/stream/long HTTP/1.1\r\nHost: x\r\n\r\n");
+    slow.say("GET /v1/stream/long HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(slow.until("\r\n\r\n").contains(&next(&all)));
     assert_eq!(ask(http, "DELETE", "long", "", "").status, 204);
     assert_eq!(slow.chunks(), None);
@@ -115,7 +115,7 @@ fn pages_are_short_while_the_deaf_hold_what_a_core_has_room_for_and_who_reads_ge
     let poll = "parts?live=long-poll&offset=-1";
     let whole = ask(http, "GET", poll, "", "");
     assert!(whole.body.len() > 1 << 20, "{}", whole.body.len());
-    let one = "GET /v1/stream/long HTTP/1.1\r\nHost: x\r\n\r\n";
+    let one = "GET /v1/stream/long HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let mut deaf: Vec<Browser> = Vec::new();
     while deaf.len() <= 2 * CORE_BYTES / CONNECTION_BYTES {
         deaf.push(Browser::of(&broker));

@@ -22,7 +22,7 @@ fn a_connection_stays_open_until_it_is_asked_to_close() {
         assert!(answer.head.contains("\r\ndate: "));
         assert_eq!(browser.get("/nothing").status, 404);
     }
-    browser.say("GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: Foo, Close\r\n\r\n");
+    browser.say("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: Foo, Close\r\n\r\n");
     assert!(browser.hear(true).head.contains("connection: close"));
     assert!(browser.is_closed());
     broker.stop();
@@ -33,12 +33,12 @@ fn a_client_of_1_0_gets_one_answer_unless_it_asks_for_more() {
     let (broker, _folder) = Broker::fresh();
     let mut browser = Browser::of(&broker);
     for _ in 0..2 {
-        browser.say("GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+        browser.say("GET /healthz HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n");
         let answer = browser.hear(true);
         assert_eq!(answer.status, 200);
         assert!(answer.head.contains("connection: keep-alive"));
     }
-    browser.say("GET /healthz HTTP/1.0\r\n\r\n");
+    browser.say("GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n");
     assert_eq!(browser.hear(true).status, 200);
     assert!(browser.is_closed());
     broker.stop();
@@ -50,7 +50,8 @@ fn many_requests_in_one_piece_are_answered_in_their_order() {
     let mut browser = Browser::of(&broker);
     let paths = ["/healthz", "/readyz", "/nothing", "/metrics"];
     let all = paths.iter().cycle().take(200);
-    let all: String = all.map(|path| format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")).collect();
+    let all: String =
+        all.map(|path| format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n")).collect();
     browser.say(&all);
     for path in paths.iter().cycle().take(200) {
         let answer = browser.hear(true);
@@ -58,7 +59,7 @@ fn many_requests_in_one_piece_are_answered_in_their_order() {
             "/healthz" => "{\"alive\"",
             "/readyz" => "{\"ready\":true",
             "/metrics" => "# ",
-            _ => "{\"detail\"",
+            _ => "{\"code\":\"unknown_path\"",
         };
         assert!(answer.body.starts_with(begin), "{path}: {answer:?}");
     }
@@ -69,7 +70,7 @@ fn many_requests_in_one_piece_are_answered_in_their_order() {
 fn a_request_that_comes_byte_by_byte_is_as_good_as_any() {
     let (broker, _folder) = Broker::fresh();
     let mut browser = Browser::of(&broker);
-    let request = "POST /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n\
+    let request = "POST /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n\
                    3;a=b\r\nabc\r\n0\r\nTrailer: x\r\n\r\n";
     for byte in request.bytes() {
         browser.say([byte]);
@@ -86,7 +87,7 @@ fn a_client_that_waits_for_it_is_told_to_send_the_body() {
     let (broker, _folder) = Broker::fresh();
     let mut browser = Browser::of(&broker);
     browser.say(
-        "POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n",
+        "POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n",
     );
     assert_eq!(browser.hear(false).status, 100);
     browser.say("hello");
@@ -99,7 +100,7 @@ fn a_client_that_waits_for_it_is_told_to_send_the_body() {
 fn head_is_answered_like_get_without_the_body() {
     let (broker, _folder) = Broker::fresh();
     let mut browser = Browser::of(&broker);
-    browser.say("HEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+    browser.say("HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let answer = browser.hear(false);
     assert_eq!(answer.status, 200);
     assert!(answer.head.contains("content-length: 15\r\n"));
@@ -112,11 +113,13 @@ fn a_body_of_the_limit_is_taken_and_a_longer_one_refused() {
     let (broker, _folder) = Broker::fresh();
     let most = 17 << 20;
     let mut browser = Browser::of(&broker);
-    browser.say(format!("POST /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: {most}\r\n\r\n"));
+    browser.say(format!(
+        "POST /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: {most}\r\n\r\n"
+    ));
     browser.say(vec![b'x'; most]);
     assert_eq!(browser.hear(true).status, 405);
     assert_eq!(browser.get("/healthz").status, 200);
-    let chunked = "POST /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let chunked = "POST /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
     browser.say(chunked);
     browser.say(format!("{most:x}\r\n"));
     browser.say(vec![b'x'; most]);
@@ -135,7 +138,7 @@ fn no_more_connections_are_served_than_there_are_places() {
     let mut first = Browser::of(&broker);
     assert_eq!(first.get("/healthz").status, 200);
     let mut second = Browser::of(&broker);
-    second.say("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
+    second.say("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let counted = first.get("/metrics").body;
     let opened = counted.lines().filter(|line| line.starts_with("sennit_http_connections_opened"));
     let opened: u64 =
@@ -187,7 +190,7 @@ fn http_2_is_spoken_with_who_begins_with_it() {
         let (sender, connection) = client.handshake(TokioIo::new(stream)).await.unwrap();
         tokio::task::spawn_local(connection);
         let ask = |method: &str, path: &str, body: Vec<u8>| {
-            let uri = format!("http://x{path}");
+            let uri = format!("http://localhost{path}");
             let body = Full::new(Bytes::from(body));
             let request = Request::builder().method(method).uri(uri).body(body).unwrap();
             let mut sender = sender.clone();

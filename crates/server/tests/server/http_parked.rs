@@ -17,10 +17,10 @@ use crate::{
 };
 
 /// How a reader's request begins, and how it ends.
-const OLD_KEPT: &str = " HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
-const OLD: &str = " HTTP/1.0\r\n\r\n";
-const KEPT: &str = " HTTP/1.1\r\nHost: x\r\n\r\n";
-const LAST: &str = " HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+const OLD_KEPT: &str = " HTTP/1.0\r\nHost: localhost\r\nConnection: keep-alive\r\n\r\n";
+const OLD: &str = " HTTP/1.0\r\nHost: localhost\r\n\r\n";
+const KEPT: &str = " HTTP/1.1\r\nHost: localhost\r\n\r\n";
+const LAST: &str = " HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
 
 /// A broker with short silences.
 fn impatient(long_poll: u64, silence: u64, span: u64) -> (Broker, TempDir) {
@@ -40,7 +40,7 @@ fn sum(metrics: &str, name: &str) -> u64 {
 }
 
 /// Looks until the broker counts so many connections without tasks.
-fn until_parked(browser: &mut Browser, count: u64) {
+pub fn until_parked(browser: &mut Browser, count: u64) {
     until_counted(browser, "sennit_http_parked", count);
 }
 

@@ -18,7 +18,7 @@ pub const JSON: &str = "Content-Type: application/json\r\n";
 pub fn ask(browser: &mut Browser, method: &str, path: &str, headers: &str, body: &str) -> Answer {
     let length = body.len();
     browser.say(format!(
-        "{method} /v1/stream/{path} HTTP/1.1\r\nHost: x\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
+        "{method} /v1/stream/{path} HTTP/1.1\r\nHost: localhost\r\n{headers}Content-Length: {length}\r\n\r\n{body}"
     ));
     browser.hear(method != "HEAD")
 }
@@ -43,7 +43,7 @@ fn what_is_appended_is_read_from_where_one_was() {
     let http = &mut Browser::of(&broker);
     let created = ask(http, "PUT", "notes", TEXT, "first");
     assert_eq!(created.status, 201);
-    assert_eq!(header(&created, "location"), Some("http://x/v1/stream/notes"));
+    assert_eq!(header(&created, "location"), Some("http://localhost/v1/stream/notes"));
     assert_eq!(ask(http, "PUT", "notes", TEXT, "").status, 200);
     assert_eq!(ask(http, "PUT", "notes", JSON, "").status, 409);
     let appended = ask(http, "POST", "notes", TEXT, "second");
@@ -68,7 +68,7 @@ fn streams_that_begin_with_something_get_room_however_little_there_is() {
         for (number, browser) in browsers.iter_mut().enumerate() {
             let length = long.len();
             browser.say(format!(
-                "PUT /v1/stream/{number}/{round} HTTP/1.1\r\nHost: x\r\n{TEXT}Content-Length: {length}\r\n\r\n{long}"
+                "PUT /v1/stream/{number}/{round} HTTP/1.1\r\nHost: localhost\r\n{TEXT}Content-Length: {length}\r\n\r\n{long}"
             ));
         }
         for browser in &mut browsers {
@@ -86,7 +86,7 @@ fn what_comes_in_one_piece_is_done_in_its_order() {
         let asked = |method: &str, body: &str| {
             let length = body.len();
             format!(
-                "{method} /v1/stream/round/{round} HTTP/1.1\r\nHost: x\r\n{TEXT}Content-Length: {length}\r\n\r\n{body}"
+                "{method} /v1/stream/round/{round} HTTP/1.1\r\nHost: localhost\r\n{TEXT}Content-Length: {length}\r\n\r\n{body}"
             )
         };
         let all = [("PUT", ""), ("POST", "a"), ("POST", "b"), ("GET", ""), ("DELETE", "")];
@@ -137,7 +137,8 @@ fn a_connection_goes_to_the_core_of_its_streams_and_loses_nothing() {
             }
             // Several at once: none of them is left behind.
             let length = "Content-Length: 1\r\n\r\n";
-            let one = format!("POST /v1/stream/{stream} HTTP/1.1\r\nHost: x\r\n{TEXT}{length}y");
+            let one =
+                format!("POST /v1/stream/{stream} HTTP/1.1\r\nHost: localhost\r\n{TEXT}{length}y");
             http.say(one.repeat(20));
             for _ in 0..20 {
                 assert_eq!(http.hear(false).status, 204);
@@ -235,7 +236,7 @@ fn a_read_that_waits_gets_what_comes() {
     let (broker, _folder) = Broker::fresh();
     let (reader, writer) = (&mut Browser::of(&broker), &mut Browser::of(&broker));
     ask(writer, "PUT", "notes", TEXT, "");
-    reader.say("GET /v1/stream/notes?offset=-1&live=long-poll HTTP/1.1\r\nHost: x\r\n\r\n");
+    reader.say("GET /v1/stream/notes?offset=-1&live=long-poll HTTP/1.1\r\nHost: localhost\r\n\r\n");
     ask(writer, "POST", "notes", TEXT, "came");
     let came = reader.hear(true);
     assert_eq!((came.status, came.body.as_str()), (200, "came"));
@@ -304,7 +305,7 @@ fn events_come_until_the_stream_is_closed() {
     let (broker, _folder) = Broker::fresh();
     let (reader, writer) = (&mut Browser::of(&broker), &mut Browser::of(&broker));
     ask(writer, "PUT", "notes", TEXT, "there\nbefore");
-    reader.say("GET /v1/stream/notes?offset=-1&live=sse HTTP/1.1\r\nHost: x\r\n\r\n");
+    reader.say("GET /v1/stream/notes?offset=-1&live=sse HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let head = reader.until("\r\n\r\n");
     assert!(head.contains("text/event-stream") && !head.contains("content-length"), "{head}");
     let first = reader.until("\"upToDate\":true}\n\n");
@@ -331,7 +332,7 @@ fn events_do_not_go_on_inside_another_stream_of_the_same_name() {
         }
     };
     fill("old.");
-    reader.say("GET /v1/stream/notes?offset=-1&live=sse HTTP/1.1\r\nHost: x\r\n\r\n");
+    reader.say("GET /v1/stream/notes?offset=-1&live=sse HTTP/1.1\r\nHost: localhost\r\n\r\n");
     reader.until("\r\n\r\n");
     let remover = &mut Browser::of(&broker);
     assert_eq!(ask(remover, "DELETE", "notes", "", "").status, 204);
@@ -430,13 +431,13 @@ fn an_array_of_any_number_of_elements_is_one_append() {
         for status in [200, 204] {
             let by = format!("{JSON}{producer}");
             let appended = ask(http, "POST", mode, &by, &array);
-            assert_eq!((appended.status, next(&appended)), (status, offset(200_000)), "{mode}");
+            assert_eq!((appended.status, place(&appended)), (status, 200_000), "{mode}");
         }
         let all = ask(http, "GET", mode, "", "");
         let twice = format!("{},{}", &array[..array.len() - 1], &array[1..]);
         assert!(all.status == 200 && all.body == twice, "{mode}: {} bytes", all.body.len());
         let closed = ask(http, "POST", mode, "Stream-Closed: true\r\n", "");
-        assert_eq!(next(&closed), offset(200_000), "{mode}");
+        assert_eq!(place(&closed), 200_000, "{mode}");
     }
     // What is longer than an append may be is refused by the limit's name.
     let too_many = format!("[{}1]", "1,".repeat(1_200_000));
@@ -446,8 +447,14 @@ fn an_array_of_any_number_of_elements_is_one_append() {
     broker.stop();
 }
 
-fn offset(number: u64) -> String {
-    format!("{number:016}_{:016}", 0)
+/// The offset that a token says, without its stream.
+fn place(answer: &Answer) -> u64 {
+    next(answer).split_once('_').unwrap().0.parse().unwrap()
+}
+
+/// A token of the same stream that says this offset.
+pub fn token_at(offset: u64, token: &str) -> String {
+    format!("{offset:016}{}", &token[16..])
 }
 
 #[test]

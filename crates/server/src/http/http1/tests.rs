@@ -49,7 +49,8 @@ fn in_a_world<F: Future<Output = ()>>(pipe_bytes: usize, test: impl FnOnce(World
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     LocalSet::new().block_on(&runtime.unwrap(), async {
         let (client, stream) = duplex(pipe_bytes);
-        let hall = Rc::new(Hall::new(std::sync::Arc::<CoreMetrics>::default(), None));
+        let hall =
+            Rc::new(Hall::new(std::sync::Arc::<CoreMetrics>::default(), None, <_>::default()));
         let begun: Rc<RefCell<Vec<_>>> = Rc::default();
         let service = {
             let begun = begun.clone();

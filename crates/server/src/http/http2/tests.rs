@@ -51,7 +51,8 @@ fn in_a_world_of<F: Future<Output = ()>>(pipe_bytes: usize, test: impl FnOnce(Wo
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     LocalSet::new().block_on(&runtime.unwrap(), async {
         let (client, mut stream) = duplex(pipe_bytes);
-        let hall = Rc::new(Hall::new(std::sync::Arc::<CoreMetrics>::default(), None));
+        let hall =
+            Rc::new(Hall::new(std::sync::Arc::<CoreMetrics>::default(), None, <_>::default()));
         let begun: Rc<RefCell<Vec<_>>> = Rc::default();
         let service = {
             let begun = begun.clone();

@@ -47,8 +47,8 @@ impl Lot {
                 let answer = self.nothing(&spot, patience.cursor);
                 encode(answer, manner, &self.hall.date.now(), &mut out);
             }
-            Live::Events if now >= patience.until => put_end(manner.is_chunked(), &mut out),
-            Live::Events => {
+            _ if now >= patience.until => put_end(manner.is_chunked(), &mut out),
+            Live::Events | Live::Base64Events => {
                 let comment = Bytes::from_static(KEEP_ALIVE);
                 put_pieces(&[&comment], manner.is_chunked(), &mut out);
                 return self.keep_alive(reader, &out, spot, Patience { said_at: now, ..patience });
@@ -60,7 +60,8 @@ impl Lot {
 
     fn nothing(&self, spot: &Spot, cursor: u64) -> Response {
         let random = getrandom::u64().unwrap_or_default();
-        let answer = streams::nothing(spot.at, streams::next_cursor(now(), Some(cursor), random));
+        let cursor = streams::next_cursor(now(), Some(cursor), random);
+        let answer = streams::nothing(spot.at, cursor, &self.hall);
         self.hall.count(answer.status());
         answer
     }

@@ -14,6 +14,7 @@ use crate::{
         streams::{self, Live},
     },
     outgoing::Outgoing,
+    stream_offset::Identified,
 };
 
 /// Ways to say it that are kept: readers who were told together have the same cursor, so there are few.
@@ -22,7 +23,7 @@ const KEPT_MAX: usize = 16;
 /// What has come at a spot.
 #[derive(Debug)]
 pub(super) struct News {
-    pub(super) chunk: StreamChunk,
+    pub(super) chunk: Identified<StreamChunk>,
     live: Live,
     now: Timestamp,
     random: u64,
@@ -33,10 +34,10 @@ pub(super) struct News {
 
 impl News {
     /// News of `chunk` for those who wait so.
-    pub(super) fn new(chunk: StreamChunk, live: Live) -> Self {
+    pub(super) fn new(chunk: Identified<StreamChunk>, live: Live) -> Self {
         let body = match live {
             Live::LongPoll => streams::body(&chunk),
-            Live::Events => vec![streams::event(&chunk)],
+            Live::Events | Live::Base64Events => vec![streams::event(&chunk, live)],
         };
         let random = getrandom::u64().unwrap_or_default();
         Self { chunk, live, now: now(), random, body, kept: Vec::new() }
@@ -46,7 +47,9 @@ impl News {
     pub(super) fn cursor_after(&self, cursor: u64) -> u64 {
         match self.live {
             Live::LongPoll => streams::next_cursor(self.now, Some(cursor), self.random),
-            Live::Events => streams::next_cursor(self.now, None, 0).max(cursor),
+            Live::Events | Live::Base64Events => {
+                streams::next_cursor(self.now, None, 0).max(cursor)
+            }
         }
     }
 
@@ -71,11 +74,11 @@ impl News {
     fn say(&self, manner: Manner, cursor: u64, hall: &Hall, out: &mut Outgoing) -> Option<()> {
         match self.live {
             Live::LongPoll => {
-                let head = streams::answer(&self.chunk, cursor)?;
+                let head = streams::answer(&self.chunk, cursor, hall)?;
                 let answer = head.with_body(streams::body_of(self.body.clone()));
                 encode(answer, manner, &hall.date.now(), out);
             }
-            Live::Events => {
+            Live::Events | Live::Base64Events => {
                 let place = streams::control(&self.chunk, cursor);
                 put_pieces(&[&self.body[0], &place], manner.is_chunked(), out);
                 if self.chunk.is_closed {

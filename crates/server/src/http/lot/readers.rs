@@ -89,7 +89,7 @@ pub(super) enum Joined {
 }
 
 fn key(spot: &Spot) -> Key {
-    (spot.stream.0, spot.at, spot.live)
+    (spot.stream.0, spot.at.at, spot.live)
 }
 
 /// Numbers fit: there are no more connections than descriptors.

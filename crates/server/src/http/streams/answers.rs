@@ -3,12 +3,14 @@
 use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use sennit_engine::StreamSettings;
-use sennit_model::Offset;
 
 use super::{names, offset_token::Token, refusals::Problem};
-use crate::http::{
-    body::Body,
-    response::{HeaderList, Response},
+use crate::{
+    http::{
+        body::Body,
+        response::{HeaderList, Response},
+    },
+    stream_offset::StreamOffset,
 };
 
 /// What says yes in a header.
@@ -19,7 +21,7 @@ pub(super) const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// An answer without a body that says where a stream ends or a read goes on, and whether nothing will
 /// follow.
-pub(super) fn at(status: StatusCode, next: Offset, is_closed: bool) -> Response {
+pub(super) fn at(status: StatusCode, next: StreamOffset, is_closed: bool) -> Response {
     let mut response = Response::new(Body::Empty);
     *response.status_mut() = status;
     let headers = response.headers_mut();

@@ -36,7 +36,7 @@ impl StreamsDoor {
         // Whoever may send twice is told whether this was the first time.
         let is_news = producer.is_some() && has_content && !appended.is_duplicate;
         let status = if is_news { StatusCode::OK } else { StatusCode::NO_CONTENT };
-        let mut response = answers::at(status, appended.next, appended.is_closed);
+        let mut response = answers::at(status, appended.offset(appended.next), appended.is_closed);
         if let Some(epoch) = producer {
             let headers = response.headers_mut();
             headers.insert(&names::PRODUCER_EPOCH, epoch.into());

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use http::{HeaderValue, Method, StatusCode, header};
+use http::{StatusCode, header};
 use sennit_engine::{StreamAppend, StreamAppended, StreamContent, StreamNote, StreamRefusal};
 use sennit_model::limits::{
     APPEND_BYTES_MAX, ATOMIC_APPENDS_MAX, CONTENT_TYPE_BYTES_MAX, STREAM_NUMBER_MAX,
@@ -24,14 +24,9 @@ use super::{
 };
 use crate::{
     http::{answer::full, request::Request, response::Response},
+    stream_offset::Identified,
     stream_request::{AppendTo, StreamFailure, TogetherFailure},
 };
-
-/// Where it is asked for.
-pub(crate) const ATOMIC: &str = "/v1/atomic";
-
-/// What can be asked there.
-const METHODS: &str = "POST, OPTIONS";
 
 /// All that is to be appended, each as its text: how many there are is looked at before they are read.
 #[derive(Debug, Deserialize)]
@@ -89,14 +84,7 @@ enum Encoding {
 }
 
 impl StreamsDoor {
-    /// Answers a request whose path is [`ATOMIC`].
     pub(super) async fn append_together(&self, request: &Request) -> Result<Response, Problem> {
-        if request.method() != Method::POST {
-            let detail = format!("appends to several streams are asked for with {METHODS}");
-            let problem =
-                Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail);
-            return Err(problem.with(header::ALLOW, HeaderValue::from_static(METHODS)));
-        }
         let (paths, appends) = asked(request.body())?;
         let became = self.streams.append_together(&appends).await;
         let became = became.map_err(|failure| refused(&paths, failure))?;
@@ -219,11 +207,11 @@ fn refused(paths: &[String], failure: TogetherFailure) -> Problem {
 }
 
 /// The answer that says what became of each append.
-fn answer(paths: &[String], became: &[StreamAppended]) -> Response {
+fn answer(paths: &[String], became: &[Identified<StreamAppended>]) -> Response {
     let each = paths.iter().zip(became).map(|(path, appended)| {
         let mut said = json!({
             "stream": path,
-            "next_offset": Token(appended.next).to_string(),
+            "next_offset": Token(appended.offset(appended.next)).to_string(),
             "closed": appended.is_closed,
             "duplicate": appended.is_duplicate,
         });

@@ -12,9 +12,12 @@ use super::{
     read::{READ_BYTES_MAX, Source},
     refusals::Problem,
 };
-use crate::http::{
-    answer_room::AnswerAccount,
-    body::{Body, PageSource},
+use crate::{
+    http::{
+        answer_room::AnswerAccount,
+        body::{Body, PageSource},
+    },
+    stream_offset::Identified,
 };
 
 impl Source {
@@ -23,7 +26,7 @@ impl Source {
     pub(super) async fn rest_of(
         &self,
         first: &StreamChunk,
-    ) -> Result<Option<(StreamRest, StreamChunk)>, Problem> {
+    ) -> Result<Option<(StreamRest, Identified<StreamChunk>)>, Problem> {
         let Some(mut rest) = self.all_of(first).await? else { return Ok(None) };
         if let Some(at) = self.streams.break_of(first.topic)
             && (first.next..rest.until).contains(&at)
@@ -117,7 +120,7 @@ impl Pages {
         }
         let pieces = self.joining.join(&page.messages, page.next >= self.until);
         self.are_ready(pieces.into());
-        self.last = StreamChunk { messages: Vec::new(), ..page };
+        self.last = StreamChunk { messages: Vec::new(), ..page.answer };
         Ok(())
     }
 }

@@ -51,7 +51,7 @@ impl StreamsDoor {
         };
         let (created, stream) = self.streams.create(create).await.map_err(of_creation)?;
         let status = if created { StatusCode::CREATED } else { StatusCode::OK };
-        let mut response = answers::at(status, stream.next, stream.is_closed);
+        let mut response = answers::at(status, stream.offset(stream.next), stream.is_closed);
         let headers = response.headers_mut();
         answers::say_type(headers, &stream.settings)?;
         say_storage(headers, &stream);
@@ -64,7 +64,8 @@ impl StreamsDoor {
 
     pub(super) async fn head(&self, name: &TopicName) -> Result<Response, Problem> {
         let stream = self.streams.status(name, false).await?;
-        let mut response = answers::at(StatusCode::OK, stream.next, stream.is_closed);
+        let next = stream.offset(stream.next);
+        let mut response = answers::at(StatusCode::OK, next, stream.is_closed);
         let headers = response.headers_mut();
         answers::say_type(headers, &stream.settings)?;
         say_storage(headers, &stream);

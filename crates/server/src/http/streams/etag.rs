@@ -4,14 +4,13 @@
 use http::header::IF_NONE_MATCH;
 use sennit_engine::StreamChunk;
 
-use crate::http::request::Headers;
+use crate::{http::request::Headers, stream_offset::Identified};
 
 /// The tag of `chunk`, quotes and all. One of a stream that was created anew differs, one of a
 /// stream that was closed since too.
-pub(super) fn of(chunk: &StreamChunk) -> String {
-    let StreamChunk { topic, first, next, .. } = chunk;
+pub(super) fn of(chunk: &Identified<StreamChunk>) -> String {
     let closed = if chunk.is_closed { ":c" } else { "" };
-    format!("\"{}:{}:{}{closed}\"", topic.0, first.0, next.0)
+    format!("\"{}:{}:{}{closed}\"", chunk.of.number(), chunk.first.0, chunk.next.0)
 }
 
 /// Whether who asks has what `etag` is the tag of.
@@ -32,11 +31,11 @@ mod tests {
     use sennit_model::{Offset, TopicId};
 
     use super::*;
-    use crate::http::request::Request;
+    use crate::{http::request::Request, stream_offset::IncarnationTag};
 
-    fn chunk(topic: u32, next: u64, is_closed: bool) -> StreamChunk {
-        StreamChunk {
-            topic: TopicId(topic),
+    fn chunk(tag: u64, next: u64, is_closed: bool) -> Identified<StreamChunk> {
+        let answer = StreamChunk {
+            topic: TopicId(1),
             first: Offset(1),
             next: Offset(next),
             is_up_to_date: true,
@@ -44,7 +43,8 @@ mod tests {
             rest: None,
             messages: Vec::new(),
             settings: Arc::new(StreamSettings::of_topic()),
-        }
+        };
+        Identified { of: IncarnationTag::of_number(tag).unwrap(), answer }
     }
 
     #[test]

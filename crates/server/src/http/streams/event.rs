@@ -6,22 +6,25 @@ use std::fmt::Write as _;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::{BufMut, Bytes, BytesMut};
 use sennit_engine::media_type;
-use sennit_model::Offset;
 
-use super::{content::Form, offset_token::Token};
+use super::{content::Form, offset_token::Token, query::Live};
+use crate::stream_offset::StreamOffset;
 
 /// How what a stream holds stands in an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Encoding {
-    /// As it is, line by line.
+    /// Line by line: all but carriage returns arrives as it is.
     Text,
     /// In base64, since it need not be text.
     Base64,
 }
 
 impl Encoding {
-    /// That of streams of that type.
-    pub(super) fn of(content_type: &str) -> Self {
+    /// That of streams of that type, for one who wants to be told so.
+    pub(super) fn of(content_type: &str, live: Live) -> Self {
+        if live == Live::Base64Events {
+            return Self::Base64;
+        }
         let media_type = media_type(content_type);
         let is_text = media_type.get(..5).is_some_and(|kind| kind.eq_ignore_ascii_case("text/"));
         if is_text || Form::of(content_type) == Form::Json { Self::Text } else { Self::Base64 }
@@ -34,7 +37,7 @@ pub(crate) const KEEP_ALIVE: &[u8] = b":\n\n";
 /// Where a reader stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {
-    pub(super) next: Offset,
+    pub(super) next: StreamOffset,
     pub(super) is_up_to_date: bool,
     pub(super) is_closed: bool,
     pub(super) cursor: u64,
@@ -60,7 +63,9 @@ pub(super) fn put_data(out: &mut BytesMut, encoding: Encoding, pieces: &[Bytes])
     out.put_slice(b"\n\n");
 }
 
-/// Adds text as lines of one event, whatever its lines end with: nothing that it holds ends the event.
+/// Adds text as lines of one event, whatever its lines end with: nothing that it holds ends the event. A
+/// carriage return ends a line of events as well, so that it arrives as a line feed, and with a line feed
+/// behind it as one.
 fn put_lines(out: &mut BytesMut, pieces: &[Bytes]) {
     let (mut begins, mut after_return) = (true, false);
     for piece in pieces {
@@ -106,7 +111,10 @@ pub(super) fn put_control(out: &mut BytesMut, place: Place) {
 
 #[cfg(test)]
 mod tests {
+    use sennit_model::Offset;
+
     use super::*;
+    use crate::stream_offset::IncarnationTag;
 
     fn data(encoding: Encoding, pieces: &[&'static str]) -> String {
         let pieces: Vec<Bytes> =
@@ -153,22 +161,25 @@ mod tests {
     #[test]
     fn only_text_and_json_are_text() {
         for text in ["text/plain", "TEXT/html; charset=utf-8", "application/json"] {
-            assert_eq!(Encoding::of(text), Encoding::Text, "{text}");
+            assert_eq!(Encoding::of(text, Live::Events), Encoding::Text, "{text}");
+            assert_eq!(Encoding::of(text, Live::Base64Events), Encoding::Base64, "{text}");
         }
         for bytes in ["application/octet-stream", "image/png", "application/x-protobuf", "", "tex"]
         {
-            assert_eq!(Encoding::of(bytes), Encoding::Base64, "{bytes}");
+            assert_eq!(Encoding::of(bytes, Live::Events), Encoding::Base64, "{bytes}");
         }
     }
 
     #[test]
     fn a_control_event_says_where_to_go_on() {
         let place = |is_up_to_date, is_closed| {
-            let place = Place { next: Offset(7), is_up_to_date, is_closed, cursor: 5 };
+            let of = IncarnationTag::of_number(3).unwrap();
+            let next = StreamOffset { of, at: Offset(7) };
+            let place = Place { next, is_up_to_date, is_closed, cursor: 5 };
             let mut out = BytesMut::new();
             put_control(&mut out, place);
             let text = String::from_utf8(out.to_vec()).unwrap();
-            let token = "0000000000000007_0000000000000000";
+            let token = "0000000000000007_0000000000030000";
             let json = text.strip_prefix(&format!("id: {token}\nevent: control\ndata:")).unwrap();
             let json: serde_json::Value = serde_json::from_str(json.trim_end()).unwrap();
             assert_eq!(json["streamNextOffset"], token);

@@ -4,7 +4,7 @@ use std::{pin::pin, time::Duration};
 
 use http::{StatusCode, header};
 use sennit_engine::StreamChunk;
-use sennit_model::{Offset, ReadFrom};
+use sennit_model::ReadFrom;
 use tokio::time::{Instant, timeout_at};
 
 use super::{
@@ -16,7 +16,11 @@ use super::{
     refusals::Problem,
     spot::Wait,
 };
-use crate::{clock::now, http::response::Response};
+use crate::{
+    clock::now,
+    http::response::Response,
+    stream_offset::{Identified, StreamOffset},
+};
 
 /// How long it waits with its task: who is answered sooner need not leave it and come back.
 const STAY: Duration = Duration::from_millis(50);
@@ -37,18 +41,19 @@ pub(super) struct Awaited {
 impl StreamsDoor {
     pub(super) async fn long_poll(
         &self,
-        source: &Source,
+        mut source: Source,
         asked: Asked,
     ) -> Result<Response, Problem> {
-        let mut at = asked.at;
+        let mut at = asked.at.read_from();
         if at == ReadFrom::Latest {
-            // What comes from here on is waited for: the end has to stay where it is.
+            // What comes from here on is waited for: the end has to stay where it is, and be this stream's.
             let end = source.chunk(at, false, READ_BYTES_MAX).await?;
             at = ReadFrom::Offset(end.next);
+            source.of = Some(end.of);
         }
         let until = Instant::now() + self.settings.long_poll_timeout;
         let cursor = asked.cursor.unwrap_or_default();
-        self.awaited(source, Awaited { at, cursor, until, may_leave: true }).await
+        self.awaited(&source, Awaited { at, cursor, until, may_leave: true }).await
     }
 
     /// The answer with what comes, or with nothing at the end.
@@ -76,7 +81,7 @@ impl StreamsDoor {
         &self,
         source: &Source,
         Awaited { at, cursor, until, may_leave }: Awaited,
-    ) -> Option<Result<StreamChunk, Problem>> {
+    ) -> Option<Result<Identified<StreamChunk>, Problem>> {
         let page = source.room.page(READ_BYTES_MAX);
         let bytes_max = page.bytes();
         let mut waiting = pin!(source.chunk(at, true, bytes_max));
@@ -85,7 +90,7 @@ impl StreamsDoor {
             if let Ok(chunk) = timeout_at(until.min(now + STAY), waiting.as_mut()).await {
                 return Some(chunk);
             }
-            // Where exactly it waits: an offset beyond the end is the end that there was.
+            // Where exactly it waits.
             let here = match source.chunk(at, false, bytes_max).await {
                 Ok(here)
                     if here.messages.is_empty() && !here.is_closed && Instant::now() < until =>
@@ -96,7 +101,7 @@ impl StreamsDoor {
             };
             // It may be long before anything comes.
             drop(page);
-            let spot = source.spot(here.topic, here.next, Live::LongPoll).await;
+            let spot = source.spot(here.topic, here.offset(here.next), Live::LongPoll).await;
             let wait = spot.map(|spot| Wait { spot, cursor, until, said_at: now, stays: false });
             let waiting = self.hall.lot.offer(wait, waiting);
             return timeout_at(until, waiting).await.ok();
@@ -107,9 +112,9 @@ impl StreamsDoor {
 }
 
 /// The answer with what has come, or with nothing.
-pub(super) fn answer(chunk: &StreamChunk, cursor: u64) -> Result<Response, Problem> {
+pub(super) fn answer(chunk: &Identified<StreamChunk>, cursor: u64) -> Result<Response, Problem> {
     if chunk.messages.is_empty() {
-        return Ok(nothing(chunk.next, chunk.is_closed, cursor));
+        return Ok(nothing(chunk.offset(chunk.next), chunk.is_closed, cursor));
     }
     let mut response = head(chunk, cursor)?;
     *response.body_mut() = answers::body(read::body(chunk));
@@ -117,9 +122,9 @@ pub(super) fn answer(chunk: &StreamChunk, cursor: u64) -> Result<Response, Probl
 }
 
 /// The same without its body.
-pub(super) fn head(chunk: &StreamChunk, cursor: u64) -> Result<Response, Problem> {
+pub(super) fn head(chunk: &Identified<StreamChunk>, cursor: u64) -> Result<Response, Problem> {
     if chunk.messages.is_empty() {
-        return Ok(nothing(chunk.next, chunk.is_closed, cursor));
+        return Ok(nothing(chunk.offset(chunk.next), chunk.is_closed, cursor));
     }
     let mut response = read::head_of_chunk(chunk)?;
     response.headers_mut().insert(&names::CURSOR, cursor.into());
@@ -127,7 +132,7 @@ pub(super) fn head(chunk: &StreamChunk, cursor: u64) -> Result<Response, Problem
 }
 
 /// The answer without anything.
-pub(super) fn nothing(next: Offset, is_closed: bool, cursor: u64) -> Response {
+pub(super) fn nothing(next: StreamOffset, is_closed: bool, cursor: u64) -> Response {
     let mut response = answers::at(StatusCode::NO_CONTENT, next, is_closed);
     let headers = response.headers_mut();
     headers.insert(&names::UP_TO_DATE, TRUE);
@@ -144,9 +149,11 @@ mod tests {
     use sennit_model::{BatchBuilder, Message, Offset, TopicId};
 
     use super::*;
+    use crate::stream_offset::IncarnationTag;
 
     #[test]
     fn nothing_in_time_is_204_and_something_200() {
+        let of = IncarnationTag::of_number(3).unwrap();
         let nothing = StreamChunk {
             topic: TopicId(7),
             first: Offset(5),
@@ -157,20 +164,21 @@ mod tests {
             messages: Vec::new(),
             settings: Arc::new(StreamSettings::of_topic()),
         };
-        let response = answer(&nothing, 7).unwrap();
+        let told = |answer| Identified { of, answer };
+        let response = answer(&told(nothing.clone()), 7).unwrap();
         assert_eq!(response.status(), StatusCode::NO_CONTENT);
         assert_eq!(response.headers[&names::CURSOR], "7");
         assert_eq!(response.headers[&names::UP_TO_DATE], "true");
-        assert_eq!(response.headers[&names::NEXT_OFFSET], "0000000000000005_0000000000000000");
+        assert_eq!(response.headers[&names::NEXT_OFFSET], "0000000000000005_0000000000030000");
         assert_eq!(response.headers[header::CACHE_CONTROL], "no-store");
 
-        let closed = StreamChunk { is_closed: true, ..nothing.clone() };
+        let closed = told(StreamChunk { is_closed: true, ..nothing.clone() });
         assert_eq!(answer(&closed, 7).unwrap().headers[&names::CLOSED], "true");
 
         let mut batch = BatchBuilder::new();
         batch.push(&Message::new("x")).unwrap();
         let messages = vec![batch.take().unwrap().bytes().clone()];
-        let something = StreamChunk { next: Offset(6), messages, ..nothing };
+        let something = told(StreamChunk { next: Offset(6), messages, ..nothing });
         let response = answer(&something, 7).unwrap();
         assert_eq!(response.status(), StatusCode::OK);
         assert_eq!(response.headers[&names::CURSOR], "7");

@@ -5,13 +5,11 @@ use http::StatusCode;
 use sennit_model::{NameError, TopicName};
 
 use super::refusals::Problem;
+pub(super) use crate::http::routes::ROOT;
 use crate::{
     spelling::{decoded, spelled},
     subscription_request::{RESERVED, is_reserved},
 };
-
-/// What the path of a stream begins with.
-pub(crate) const ROOT: &str = "/v1/stream/";
 
 /// The topic of the stream at `path`, which begins with [`ROOT`]: its name is the rest in its one
 /// [spelling](spelled).
@@ -49,6 +47,11 @@ pub(super) fn text(part: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_reserved_has_its_place_among_the_routes() {
+        assert_eq!(crate::http::routes::RESERVED_ROOT, format!("{ROOT}{RESERVED}/"));
+    }
 
     #[test]
     fn what_is_no_stream_is_not_found() {

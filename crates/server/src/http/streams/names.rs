@@ -28,4 +28,5 @@ names! {
     PRODUCER_EXPECTED = "producer-expected-seq";
     PRODUCER_RECEIVED = "producer-received-seq";
     LAST_EVENT_ID = "last-event-id";
+    ACCEL_BUFFERING = "x-accel-buffering";
 }

@@ -12,6 +12,13 @@ use crate::http::request::Request;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PublicUrl(Box<str>);
 
+impl PublicUrl {
+    /// The address, as it was given.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
 /// A text that is no such address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no address that others find the broker by: write https://example.com")]

@@ -2,23 +2,34 @@
 
 use std::borrow::Cow;
 
-use sennit_model::ReadFrom;
-
-use super::{cursor, name, offset_token, refusals::Problem};
+use super::{
+    cursor, name,
+    offset_token::{self, Position},
+    refusals::Problem,
+};
 
 /// How a reader stays for what comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Live {
     /// One answer, once there is something.
     LongPoll,
-    /// Server-sent events.
+    /// Server-sent events, each as its stream's type has it.
     Events,
+    /// The same, all in base64: an event cannot hold a carriage return otherwise.
+    Base64Events,
+}
+
+impl Live {
+    /// Whether it is one of those with events.
+    pub(crate) fn is_events(self) -> bool {
+        matches!(self, Self::Events | Self::Base64Events)
+    }
 }
 
 /// A read, as asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Asked {
-    pub(super) at: ReadFrom,
+    pub(super) at: Position,
     pub(super) live: Option<Live>,
     /// The cursor of the answer before.
     pub(super) cursor: Option<u64>,
@@ -27,16 +38,17 @@ pub(super) struct Asked {
 /// Reads the query of an address. Parameters that nobody knows are passed over.
 ///
 /// # Errors
-/// The offset or `live` is nothing that is known, is given twice, or the offset is missing where one
-/// stays.
+/// The offset, `live` or `encoding` is nothing that is known, is given twice, or the offset is missing
+/// where one stays.
 pub(super) fn parse(query: &str) -> Result<Asked, Problem> {
-    let (mut offset, mut live, mut cursor) = (None, None, None);
+    let (mut offset, mut live, mut cursor, mut encoding) = (None, None, None, None);
     for parameter in query.split('&') {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         let place = match name {
             "offset" => &mut offset,
             "live" => &mut live,
             "cursor" => &mut cursor,
+            "encoding" => &mut encoding,
             _ => continue,
         };
         if place.replace(value).is_some() {
@@ -46,24 +58,29 @@ pub(super) fn parse(query: &str) -> Result<Asked, Problem> {
     let live = match live {
         None => None,
         Some("long-poll") => Some(Live::LongPoll),
+        Some("sse") if encoding == Some("base64") => Some(Live::Base64Events),
         Some("sse") => Some(Live::Events),
         Some(_) => return Err(Problem::bad("live is long-poll or sse")),
     };
+    if encoding.is_some() && live != Some(Live::Base64Events) {
+        return Err(Problem::bad("encoding is base64, and goes with live=sse"));
+    }
     let at = match offset {
         None if live.is_some() => return Err(Problem::bad("a live read needs an offset")),
-        None => ReadFrom::Earliest,
+        None => Position::Earliest,
         Some(text) => {
-            decoded(text).and_then(|text| offset_token::parse(&text)).ok_or_else(|| {
-                let what = "-1, now, or what Stream-Next-Offset has said";
-                Problem::new(
-                    http::StatusCode::BAD_REQUEST,
-                    "invalid_offset",
-                    format!("{text:?} is no offset: it is {what}"),
-                )
-            })?
+            let position = decoded(text).and_then(|text| offset_token::parse(&text));
+            position.ok_or_else(|| no_offset(text))?
         }
     };
     Ok(Asked { at, live, cursor: cursor.and_then(cursor::parse) })
+}
+
+/// The refusal of a text that is no offset.
+pub(super) fn no_offset(text: &str) -> Problem {
+    let detail =
+        format!("{text:?} is no offset: it is -1, now, or what Stream-Next-Offset has said");
+    Problem::new(http::StatusCode::BAD_REQUEST, "invalid_offset", detail)
 }
 
 /// `text` without `%XX`; `None` where that is not text.
@@ -76,24 +93,27 @@ fn decoded(text: &str) -> Option<Cow<'_, str>> {
 
 #[cfg(test)]
 mod tests {
-    use sennit_model::Offset;
-
     use super::*;
+    use crate::stream_offset::StreamOffset;
 
     #[test]
     fn a_read_begins_at_the_start_unless_it_says_otherwise() {
         let asked = |at, live, cursor| Asked { at, live, cursor };
         for (query, expected) in [
-            ("", asked(ReadFrom::Earliest, None, None)),
-            ("offset=-1&foo=bar&baz", asked(ReadFrom::Earliest, None, None)),
-            ("offset=0_0", asked(ReadFrom::Offset(Offset(0)), None, None)),
-            ("offset=%30_0", asked(ReadFrom::Offset(Offset(0)), None, None)),
-            ("offset=now&live=sse", asked(ReadFrom::Latest, Some(Live::Events), None)),
+            ("", asked(Position::Earliest, None, None)),
+            ("offset=-1&foo=bar&baz", asked(Position::Earliest, None, None)),
+            ("offset=0_0", asked(Position::At(StreamOffset::BEGINNING), None, None)),
+            ("offset=%30_0", asked(Position::At(StreamOffset::BEGINNING), None, None)),
+            ("offset=now&live=sse", asked(Position::Latest, Some(Live::Events), None)),
             (
                 "cursor=7&live=long-poll&offset=-1",
-                asked(ReadFrom::Earliest, Some(Live::LongPoll), Some(7)),
+                asked(Position::Earliest, Some(Live::LongPoll), Some(7)),
             ),
-            ("cursor=x", asked(ReadFrom::Earliest, None, None)),
+            (
+                "offset=-1&live=sse&encoding=base64",
+                asked(Position::Earliest, Some(Live::Base64Events), None),
+            ),
+            ("cursor=x", asked(Position::Earliest, None, None)),
         ] {
             assert_eq!(parse(query).unwrap(), expected, "{query}");
         }
@@ -116,6 +136,9 @@ mod tests {
             "live=long-poll",
             "live=sse",
             "offset=-1&live=ever",
+            "offset=-1&live=sse&encoding=hex",
+            "offset=-1&live=long-poll&encoding=base64",
+            "encoding=base64",
         ] {
             assert_eq!(parse(query).unwrap_err().status(), 400, "{query}");
         }

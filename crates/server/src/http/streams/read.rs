@@ -11,13 +11,15 @@ use super::{
     StreamsDoor,
     answers::{self, NO_STORE, TRUE},
     content::{self, Form},
-    etag, header_values, names, offset_token,
+    etag, header_values, names,
+    offset_token::{self, Position},
     query::{self, Live},
     refusals::Problem,
     spot::Spot,
 };
 use crate::{
     http::{answer_room::AnswerRoom, request::Request, response::Response},
+    stream_offset::{Identified, IncarnationTag, StreamOffset},
     streams::Streams,
 };
 
@@ -38,6 +40,8 @@ const ASKED_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
 pub(super) struct Source {
     pub(super) streams: Rc<Streams>,
     pub(super) name: TopicName,
+    /// Which of those that have had the name; none as long as whichever has it is meant.
+    pub(super) of: Option<IncarnationTag>,
     /// Where what is read is counted.
     pub(super) room: Rc<AnswerRoom>,
 }
@@ -50,7 +54,7 @@ impl Source {
         at: ReadFrom,
         waits: bool,
         bytes_max: u64,
-    ) -> Result<StreamChunk, Problem> {
+    ) -> Result<Identified<StreamChunk>, Problem> {
         self.read(at, None, waits, bytes_max).await
     }
 
@@ -60,7 +64,7 @@ impl Source {
         at: ReadFrom,
         before: Offset,
         bytes_max: u64,
-    ) -> Result<StreamChunk, Problem> {
+    ) -> Result<Identified<StreamChunk>, Problem> {
         self.read(at, Some(before), false, bytes_max).await
     }
 
@@ -70,10 +74,10 @@ impl Source {
         before: Option<Offset>,
         waits: bool,
         bytes_max: u64,
-    ) -> Result<StreamChunk, Problem> {
+    ) -> Result<Identified<StreamChunk>, Problem> {
         let (one_append, for_fork) = (false, false);
         let read = StreamRead { at, before, bytes_max, waits, one_append, for_fork };
-        let chunk = self.streams.read(&self.name, read).await?;
+        let chunk = self.streams.read(&self.name, self.of, read).await?;
         if !is_sound(&chunk) {
             tracing::error!(stream = %self.name, offset = chunk.first.0, "what was read is damaged");
             let detail = "what lies at the offset does not match its checksum";
@@ -83,7 +87,7 @@ impl Source {
     }
 
     /// Where a read of the stream `topic` waits; none where the name is another stream's by now.
-    pub(super) async fn spot(&self, topic: TopicId, at: Offset, live: Live) -> Option<Spot> {
+    pub(super) async fn spot(&self, topic: TopicId, at: StreamOffset, live: Live) -> Option<Spot> {
         let located = self.streams.located(&self.name).await.ok()?;
         let is_that = located.topic == topic;
         is_that.then(|| Spot { name: self.name.clone(), stream: located.place(), at, live })
@@ -97,8 +101,8 @@ pub(crate) fn is_sound(chunk: &StreamChunk) -> bool {
 }
 
 impl StreamsDoor {
-    pub(super) fn source(&self, name: TopicName) -> Source {
-        Source { streams: self.streams.clone(), name, room: self.hall.answers.clone() }
+    pub(super) fn source(&self, name: TopicName, of: Option<IncarnationTag>) -> Source {
+        Source { streams: self.streams.clone(), name, of, room: self.hall.answers.clone() }
     }
 
     pub(super) async fn read(
@@ -107,47 +111,49 @@ impl StreamsDoor {
         request: &Request,
     ) -> Result<Response, Problem> {
         let mut asked = query::parse(request.query().unwrap_or_default())?;
-        let source = self.source(name);
+        if asked.live.is_some_and(Live::is_events) {
+            // A browser that comes again says where it was, and asks as it did first.
+            let last = header_values::one(request.headers(), &names::LAST_EVENT_ID)?;
+            if let Some(at @ Position::At(_)) = last.and_then(offset_token::parse) {
+                asked.at = at;
+            }
+        }
+        let source = self.source(name, asked.at.of());
         match asked.live {
             None => {
                 let page = source.room.page(READ_BYTES_MAX);
-                let chunk = source.chunk(asked.at, false, page.bytes()).await?;
-                if asked.at == ReadFrom::Latest {
+                let chunk = source.chunk(asked.at.read_from(), false, page.bytes()).await?;
+                if asked.at == Position::Latest {
                     return of_end(&chunk);
                 }
                 let Some((rest, next)) = source.rest_of(&chunk).await? else {
                     return known_or(request, &chunk, of_chunk);
                 };
                 let StreamRest { until, is_up_to_date, is_closed } = rest;
-                let whole = StreamChunk { next: until, is_up_to_date, is_closed, ..chunk.clone() };
+                let answer = chunk.answer.clone();
+                let answer = StreamChunk { next: until, is_up_to_date, is_closed, ..answer };
+                let whole = Identified { of: chunk.of, answer };
                 known_or(request, &whole, |whole| {
                     let mut response = head_of_chunk(whole)?;
-                    *response.body_mut() = source.body(chunk, next, until);
+                    *response.body_mut() = source.body(chunk.answer, next.answer, until);
                     Ok(response)
                 })
             }
-            Some(Live::LongPoll) => self.long_poll(&source, asked).await,
-            Some(Live::Events) => {
-                // A browser that comes again says where it was, and asks as it did first.
-                let last = header_values::one(request.headers(), &names::LAST_EVENT_ID)?;
-                if let Some(at @ ReadFrom::Offset(_)) = last.and_then(offset_token::parse) {
-                    asked.at = at;
-                }
-                self.events(source, asked).await
-            }
+            Some(Live::LongPoll) => self.long_poll(source, asked).await,
+            Some(live) => self.events(source, (asked, live)).await,
         }
     }
 }
 
 /// The answer that gives what was read.
-pub(super) fn of_chunk(chunk: &StreamChunk) -> Result<Response, Problem> {
+pub(super) fn of_chunk(chunk: &Identified<StreamChunk>) -> Result<Response, Problem> {
     let mut response = head_of_chunk(chunk)?;
     *response.body_mut() = answers::body(body(chunk));
     Ok(response)
 }
 
 /// The same without its body.
-pub(super) fn head_of_chunk(chunk: &StreamChunk) -> Result<Response, Problem> {
+pub(super) fn head_of_chunk(chunk: &Identified<StreamChunk>) -> Result<Response, Problem> {
     let mut response = head(StatusCode::OK, chunk, &etag::of(chunk))?;
     answers::say_type(response.headers_mut(), &chunk.settings)?;
     Ok(response)
@@ -161,8 +167,8 @@ pub(crate) fn body(chunk: &StreamChunk) -> Vec<Bytes> {
 /// The answer with `chunk`, unless who asks has it already.
 fn known_or(
     request: &Request,
-    chunk: &StreamChunk,
-    answer: impl FnOnce(&StreamChunk) -> Result<Response, Problem>,
+    chunk: &Identified<StreamChunk>,
+    answer: impl FnOnce(&Identified<StreamChunk>) -> Result<Response, Problem>,
 ) -> Result<Response, Problem> {
     let etag = etag::of(chunk);
     if etag::is_known(request.headers(), &etag) {
@@ -172,12 +178,12 @@ fn known_or(
 }
 
 /// The answer to who has what was read already.
-fn unchanged(chunk: &StreamChunk, etag: &str) -> Result<Response, Problem> {
+fn unchanged(chunk: &Identified<StreamChunk>, etag: &str) -> Result<Response, Problem> {
     head(StatusCode::NOT_MODIFIED, chunk, etag)
 }
 
 /// The answer to who asks where the end is now.
-fn of_end(chunk: &StreamChunk) -> Result<Response, Problem> {
+fn of_end(chunk: &Identified<StreamChunk>) -> Result<Response, Problem> {
     let mut response = of_chunk(chunk)?;
     let headers = response.headers_mut();
     headers.remove(&header::ETAG);
@@ -185,8 +191,12 @@ fn of_end(chunk: &StreamChunk) -> Result<Response, Problem> {
     Ok(response)
 }
 
-fn head(status: StatusCode, chunk: &StreamChunk, etag: &str) -> Result<Response, Problem> {
-    let mut response = answers::at(status, chunk.next, chunk.is_closed);
+fn head(
+    status: StatusCode,
+    chunk: &Identified<StreamChunk>,
+    etag: &str,
+) -> Result<Response, Problem> {
+    let mut response = answers::at(status, chunk.offset(chunk.next), chunk.is_closed);
     let headers = response.headers_mut();
     let etag = HeaderValue::from_str(etag).map_err(|_| Problem::damaged("no tag"))?;
     headers.insert(header::ETAG, etag);
@@ -206,13 +216,13 @@ mod tests {
     use crate::http::body::Body;
     use sennit_engine::StreamSettings;
 
-    fn chunk(content_type: &str, body: &'static str) -> StreamChunk {
+    fn chunk(content_type: &str, body: &'static str) -> Identified<StreamChunk> {
         let body = Bytes::from_static(body.as_bytes());
         let content = content::content_of(Form::of(content_type), &body).unwrap();
         let count = content.as_ref().map_or(0, |content| u64::from(content.count()));
         let settings =
             StreamSettings { content_type: content_type.into(), ..StreamSettings::of_topic() };
-        StreamChunk {
+        let answer = StreamChunk {
             topic: TopicId(7),
             first: Offset(5),
             next: Offset(5 + count),
@@ -224,14 +234,24 @@ mod tests {
                 .flat_map(|content| content.batches().map(|batch| batch.bytes().clone()))
                 .collect(),
             settings: Arc::new(settings),
-        }
+        };
+        Identified { of: IncarnationTag::of_number(3).unwrap(), answer }
+    }
+
+    /// The same with other answers about its end.
+    fn with(
+        chunk: Identified<StreamChunk>,
+        (is_up_to_date, is_closed): (bool, bool),
+    ) -> Identified<StreamChunk> {
+        let Identified { of, answer } = chunk;
+        Identified { of, answer: StreamChunk { is_up_to_date, is_closed, ..answer } }
     }
 
     #[test]
     fn what_was_read_says_where_to_go_on() {
         let response = of_chunk(&chunk("application/json; charset=utf-8", "[1,2]")).unwrap();
         let headers = response.headers;
-        assert_eq!(headers[&names::NEXT_OFFSET], "0000000000000007_0000000000000000");
+        assert_eq!(headers[&names::NEXT_OFFSET], "0000000000000007_0000000000030000");
         assert_eq!(headers[header::CONTENT_TYPE], "application/json; charset=utf-8");
         assert_eq!(headers[&names::UP_TO_DATE], "true");
         assert_eq!(headers[header::CACHE_CONTROL], CACHED);
@@ -241,13 +261,13 @@ mod tests {
 
     #[test]
     fn a_part_does_not_say_that_it_is_all() {
-        let part = StreamChunk { is_up_to_date: false, ..chunk("text/plain", "x") };
+        let part = with(chunk("text/plain", "x"), (false, false));
         assert!(of_chunk(&part).unwrap().headers.get(&names::UP_TO_DATE).is_none());
     }
 
     #[test]
     fn the_last_of_a_closed_stream_says_so() {
-        let last = StreamChunk { is_closed: true, ..chunk("text/plain", "x") };
+        let last = with(chunk("text/plain", "x"), (true, true));
         assert_eq!(of_chunk(&last).unwrap().headers[&names::CLOSED], "true");
     }
 

@@ -4,6 +4,7 @@
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use sennit_engine::StreamRefusal;
+use sennit_model::Offset;
 use sennit_protocol::{ErrorCode, control};
 
 use super::{names, offset_token::Token};
@@ -109,6 +110,14 @@ impl From<StreamFailure> for Problem {
         let detail = failure.to_string();
         match failure {
             StreamFailure::Stream(refusal) => of_refusal(&refusal, detail),
+            StreamFailure::StreamAt(refusal) => {
+                let problem = of_refusal(&refusal, detail);
+                match offset_said_by(&refusal) {
+                    Some(next) => problem.with(&names::NEXT_OFFSET, Token(refusal.offset(next))),
+                    None => problem,
+                }
+            }
+            StreamFailure::OtherStream => Self::new(Status::GONE, "offset_of_other_stream", detail),
             StreamFailure::Broker(error) => of_broker(&error),
             StreamFailure::SourceUnknown => Self::not_found("unknown_source", detail),
             StreamFailure::SourceDeleted => Self::new(Status::CONFLICT, "source_deleted", detail),
@@ -129,19 +138,14 @@ fn of_refusal(refusal: &StreamRefusal, detail: String) -> Problem {
     match refusal {
         StreamRefusal::Unknown => with(Status::NOT_FOUND, "unknown_stream"),
         StreamRefusal::Deleted => with(Status::GONE, "stream_deleted"),
-        StreamRefusal::NotKept { start } => {
-            with(Status::GONE, "offset_not_kept").with(&names::NEXT_OFFSET, Token(*start))
-        }
-        StreamRefusal::Damaged { next } => {
-            with(Status::INTERNAL_SERVER_ERROR, "damaged").with(&names::NEXT_OFFSET, Token(*next))
-        }
-        StreamRefusal::RolledBack { next } => {
-            with(Status::GONE, "rolled_back").with(&names::NEXT_OFFSET, Token(*next))
-        }
+        StreamRefusal::NotKept { .. } => with(Status::GONE, "offset_not_kept"),
+        StreamRefusal::BeyondEnd { .. } => with(Status::GONE, "offset_beyond_end"),
+        StreamRefusal::NativeTopic => with(Status::CONFLICT, "native_topic"),
+        StreamRefusal::Damaged { .. } => with(Status::INTERNAL_SERVER_ERROR, "damaged"),
+        StreamRefusal::RolledBack { .. } => with(Status::GONE, "rolled_back"),
         StreamRefusal::SettingsDiffer { .. } => with(Status::CONFLICT, "settings_differ"),
-        StreamRefusal::Closed { next } => with(Status::CONFLICT, "stream_closed")
-            .with(&names::CLOSED, HeaderValue::from_static("true"))
-            .with(&names::NEXT_OFFSET, Token(*next)),
+        StreamRefusal::Closed { .. } => with(Status::CONFLICT, "stream_closed")
+            .with(&names::CLOSED, HeaderValue::from_static("true")),
         StreamRefusal::ContentType { .. } => with(Status::CONFLICT, "content_type_mismatch"),
         StreamRefusal::Sequence { .. } => with(Status::CONFLICT, "sequence_conflict"),
         StreamRefusal::ProducerFenced { current } => {
@@ -164,6 +168,18 @@ fn of_refusal(refusal: &StreamRefusal, detail: String) -> Problem {
                 None => problem,
             }
         }
+    }
+}
+
+/// Where a stream that refuses says to go on, or that it ends.
+fn offset_said_by(refusal: &StreamRefusal) -> Option<Offset> {
+    match refusal {
+        StreamRefusal::NotKept { start: next }
+        | StreamRefusal::BeyondEnd { next }
+        | StreamRefusal::Damaged { next }
+        | StreamRefusal::RolledBack { next }
+        | StreamRefusal::Closed { next } => Some(*next),
+        _ => None,
     }
 }
 
@@ -202,9 +218,10 @@ fn of_broker(error: &control::Error) -> Problem {
 
 #[cfg(test)]
 mod tests {
-    use sennit_model::Offset;
+    use sennit_model::Incarnation;
 
     use super::*;
+    use crate::stream_offset::IncarnationTag;
 
     fn answer(failure: impl Into<StreamFailure>) -> Response {
         Problem::from(failure.into()).into()
@@ -218,6 +235,8 @@ mod tests {
             (StreamRefusal::Unknown, 404),
             (StreamRefusal::Deleted, 410),
             (StreamRefusal::NotKept { start }, 410),
+            (StreamRefusal::BeyondEnd { next }, 410),
+            (StreamRefusal::NativeTopic, 409),
             (StreamRefusal::Damaged { next }, 500),
             (StreamRefusal::RolledBack { next }, 410),
             (StreamRefusal::SettingsDiffer { field: "content type" }, 409),
@@ -274,9 +293,17 @@ mod tests {
 
     #[test]
     fn a_closed_stream_says_where_it_ends() {
-        let response = answer(StreamRefusal::Closed { next: Offset(7) });
+        let closed = StreamFailure::Stream(StreamRefusal::Closed { next: Offset(7) });
+        let response = answer(closed.said_by(IncarnationTag::of(Incarnation(2))));
         assert_eq!(response.headers[&names::CLOSED], "true");
-        assert_eq!(response.headers[&names::NEXT_OFFSET], "0000000000000007_0000000000000000");
+        assert_eq!(response.headers[&names::NEXT_OFFSET], "0000000000000007_0000000000030000");
+    }
+
+    #[test]
+    fn an_offset_of_another_stream_is_gone_and_no_other_is_named() {
+        let response = answer(StreamFailure::OtherStream);
+        assert_eq!(response.status(), 410);
+        assert_eq!(response.headers.get(&names::NEXT_OFFSET), None);
     }
 
     #[test]

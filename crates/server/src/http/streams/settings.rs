@@ -2,12 +2,14 @@
 //! of. It knows no bodies.
 
 use http::{StatusCode, header};
+use jiff::{civil::DateTime, fmt::temporal::Pieces};
 use sennit_engine::{StreamSettings, media_type};
-use sennit_model::{NameError, ReadFrom, Timestamp, TopicName, limits::CONTENT_TYPE_BYTES_MAX};
+use sennit_model::{NameError, Timestamp, TopicName, limits::CONTENT_TYPE_BYTES_MAX};
 
 use super::{
     header_values::{is_true, number, one},
-    name, names, offset_token,
+    name, names,
+    offset_token::{self, Position},
     refusals::Problem,
     storage_mode::StreamStorage,
 };
@@ -70,12 +72,20 @@ pub(super) fn content_type(headers: &Headers) -> Result<Option<&str>, Problem> {
 
 fn expires_at(headers: &Headers) -> Result<Option<(Timestamp, Box<str>)>, Problem> {
     let Some(text) = one(headers, &names::EXPIRES_AT)? else { return Ok(None) };
-    let parsed: Result<jiff::Timestamp, _> = text.parse();
-    let at = parsed.map_err(|_| {
+    let at = instant(text).ok_or_else(|| {
         Problem::bad(format!("Stream-Expires-At: {text:?} is no time: write 2030-01-31T12:00:00Z"))
     })?;
-    let at = Timestamp(u64::try_from(at.as_millisecond()).unwrap_or(0));
     Ok(Some((at, text.into())))
+}
+
+/// The instant that a text of RFC 3339 means, up to the last of the year 9999; one before 1970 is 1970. A
+/// [`jiff::Timestamp`] ends a day earlier, so that it has a local time everywhere.
+fn instant(text: &str) -> Option<Timestamp> {
+    const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
+    let pieces = Pieces::parse(text).ok()?;
+    let (local, offset) = (pieces.date().to_datetime(pieces.time()?), pieces.to_numeric_offset()?);
+    let millis = local.duration_since(EPOCH).as_millis() - i128::from(offset.seconds()) * 1000;
+    Some(Timestamp(u64::try_from(millis).unwrap_or(0)))
 }
 
 /// The stream group that a request names.
@@ -114,7 +124,7 @@ fn fork(headers: &Headers) -> Result<Option<ForkAsked>, Problem> {
     })?;
     let at = match token.map(offset_token::parse) {
         None => None,
-        Some(Some(ReadFrom::Offset(offset))) => Some(offset),
+        Some(Some(Position::At(offset))) => Some(offset),
         Some(_) => {
             let what = "Stream-Fork-Offset is an offset as Stream-Next-Offset says it";
             return Err(Problem::new(StatusCode::BAD_REQUEST, "invalid_offset", what));
@@ -129,10 +139,8 @@ fn fork(headers: &Headers) -> Result<Option<ForkAsked>, Problem> {
 
 #[cfg(test)]
 mod tests {
-    use sennit_model::Offset;
-
     use super::*;
-    use crate::http::request::Request;
+    use crate::{http::request::Request, stream_offset::StreamOffset};
 
     fn asked(given: &[(&'static str, &'static str)]) -> Result<Asked, Problem> {
         of_headers(Request::with_headers(given).headers(), StreamStorage::FileDurable)
@@ -169,9 +177,34 @@ mod tests {
     }
 
     #[test]
+    fn any_instant_of_rfc_3339_may_be_an_end() {
+        for (text, millis) in [
+            ("9999-12-31T23:59:59Z", 253_402_300_799_000),
+            ("9999-12-31T23:59:59.999999999-23:59", 253_402_387_139_999),
+            ("1970-01-01T00:00:00Z", 0),
+            ("1969-12-31T23:59:59Z", 0),
+            ("0001-01-01T00:00:00Z", 0),
+            ("2030-01-31t12:00:00z", 1_896_091_200_000),
+            ("2030-01-31 12:00:00+00:00", 1_896_091_200_000),
+            ("2016-12-31T23:59:60Z", 1_483_228_799_000),
+        ] {
+            let end = asked(&[("stream-expires-at", text)]).unwrap().settings.expires_at;
+            assert_eq!(end, Some((Timestamp(millis), text.into())), "{text}");
+        }
+    }
+
+    #[test]
     fn an_end_that_is_none_is_refused() {
         assert!(is_bad(&[("stream-ttl", "60"), ("stream-expires-at", "2030-01-31T12:00:00Z")]));
-        for end in ["not-a-timestamp", "2030-01-31", "", "1896087600"] {
+        for end in [
+            "not-a-timestamp",
+            "2030-01-31",
+            "2030-01-31T12:00:00",
+            "2030-02-30T12:00:00Z",
+            "10000-01-01T00:00:00Z",
+            "",
+            "1896087600",
+        ] {
             assert!(is_bad(&[("stream-expires-at", end)]), "{end:?}");
         }
         for span in ["abc", "-1", "00060", "+60", "60.5", "1e3", "", "18446744073709551616"] {
@@ -206,7 +239,7 @@ mod tests {
         assert_eq!((fork.source.as_str(), fork.at, fork.behind), ("source", None, 0));
         let said = asked(&[SOURCE, ZERO, ("content-type", "text/plain")]).unwrap();
         assert_eq!(&*said.settings.content_type, "text/plain");
-        assert_eq!(said.fork.unwrap().at, Some(Offset(0)));
+        assert_eq!(said.fork.unwrap().at, Some(StreamOffset::BEGINNING));
     }
 
     #[test]

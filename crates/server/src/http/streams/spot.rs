@@ -1,17 +1,17 @@
 //! Where a read waits for its stream, and how long.
 
-use sennit_model::{Offset, TopicName};
+use sennit_model::TopicName;
 use tokio::time::Instant;
 
 use super::query::Live;
-use crate::stream_request::StreamPlace;
+use crate::{stream_offset::StreamOffset, stream_request::StreamPlace};
 
 /// Where reads wait: what comes there is told to all of them alike.
 #[derive(Clone, Debug)]
 pub(crate) struct Spot {
     pub(crate) name: TopicName,
     pub(crate) stream: StreamPlace,
-    pub(crate) at: Offset,
+    pub(crate) at: StreamOffset,
     pub(crate) live: Live,
 }
 

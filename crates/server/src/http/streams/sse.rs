@@ -6,7 +6,7 @@ use std::{rc::Rc, time::Duration};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderValue, header};
 use sennit_engine::StreamChunk;
-use sennit_model::{Offset, ReadFrom, TopicId};
+use sennit_model::{ReadFrom, TopicId};
 use tokio::time::{Instant, timeout_at};
 
 use super::{
@@ -27,25 +27,32 @@ use crate::{
         hall::Hall,
         response::Response,
     },
+    stream_offset::{Identified, StreamOffset},
 };
 
 /// Bytes that one event carries, encoded as in the journal; more only where one message is longer.
 pub(super) const EVENT_BYTES_MAX: u64 = 1 << 20;
 
 impl StreamsDoor {
-    pub(super) async fn events(&self, source: Source, asked: Asked) -> Result<Response, Problem> {
+    pub(super) async fn events(
+        &self,
+        mut source: Source,
+        (asked, live): (Asked, Live),
+    ) -> Result<Response, Problem> {
         let page = source.room.page(EVENT_BYTES_MAX);
-        let first = source.chunk(asked.at, false, page.bytes()).await?;
-        let encoding = Encoding::of(&first.settings.content_type);
+        let first = source.chunk(asked.at.read_from(), false, page.bytes()).await?;
+        source.of = Some(first.of);
+        let encoding = Encoding::of(&first.settings.content_type, live);
         let random = getrandom::u64().unwrap_or_default();
         let said_at = Instant::now();
         let events = Events {
             hall: self.hall.clone(),
             topic: first.topic,
-            spot: source.spot(first.topic, first.next, Live::Events).await,
+            live,
+            spot: source.spot(first.topic, first.offset(first.next), live).await,
             source,
             cursor: cursor::next(now(), asked.cursor, random),
-            next: first.next,
+            next: first.offset(first.next),
             is_up_to_date: first.is_up_to_date,
             first: Some(first),
             is_over: false,
@@ -57,6 +64,8 @@ impl StreamsDoor {
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        // nginx gathers what it passes on, unless it is told not to.
+        headers.insert(&names::ACCEL_BUFFERING, HeaderValue::from_static("no"));
         if encoding == Encoding::Base64 {
             headers.insert(&names::DATA_ENCODING, HeaderValue::from_static("base64"));
         }
@@ -68,6 +77,7 @@ impl StreamsDoor {
         let Wait { spot, cursor, until, said_at, stays } = wait;
         let events = Events {
             hall: self.hall.clone(),
+            live: spot.live,
             next: spot.at,
             topic: spot.stream.0.topic,
             spot: (!stays).then_some(spot),
@@ -91,16 +101,18 @@ struct Events {
     source: Source,
     /// The stream that it reads: the name may be another's later.
     topic: TopicId,
+    /// In which form it wants them.
+    live: Live,
     /// Where it may wait without a task, as far as the stream goes.
     spot: Option<Spot>,
     /// The cursor that the reader was given; it never goes back.
     cursor: u64,
     /// Where it goes on.
-    next: Offset,
+    next: StreamOffset,
     /// Whether nothing lay behind what was read last.
     is_up_to_date: bool,
     /// What was read before there was anybody to send it to.
-    first: Option<StreamChunk>,
+    first: Option<Identified<StreamChunk>>,
     /// Whether nothing follows.
     is_over: bool,
     /// When something was said last.
@@ -131,7 +143,7 @@ impl Events {
         let bytes_max = page.bytes();
         // Who is behind is given something at once; others may wait long.
         let _page = (!self.is_up_to_date).then_some(page);
-        let read = self.source.chunk(ReadFrom::Offset(self.next), true, bytes_max);
+        let read = self.source.chunk(ReadFrom::Offset(self.next.at), true, bytes_max);
         match timeout_at(until, self.hall.lot.offer(self.wait(), read)).await {
             Ok(Ok(chunk)) if chunk.topic == self.topic => Some(self.told(&chunk)),
             Err(_) if until < self.ends_at => {
@@ -151,42 +163,43 @@ impl Events {
         Some(Wait { spot, cursor, until: ends_at, said_at, stays: false })
     }
 
-    fn told(&mut self, chunk: &StreamChunk) -> Bytes {
+    fn told(&mut self, chunk: &Identified<StreamChunk>) -> Bytes {
         self.cursor = self.cursor.max(cursor::next(now(), None, 0));
-        self.next = chunk.next;
+        self.next = chunk.offset(chunk.next);
         self.is_up_to_date = chunk.is_up_to_date;
         self.is_over = chunk.is_closed;
         self.said_at = Instant::now();
         let mut out = BytesMut::new();
-        put_event(chunk, &mut out);
+        put_event(chunk, self.live, &mut out);
         put_control(chunk, self.cursor, &mut out);
         out.freeze()
     }
 }
 
 /// The event with what `chunk` holds; nothing if it is empty.
-pub(crate) fn event(chunk: &StreamChunk) -> Bytes {
+pub(crate) fn event(chunk: &StreamChunk, live: Live) -> Bytes {
     let mut out = BytesMut::new();
-    put_event(chunk, &mut out);
+    put_event(chunk, live, &mut out);
     out.freeze()
 }
 
 /// The event that says where to go on behind it.
-pub(crate) fn control(chunk: &StreamChunk, cursor: u64) -> Bytes {
+pub(crate) fn control(chunk: &Identified<StreamChunk>, cursor: u64) -> Bytes {
     let mut out = BytesMut::new();
     put_control(chunk, cursor, &mut out);
     out.freeze()
 }
 
-fn put_event(chunk: &StreamChunk, out: &mut BytesMut) {
+fn put_event(chunk: &StreamChunk, live: Live, out: &mut BytesMut) {
     if !chunk.messages.is_empty() {
         let content_type = &chunk.settings.content_type;
         let pieces = content::pieces_of(Form::of(content_type), &chunk.messages);
-        event::put_data(out, Encoding::of(content_type), &pieces);
+        event::put_data(out, Encoding::of(content_type, live), &pieces);
     }
 }
 
-fn put_control(chunk: &StreamChunk, cursor: u64, out: &mut BytesMut) {
-    let StreamChunk { next, is_up_to_date, is_closed, .. } = *chunk;
+fn put_control(chunk: &Identified<StreamChunk>, cursor: u64, out: &mut BytesMut) {
+    let StreamChunk { is_up_to_date, is_closed, .. } = chunk.answer;
+    let next = chunk.offset(chunk.next);
     event::put_control(out, Place { next, is_up_to_date, is_closed, cursor });
 }

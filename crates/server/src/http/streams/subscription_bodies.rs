@@ -2,16 +2,22 @@
 //! knows no paths and waits for nothing.
 
 use http::StatusCode;
-use sennit_model::{Offset, ReadFrom, TopicName};
+use sennit_model::TopicName;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::json;
 
-use super::{name, offset_token};
-use crate::subscription_request::{
-    Config, Glob, SubscriptionRefusal, Way, is_reserved,
-    limits::{
-        DESCRIPTION_BYTES_MAX, LEASE_MS_DEFAULT, LEASE_MS_MAX, LEASE_MS_MIN,
-        SUBSCRIPTION_ID_BYTES_MAX, SUBSCRIPTION_LINKS_MAX, WORKER_BYTES_MAX,
+use super::{
+    name,
+    offset_token::{self, Position},
+};
+use crate::{
+    stream_offset::StreamOffset,
+    subscription_request::{
+        Config, Glob, SubscriptionRefusal, Way, is_reserved,
+        limits::{
+            DESCRIPTION_BYTES_MAX, LEASE_MS_DEFAULT, LEASE_MS_MAX, LEASE_MS_MIN,
+            SUBSCRIPTION_ID_BYTES_MAX, SUBSCRIPTION_LINKS_MAX, WORKER_BYTES_MAX,
+        },
     },
 };
 
@@ -68,7 +74,7 @@ struct OneAck {
 pub(super) struct Acked {
     pub(super) wake: Box<str>,
     pub(super) generation: u64,
-    pub(super) acks: Vec<(TopicName, Offset)>,
+    pub(super) acks: Vec<(TopicName, StreamOffset)>,
     pub(super) is_done: bool,
 }
 
@@ -131,8 +137,8 @@ pub(super) fn acked(body: &[u8]) -> Refused<Acked> {
     for OneAck { stream, offset } in &body.acks {
         let name = stream_named(stream)?;
         match offset_token::parse(offset) {
-            Some(ReadFrom::Earliest) => acks.push((name, Offset(0))),
-            Some(ReadFrom::Offset(offset)) => acks.push((name, offset)),
+            Some(Position::Earliest) => acks.push((name, StreamOffset::BEGINNING)),
+            Some(Position::At(offset)) => acks.push((name, offset)),
             _ => {
                 let (stream, detail) = (stream.as_str().into(), format!("{offset:?} is no offset"));
                 return Err(SubscriptionRefusal::InvalidOffset { stream, detail: detail.into() });
@@ -213,7 +219,10 @@ pub(super) fn refused(refusal: &SubscriptionRefusal) -> (StatusCode, serde_json:
 
 #[cfg(test)]
 mod tests {
+    use sennit_model::Offset;
+
     use super::*;
+    use crate::stream_offset::IncarnationTag;
 
     fn code<T: std::fmt::Debug>(refused: Refused<T>) -> &'static str {
         refused.unwrap_err().code()
@@ -259,12 +268,15 @@ mod tests {
     #[test]
     fn an_ack_names_offsets() {
         let acked = acked(
-            br#"{"wake_id":"w","generation":3,"acks":[{"stream":"a","offset":"0000000000000007_0000000000000000"},{"stream":"b","offset":"-1"}]}"#,
+            br#"{"wake_id":"w","generation":3,"acks":[{"stream":"a","offset":"0000000000000007_0000000000030000"},{"stream":"b","offset":"-1"}]}"#,
         );
         let acked = acked.unwrap();
-        assert_eq!(acked.acks.iter().map(|ack| ack.1).collect::<Vec<_>>(), [Offset(7), Offset(0)]);
+        let of = IncarnationTag::of_number(3).unwrap();
+        let seventh = StreamOffset { of, at: Offset(7) };
+        let offsets: Vec<_> = acked.acks.iter().map(|ack| ack.1).collect();
+        assert_eq!(offsets, [seventh, StreamOffset::BEGINNING]);
         assert!(!acked.is_done);
-        for offset in ["now", "7", "", "x_y"] {
+        for offset in ["now", "7", "", "x_y", "7_0"] {
             let body = format!(
                 r#"{{"wake_id":"w","generation":3,"acks":[{{"stream":"a","offset":"{offset}"}}]}}"#
             );

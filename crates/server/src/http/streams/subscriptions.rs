@@ -14,7 +14,13 @@ use super::{
     subscription_bodies as bodies,
 };
 use crate::{
-    http::{answer::full, body::Body, request::Request, response::Response},
+    http::{
+        answer::full,
+        body::Body,
+        request::Request,
+        response::Response,
+        routes::{Captures, SubscriptionRoom},
+    },
     inbox::Message,
     subscription_request::{
         Ack, Asked, NewSubscription, RESERVED, SubscriptionRefusal, Told,
@@ -25,22 +31,18 @@ use crate::{
 /// Why something is not even asked.
 enum NotAsked {
     Refused(SubscriptionRefusal),
-    /// There is nothing at this path.
-    NoSuchPath,
-    /// Only these methods are known there.
-    Method(&'static str),
     TooLong,
 }
 
-/// What of `path` lies below what is reserved.
-pub(super) fn path(path: &str) -> Option<&str> {
-    path.strip_prefix(ROOT)?.strip_prefix(RESERVED)?.strip_prefix('/')
-}
-
 impl StreamsDoor {
-    /// Answers a request for `path`, below what is reserved.
-    pub(super) async fn subscriptions(&self, path: &str, request: &Request) -> Response {
-        let told = match asked(path, request, self.settings.public_url.as_ref()) {
+    /// Answers a request for what lies at `room`, by a method that is known there.
+    pub(super) async fn subscriptions(
+        &self,
+        room: SubscriptionRoom,
+        captures: Captures<'_>,
+        request: &Request,
+    ) -> Response {
+        let told = match asked((room, captures), request, self.settings.public_url.as_ref()) {
             Ok(asked) => self.ask(asked).await,
             Err(NotAsked::Refused(refusal)) => Err(refusal),
             Err(other) => return not_asked(&other),
@@ -75,61 +77,40 @@ impl StreamsDoor {
 }
 
 /// What a request asks.
-fn asked(path: &str, request: &Request, public: Option<&PublicUrl>) -> Result<Asked, NotAsked> {
+fn asked(
+    (room, captures): (SubscriptionRoom, Captures<'_>),
+    request: &Request,
+    public: Option<&PublicUrl>,
+) -> Result<Asked, NotAsked> {
+    use SubscriptionRoom as At;
     let body = &request.body()[..];
     if body.len() > SUBSCRIPTION_BODY_BYTES_MAX {
         return Err(NotAsked::TooLong);
     }
-    let method = request.method();
-    if path == "jwks.json" {
-        return match *method {
-            Method::GET | Method::HEAD => Ok(Asked::Keys),
-            _ => Err(NotAsked::Method("GET, HEAD")),
-        };
+    match room {
+        At::Keys => return Ok(Asked::Keys),
+        At::All => return Ok(Asked::List),
+        _ => {}
     }
-    if path == "subscriptions" {
-        return match *method {
-            Method::GET | Method::HEAD => Ok(Asked::List),
-            _ => Err(NotAsked::Method("GET, HEAD")),
-        };
-    }
-    let path = path.strip_prefix("subscriptions/").ok_or(NotAsked::NoSuchPath)?;
-    let (id, rest) = path.split_once('/').map_or((path, None), |(id, rest)| (id, Some(rest)));
-    let id = bodies::id(&decoded(id)?)?;
-    let Some(rest) = rest else {
-        return match *method {
-            Method::PUT => {
-                let (config, base) = (bodies::config(body)?, base(request, public)?);
-                Ok(Asked::Create(NewSubscription { id, config, base }))
-            }
-            Method::GET | Method::HEAD => Ok(Asked::Get(id)),
-            Method::DELETE => Ok(Asked::Delete(id)),
-            _ => Err(NotAsked::Method("GET, HEAD, PUT, DELETE")),
-        };
-    };
-    if let Some(stream) = rest.strip_prefix("streams/") {
-        return match *method {
-            Method::DELETE => Ok(Asked::Unlink(id, bodies::stream_named(&decoded(stream)?)?)),
-            _ => Err(NotAsked::Method("DELETE")),
-        };
-    }
-    if !["streams", "callback", "claim", "ack", "release"].contains(&rest) {
-        return Err(NotAsked::NoSuchPath);
-    }
-    if *method != Method::POST {
-        return Err(NotAsked::Method("POST"));
-    }
-    match rest {
-        "streams" => Ok(Asked::Link(id, bodies::streams(body)?)),
-        "claim" => Ok(Asked::Claim(id, bodies::worker(body)?)),
-        _ => {
+    let id = bodies::id(&decoded(captures.id)?)?;
+    Ok(match (room, request.method()) {
+        (At::One, &Method::PUT) => {
+            let (config, base) = (bodies::config(body)?, base(request, public)?);
+            Asked::Create(NewSubscription { id, config, base })
+        }
+        (At::One, &Method::DELETE) => Asked::Delete(id),
+        (At::Keys | At::All | At::One, _) => Asked::Get(id),
+        (At::Streams, _) => Asked::Link(id, bodies::streams(body)?),
+        (At::Stream, _) => Asked::Unlink(id, bodies::stream_named(&decoded(captures.rest)?)?),
+        (At::Claim, _) => Asked::Claim(id, bodies::worker(body)?),
+        (At::Callback | At::Ack | At::Release, _) => {
             let token = bearer(request)?;
             let bodies::Acked { wake, generation, acks, is_done } = bodies::acked(body)?;
-            let is_callback = rest == "callback";
+            let is_callback = room == At::Callback;
             let ack = Ack { id, is_callback, token, generation, wake, acks, is_done };
-            Ok(if rest == "release" { Asked::Release(ack) } else { Asked::Ack(ack) })
+            if room == At::Release { Asked::Release(ack) } else { Asked::Ack(ack) }
         }
-    }
+    })
 }
 
 /// What a segment of a path means.
@@ -177,33 +158,17 @@ fn answer(told: Told) -> Response {
 }
 
 fn not_asked(why: &NotAsked) -> Response {
-    let (status, code, message) = match why {
+    match why {
         NotAsked::Refused(refusal) => {
             let (status, body) = bodies::refused(refusal);
-            return json_answer(status, &body);
+            json_answer(status, &body)
         }
-        NotAsked::NoSuchPath => (
-            StatusCode::NOT_FOUND,
-            "NOT_FOUND",
-            format!(
-                "there are {RESERVED}/subscriptions, what lies below, and {RESERVED}/jwks.json"
-            ),
-        ),
-        NotAsked::Method(known) => {
-            (StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED", format!("this knows {known}"))
+        NotAsked::TooLong => {
+            let message = format!("SUBSCRIPTION_BODY_BYTES_MAX is {SUBSCRIPTION_BODY_BYTES_MAX}");
+            let body = json!({ "error": { "code": "LIMIT_REACHED", "message": message } });
+            json_answer(StatusCode::PAYLOAD_TOO_LARGE, &body)
         }
-        NotAsked::TooLong => (
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "LIMIT_REACHED",
-            format!("SUBSCRIPTION_BODY_BYTES_MAX is {SUBSCRIPTION_BODY_BYTES_MAX}"),
-        ),
-    };
-    let body = json!({ "error": { "code": code, "message": message } });
-    let mut response = json_answer(status, &body);
-    if let NotAsked::Method(known) = why {
-        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(known));
     }
-    response
 }
 
 fn json_answer(status: StatusCode, body: &Value) -> Response {
@@ -223,6 +188,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::http::routes::{self, Room};
 
     fn ask(method: &str, path: &str, body: &'static str) -> Result<Asked, u16> {
         let request = http::Request::builder()
@@ -233,12 +199,13 @@ mod tests {
             .body(Bytes::from_static(body.as_bytes()))
             .unwrap();
         let request = Request::from(request);
-        let below = super::path(request.path()).unwrap();
-        asked(below, &request, None).map_err(|why| not_asked(&why).status().as_u16())
+        let (route, captures) = routes::find(request.path()).unwrap();
+        let Room::Subscriptions(room) = route.room else { panic!("{path} is of another room") };
+        asked((room, captures), &request, None).map_err(|why| not_asked(&why).status().as_u16())
     }
 
     #[test]
-    fn each_path_has_its_methods() {
+    fn each_path_asks_something() {
         let create = r#"{"type":"pull-wake","wake_stream":"w","pattern":"a"}"#;
         let ack = r#"{"wake_id":"w","generation":1}"#;
         let base = "/v1/stream/__ds";
@@ -256,12 +223,8 @@ mod tests {
             ("POST", "subscriptions/s/release", ack),
         ] {
             assert!(ask(method, &format!("{base}/{path}"), body).is_ok(), "{method} {path}");
-            assert_eq!(ask("PATCH", &format!("{base}/{path}"), body).unwrap_err(), 405, "{path}");
         }
-        for path in ["", "other", "subscriptions/s/other", "subscriptions/s/"] {
-            assert_eq!(ask("GET", &format!("{base}/{path}"), "").unwrap_err(), 404, "{path}");
-        }
-        assert_eq!(ask("GET", &format!("{base}/subscriptions/"), "").unwrap_err(), 400);
+        assert_eq!(ask("GET", &format!("{base}/subscriptions/a%20b"), "").unwrap_err(), 400);
     }
 
     #[test]
@@ -287,7 +250,8 @@ mod tests {
         let request = http::Request::post("/v1/stream/__ds/subscriptions/s/ack")
             .body(Bytes::from_static(br#"{"wake_id":"w","generation":1}"#))
             .unwrap();
-        let refused = asked("subscriptions/s/ack", &request.into(), None);
+        let captures = Captures { id: "s", rest: "" };
+        let refused = asked((SubscriptionRoom::Ack, captures), &request.into(), None);
         let Err(NotAsked::Refused(refusal)) = refused else { panic!("it was let through") };
         assert_eq!(refusal, SubscriptionRefusal::TokenInvalid);
     }

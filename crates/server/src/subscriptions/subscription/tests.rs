@@ -55,6 +55,11 @@ fn acks(offset: u64) -> Vec<(TopicName, Offset)> {
     vec![(name("events/0"), Offset(offset))]
 }
 
+/// The links of a subscription, as a webhook is told of them.
+fn links_of(subscription: &Subscription) -> Vec<(TopicName, Link)> {
+    subscription.links().iter().map(|(stream, link)| (stream.clone(), *link)).collect()
+}
+
 #[test]
 fn it_rests_until_there_is_something() {
     let mut quiet = pulled();
@@ -195,12 +200,28 @@ fn a_webhook_that_is_done_has_acked_what_it_was_told_of() {
     see(&mut called, 5);
     let woken = called.wake(at(0), "w1".into()).unwrap();
     done(&mut called, woken);
+    let five = links_of(&called);
     see(&mut called, 7);
-    let answered = called.answered("w1", &Told::Done(acks(5)), at(1)).unwrap();
+    let answered = called.answered("w1", &Told::Done(five), at(1)).unwrap();
     done(&mut called, answered);
     assert_eq!(called.links()[&name("events/0")].acked, Offset(5));
     assert_eq!(called.due(at(1)), Due::Wake, "more has come since");
-    assert_eq!(called.answered("w1", &Told::Done(acks(7)), at(1)), None);
+    assert_eq!(called.answered("w1", &Told::Done(links_of(&called)), at(1)), None);
+}
+
+#[test]
+fn a_webhook_that_is_done_has_acked_nothing_of_a_stream_that_came_since() {
+    let mut called = called();
+    see(&mut called, 5);
+    let woken = called.wake(at(0), "w1".into()).unwrap();
+    done(&mut called, woken);
+    let of_the_first = links_of(&called);
+    let second = Link { end: Offset(9), ..Link::at(false, TopicId(7), Offset(0)) };
+    called.link(name("events/0"), second);
+    let answered = called.answered("w1", &Told::Done(of_the_first), at(1)).unwrap();
+    done(&mut called, answered);
+    assert_eq!(called.links()[&name("events/0")].acked, Offset(0));
+    assert_eq!(called.due(at(1)), Due::Wake, "nothing of it is done");
 }
 
 #[test]
@@ -340,9 +361,7 @@ proptest! {
                     let told = match told {
                         0 => Told::Taken,
                         1 => Told::Failed(u64::from(told) * now),
-                        _ => Told::Done(
-                            this.links().iter().map(|(name, link)| (name.clone(), link.end)).collect(),
-                        ),
+                        _ => Told::Done(links_of(&this)),
                     };
                     this.answered(&fence.wakes[0], &told, at(now))
                 }
