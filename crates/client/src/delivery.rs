@@ -133,6 +133,32 @@ macro_rules! settle_and_describe {
                 self.batch.settle_confirmed(Verdict::Ack, self.from, $count(self)).await
             }
 
+            /// Failed; ready again after `delay`, in whole milliseconds; waits until the broker has
+            /// committed it.
+            ///
+            /// # Errors
+            /// As [`Self::ack_confirmed`].
+            pub async fn retry_after_confirmed(&self, delay: Duration) -> Result<Settled, Error> {
+                let verdict = match delay {
+                    Duration::ZERO => Verdict::Retry,
+                    delay => Verdict::RetryAfter(delay),
+                };
+                self.batch.settle_confirmed(verdict, self.from, $count(self)).await
+            }
+
+            /// Failed for good: to the dead-letter topic; waits until the broker has committed it. A
+            /// reason beyond 1024 bytes is cut.
+            ///
+            /// # Errors
+            /// As [`Self::ack_confirmed`].
+            pub async fn dead_letter_confirmed(
+                &self,
+                reason: impl Into<String>,
+            ) -> Result<Settled, Error> {
+                let verdict = Verdict::DeadLetter { reason: reason.into() };
+                self.batch.settle_confirmed(verdict, self.from, $count(self)).await
+            }
+
             /// Failed; ready again at once, for any consumer of the group.
             pub fn retry(&self) {
                 self.batch.settle(Verdict::Retry, self.from, $count(self), None);
@@ -221,15 +247,18 @@ impl fmt::Debug for Delivery {
 #[derive(Clone)]
 pub struct DeliveryRun {
     batch: Arc<DeliveredBatch>,
+    /// Which of the batch's messages, and where they lie in it.
     from: u32,
-    from_byte: usize,
+    count: u32,
+    bytes: Range<usize>,
 }
 
 settle_and_describe!(DeliveryRun, DeliveryRun::count);
 
 impl DeliveryRun {
     pub(crate) fn new(batch: DeliveredBatch) -> Self {
-        Self { batch: Arc::new(batch), from: 0, from_byte: 0 }
+        let (count, bytes) = (batch.head.count, 0..batch.batch.bytes().len());
+        Self { batch: Arc::new(batch), from: 0, count, bytes }
     }
 
     /// The first message's offset; the others follow.
@@ -241,19 +270,19 @@ impl DeliveryRun {
     /// How many messages, at least 1.
     #[must_use]
     pub fn count(&self) -> u32 {
-        self.batch.head.count - self.from
+        self.count
     }
 
     /// How many bytes they take, encoded.
     #[must_use]
     pub fn byte_count(&self) -> usize {
-        self.batch.batch.bytes().len() - self.from_byte
+        self.bytes.len()
     }
 
     /// A walk over the messages, without copying.
     #[must_use]
     pub fn messages(&self) -> Messages<'_> {
-        Messages::of_checked(&self.batch.batch.bytes()[self.from_byte..])
+        Messages::of_checked(&self.batch.batch.bytes()[self.bytes.clone()])
     }
 
     /// Acks the first `count` messages, or all if there are fewer.
@@ -266,15 +295,24 @@ impl DeliveryRun {
         self.batch.take(self.from, self.count());
     }
 
+    /// Splits off the first `count` messages, or all if there are fewer: they can be settled by
+    /// themselves, and the rest stays here. Costs a walk over them.
+    #[must_use = "the messages that are split off are not settled"]
+    pub fn split_to(&mut self, count: u32) -> Self {
+        let count = count.min(self.count);
+        let bytes = self.bytes.start..self.bytes.start + self.messages().skip_bytes(count);
+        let first = Self { batch: Arc::clone(&self.batch), from: self.from, count, bytes };
+        self.from += count;
+        self.count -= count;
+        self.bytes.start = first.bytes.end;
+        first
+    }
+
     /// The program takes the first message off; `None` when there is none left.
     pub(crate) fn take_first(&mut self) -> Option<Delivery> {
-        let length = self.messages().next()?.encoded().len();
-        self.batch.take(self.from, 1);
-        let bytes = self.from_byte..self.from_byte + length;
-        let first = Delivery { batch: Arc::clone(&self.batch), from: self.from, bytes };
-        self.from += 1;
-        self.from_byte += length;
-        Some(first)
+        let Self { batch, from, bytes, count } = self.split_to(1);
+        batch.take(from, count);
+        (count > 0).then_some(Delivery { batch, from, bytes })
     }
 }
 
