@@ -12,7 +12,8 @@ use sennit_model::{
 };
 use sennit_protocol::{
     Confirm, ConfirmHead, ConfirmRun, Deliver, DeliverHead, Durability, ErrorCode, FrameReader,
-    Gap, GapReason, Preface, Publish, Reply, Request, Settle, control, negotiated_frame_bytes_max,
+    Gap, GapReason, Preface, Publish, Reply, Request, Settle, Verdict, control,
+    negotiated_frame_bytes_max,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -68,7 +69,8 @@ impl Broker {
         let frame_bytes_max = negotiated_frame_bytes_max(hello.frame_bytes_max);
         peer.limits = control::Limits::new(frame_bytes_max);
         peer.frames.set_limit(frame_bytes_max);
-        assert_eq!(hello.features, ["gaps", "readers", "cursors", "filters", "watches"]);
+        let known = ["gaps", "readers", "cursors", "filters", "watches", "started"];
+        assert_eq!(hello.features, known);
         peer.replaces = hello.replaces;
         let ok = control::HelloOk {
             server_name: "script".into(),
@@ -249,10 +251,30 @@ impl Peer {
         self.send(0, Reply::Gap(gap)).await;
     }
 
+    /// The next frame, which settles or extends; what only says that work has begun is passed over.
     pub async fn settle(&mut self) -> (u64, Settle) {
-        let (number, request) = self.next().await;
-        let Request::Settle(settle) = request else { panic!("{request:?}") };
-        (number, settle)
+        loop {
+            let (number, request) = self.next().await;
+            let Request::Settle(settle) = request else { panic!("{request:?}") };
+            if settle.head.verdict != Verdict::Started {
+                return (number, settle);
+            }
+        }
+    }
+
+    /// The offsets of which the next frames say that work has begun, until it is so many.
+    pub async fn started(&mut self, count: usize) -> Vec<u64> {
+        let mut offsets = Vec::new();
+        while offsets.len() < count {
+            let (_, request) = self.next().await;
+            let Request::Settle(settle) = request else { panic!("{request:?}") };
+            assert_eq!((&settle.head.verdict, settle.head.confirm), (&Verdict::Started, false));
+            for run in settle.runs.iter() {
+                offsets.extend(run.first.0..run.first.0 + u64::from(run.count));
+            }
+        }
+        offsets.sort_unstable();
+        offsets
     }
 }
 
