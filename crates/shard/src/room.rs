@@ -4,11 +4,11 @@
 //! the other lanes that share it.
 
 /// Slots that a full lane needs for each segment that a checkpoint takes: for the one in force, the one that
-/// is written, and the acks between them.
-const PER_CHECKPOINT_SEGMENT: u64 = 3;
-/// And one for a start, one for what was taken before publishes were refused, and one whose room a pack
-/// takes when a segment is emptied.
-const BESIDE_CHECKPOINTS: u64 = 3;
+/// is written, the acks between them, and one that a crash has cut short. What was taken before publishes
+/// were refused has room there too.
+const PER_CHECKPOINT_SEGMENT: u64 = 4;
+/// And one for a start, and one whose room a pack takes when a segment is emptied.
+const BESIDE_CHECKPOINTS: u64 = 2;
 
 /// Slots that are kept written and ready, so that the lane does not wait. Each time it had to, more are.
 const READY_SLOTS: usize = 2;
