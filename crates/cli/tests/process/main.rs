@@ -25,6 +25,7 @@ mod golden_kinds;
 mod http_streams;
 mod interrupts;
 mod ledger;
+mod lost_brokers;
 mod memory;
 mod patterns;
 mod pipes;
