@@ -10,13 +10,23 @@ use hyper::{
     header,
 };
 use hyper_util::rt::TokioIo;
-use tokio::{net::TcpStream, time::timeout};
+use tokio::{
+    net::TcpStream,
+    time::{Instant, timeout},
+};
 
 use crate::{
     address::http_broker,
     exit::{Exit, Failure},
     reach::{CONNECT_TIMEOUT, no_broker},
 };
+
+/// How long a broker that was lost is tried again.
+const LOST_MAX: Duration = Duration::from_secs(60);
+
+/// How long it is waited between two tries, at first and at most.
+const TRY_AGAIN_MIN: Duration = Duration::from_millis(50);
+const TRY_AGAIN_MAX: Duration = Duration::from_secs(2);
 
 /// How long the broker may take to answer, or to send more of an answer. It keeps long-polls for half
 /// a minute unless it is told otherwise.
@@ -169,6 +179,30 @@ impl Http {
     }
 }
 
+/// What is left of the patience with a broker that was lost; a new one begins with each answer.
+#[derive(Default)]
+pub struct Patience {
+    lost_at: Option<Instant>,
+    tries: u32,
+}
+
+impl Patience {
+    /// Waits until it is time to ask again, if `failure` says that the broker cannot be reached now.
+    ///
+    /// # Errors
+    /// The failure, if it says something else, or if it was tried for so long.
+    pub async fn wait(&mut self, failure: Failure) -> Result<(), Failure> {
+        let lost_at = *self.lost_at.get_or_insert_with(Instant::now);
+        if failure.exit != Exit::Unreachable || lost_at.elapsed() >= LOST_MAX {
+            return Err(failure);
+        }
+        let rest = TRY_AGAIN_MIN.saturating_mul(2_u32.saturating_pow(self.tries));
+        self.tries += 1;
+        tokio::time::sleep(rest.min(TRY_AGAIN_MAX)).await;
+        Ok(())
+    }
+}
+
 async fn in_time<T>(address: &str, awaited: impl Future<Output = T>) -> Result<T, Failure> {
     let late = |_| fell_silent(address, &format!("nothing came for {PATIENCE:?}"));
     timeout(PATIENCE, awaited).await.map_err(late)
@@ -212,6 +246,19 @@ mod tests {
             let status = StatusCode::from_u16(status).unwrap();
             assert_eq!(exit_of(status) as u8, exit, "{status}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lost_broker_is_tried_again_for_a_minute_and_a_refusal_is_not() {
+        let lost = || Failure::new(Exit::Unreachable, "nobody is there");
+        let (mut patience, begun, mut tries) = (Patience::default(), Instant::now(), 0);
+        while patience.wait(lost()).await.is_ok() {
+            tries += 1;
+        }
+        assert!((LOST_MAX..2 * LOST_MAX).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        assert!((20..50).contains(&tries), "{tries}");
+        let refused = Failure::new(Exit::NotFound, "no such stream");
+        assert!(Patience::default().wait(refused).await.is_err());
     }
 
     #[test]

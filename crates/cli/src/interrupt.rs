@@ -4,6 +4,7 @@
 use std::{
     process::exit,
     sync::{
+        OnceLock,
         atomic::{AtomicI32, Ordering::Relaxed},
         mpsc,
     },
@@ -21,6 +22,9 @@ const ENDED_BY_SIGNAL: i32 = 128;
 
 /// The signal that came first; 0 before it.
 static FIRST: AtomicI32 = AtomicI32::new(0);
+
+/// What is done before the second signal ends the program.
+static BEFORE_EXIT: OnceLock<fn()> = OnceLock::new();
 
 /// Listens from now on: what it returns waits for the first signal, and the second ends the program.
 pub fn interrupted() -> impl Future<Output = ()> {
@@ -40,6 +44,12 @@ pub fn is_interrupted(at_first: impl FnOnce() + Send + 'static) -> impl FnMut() 
         has_come |= heard.try_recv().is_ok();
         has_come
     }
+}
+
+/// Has `end` called before the second signal ends the program. Only the first call counts.
+pub fn before_exit(end: fn()) {
+    // A second caller would be another verb, and there is one.
+    let _ = BEFORE_EXIT.set(end);
 }
 
 /// How the signal that came first is called.
@@ -77,6 +87,9 @@ fn listen(at_first: impl FnOnce() + Send + 'static) -> oneshot::Receiver<()> {
             let _ = first.send(());
             at_first();
             let second = next().await;
+            if let Some(end) = BEFORE_EXIT.get() {
+                end();
+            }
             exit(ENDED_BY_SIGNAL + second.as_raw_value())
         });
     };

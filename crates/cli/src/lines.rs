@@ -1,5 +1,5 @@
-//! The lines of a file or of standard input, cut into messages on a thread of their own. A line
-//! is never copied, and a line too long to be a message is never read whole.
+//! The parts of a file or of standard input between delimiters, which are lines as a rule, cut on a
+//! thread of their own. A part is never copied, and one too long to be a message is never read whole.
 
 use std::{
     fs::File,
@@ -11,6 +11,8 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use sennit_model::limits::MESSAGE_BYTES_MAX;
 use tokio::sync::mpsc;
+
+use crate::delimiter::Delimiter;
 
 /// How much is asked of the file at once, in bytes.
 const READ_BYTES: usize = 256 << 10;
@@ -30,26 +32,28 @@ pub enum Broken {
 /// The lines of one read, without their ends; an error is the last block there is.
 pub type Block = Result<Vec<Bytes>, Broken>;
 
-/// Opens `path`, or standard input for `-`, and begins to read.
+/// Opens `path`, or standard input for `-`, and begins to read parts that end with `delimiter`. An empty
+/// delimiter ends none: all there is is one part, also if it is empty.
 ///
 /// # Errors
 /// The file cannot be opened.
-pub fn read(path: &Path) -> io::Result<mpsc::Receiver<Block>> {
+pub fn read(path: &Path, delimiter: &Delimiter) -> io::Result<mpsc::Receiver<Block>> {
     let source: Box<dyn Read + Send> = match path.to_str() {
         Some("-") => Box::new(io::stdin()),
         _ => Box::new(File::open(path)?),
     };
     let (blocks, receiver) = mpsc::channel(BLOCKS_WAITING_MAX);
+    let delimiter = delimiter.clone();
     thread::Builder::new().name("lines".into()).spawn(move || {
         // A publisher that has stopped does not want the rest.
-        cut(source, |block| blocks.blocking_send(block).is_ok());
+        cut(source, delimiter.bytes(), |block| blocks.blocking_send(block).is_ok());
     })?;
     Ok(receiver)
 }
 
-/// Cuts `source` into blocks of lines until it ends, breaks or `take` has had enough. A last line
-/// without an end is a line.
-fn cut(mut source: impl Read, mut take: impl FnMut(Block) -> bool) {
+/// Cuts `source` into blocks of parts until it ends, breaks or `take` has had enough. A last part
+/// without an end is a part.
+fn cut(mut source: impl Read, delimiter: &[u8], mut take: impl FnMut(Block) -> bool) {
     let mut rest = BytesMut::new();
     loop {
         let known = rest.len();
@@ -63,14 +67,14 @@ fn cut(mut source: impl Read, mut take: impl FnMut(Block) -> bool) {
                 return;
             }
             Ok(0) => {
-                if !rest.is_empty() {
+                if !rest.is_empty() || delimiter.is_empty() {
                     take(Ok(vec![rest.freeze()]));
                 }
                 return;
             }
             Ok(_) => {}
         }
-        let lines = whole_lines(&mut rest, known);
+        let lines = whole_parts(&mut rest, known, delimiter);
         let too_long = rest.len() > MESSAGE_BYTES_MAX;
         if !lines.is_empty() && !take(Ok(lines)) {
             return;
@@ -82,19 +86,28 @@ fn cut(mut source: impl Read, mut take: impl FnMut(Block) -> bool) {
     }
 }
 
-/// Takes the lines off `rest` that have ended; none ends before `searched`.
-fn whole_lines(rest: &mut BytesMut, searched: usize) -> Vec<Bytes> {
-    let Some(last) = rest[searched..].iter().rposition(|&byte| byte == b'\n') else {
-        return Vec::new();
-    };
-    let block = rest.split_to(searched + last + 1).freeze();
-    let mut lines = Vec::new();
-    let mut start = 0;
-    for (end, _) in block.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
-        lines.push(block.slice(start..end));
-        start = end + 1;
+/// Takes the parts off `rest` that have ended; none ends before `searched`.
+fn whole_parts(rest: &mut BytesMut, searched: usize, delimiter: &[u8]) -> Vec<Bytes> {
+    let Some(&last) = delimiter.last() else { return Vec::new() };
+    // The delimiter may have begun in what was searched.
+    let from = searched.saturating_sub(delimiter.len() - 1);
+    let (mut ends, mut start) = (Vec::new(), 0);
+    for (at, _) in rest[from..].iter().enumerate().filter(|(_, byte)| **byte == last) {
+        let end = from + at + 1;
+        let begin = end.saturating_sub(delimiter.len());
+        if begin >= start && rest[begin..end] == *delimiter {
+            ends.push(begin);
+            start = end;
+        }
     }
-    lines
+    let block = rest.split_to(start).freeze();
+    let mut from = 0;
+    let cut = |end| {
+        let part = block.slice(from..end);
+        from = end + delimiter.len();
+        part
+    };
+    ends.into_iter().map(cut).collect()
 }
 
 #[cfg(test)]
@@ -102,8 +115,12 @@ mod tests {
     use super::*;
 
     fn all(source: impl Read) -> (Vec<Bytes>, Option<Broken>) {
+        all_between(b"\n", source)
+    }
+
+    fn all_between(delimiter: &[u8], source: impl Read) -> (Vec<Bytes>, Option<Broken>) {
         let (mut lines, mut broken) = (Vec::new(), None);
-        cut(source, |block| {
+        cut(source, delimiter, |block| {
             match block {
                 Ok(block) => lines.extend(block),
                 Err(error) => broken = Some(error),
@@ -134,6 +151,22 @@ mod tests {
             assert_eq!(all(Drop(text.as_bytes())).0, lines);
         }
         assert!(all(&b""[..]).0.is_empty());
+    }
+
+    #[test]
+    fn any_delimiter_ends_a_part_wherever_the_reads_cut_it() {
+        for (delimiter, text, parts) in [
+            (&b"\0"[..], &b"a\nb\0\0c"[..], &["a\nb", "", "c"][..]),
+            (b"--\n", b"a--\n---\n--b--\n", &["a", "-", "--b"]),
+            (b"aa", b"xaaay", &["x", "ay"]),
+            (b"", b"all\nof it\n", &["all\nof it\n"]),
+            (b"", b"", &[""]),
+        ] {
+            assert_eq!(all_between(delimiter, text).0, parts, "{delimiter:?}");
+            assert_eq!(all_between(delimiter, Drop(text)).0, parts, "{delimiter:?}");
+        }
+        let (none, broken) = all_between(b"", io::repeat(b'x'));
+        assert!(none.is_empty() && matches!(broken, Some(Broken::TooLong)));
     }
 
     #[test]

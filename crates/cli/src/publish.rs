@@ -10,14 +10,18 @@ use std::{
 use bytes::Bytes;
 use indicatif::{ProgressBar, ProgressStyle};
 use sennit_client::{Confirm, Pending, Publisher};
-use sennit_model::{BatchBuilder, Header, Message, Offset, PartitionIndex, TopicName};
+use sennit_model::{
+    BatchBuilder, Header, Message, Offset, PartitionIndex, TopicName, limits::MESSAGE_BYTES_MAX,
+};
 use serde_json::json;
 
 use crate::{
+    delimiter::Delimiter,
     exit::{Exit, Failure},
+    json_line::{self, Line},
     lines::{self, Broken},
     output::{may_show_progress, print_json, talk},
-    quantity::duration,
+    quantity::{duration, show_size},
     reach::{Reach, block_on},
 };
 
@@ -27,7 +31,16 @@ Examples:
   sennit publish orders --file messages.ndjson --create
   seq 1000000 | sennit publish numbers
   sennit publish orders '{\"id\":7}' --key 7 --header type=created --delay 5m
-  sennit publish ledger 'debit 7' 'credit 7' --expect-offset 41   both there, or neither";
+  sennit publish images --file cat.png --whole                    the file is one message
+  find . -name '*.csv' -print0 | sennit publish files -0
+  sennit publish orders --json-lines --file orders.ndjson
+  sennit read orders --json | sennit publish copy --json-lines --create
+  sennit publish ledger 'debit 7' 'credit 7' --expect-offset 41   both there, or neither
+
+A line of --json-lines is an object of key, headers, payload, delay and ttl; each may be left out:
+  {\"key\": \"7\", \"headers\": {\"type\": \"created\"}, \"payload\": \"text\", \"delay\": \"5m\"}
+Bytes that are no text are base64, in key_base64 and payload_base64. A payload that is no text in
+quotes is published as the JSON that it is. What a line leaves out is as the options say.";
 
 /// How often the line that says how far it is changes, and how long work takes before it appears.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
@@ -49,6 +62,18 @@ pub struct Args {
     /// Publish each line of this file as a message; - is standard input
     #[arg(long, short, value_name = "FILE")]
     file: Option<PathBuf>,
+    /// Publish the whole file, or all of standard input, as one message
+    #[arg(long, conflicts_with_all = ["body", "json_lines", "delimiter", "null", "key_before"])]
+    whole: bool,
+    /// Each line is a JSON object that describes a message (see below)
+    #[arg(long, conflicts_with_all = ["body", "delimiter", "null", "key_before"])]
+    json_lines: bool,
+    /// Messages end with this instead of a newline; \n, \t, \0 and \x1e are single bytes
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true, conflicts_with = "body")]
+    delimiter: Option<Delimiter>,
+    /// Messages end with a zero byte, as those of `find -print0`: --delimiter '\0'
+    #[arg(long, short = '0', conflicts_with_all = ["body", "delimiter"])]
+    null: bool,
     /// The messages' key: the same key, the same partition
     #[arg(long, short, value_name = "KEY")]
     key: Option<String>,
@@ -100,6 +125,24 @@ impl Args {
             time_to_live: self.ttl,
         }
     }
+
+    /// What a part of the input is called.
+    fn unit(&self) -> &'static str {
+        match (self.body.is_empty(), self.whole, self.null || self.delimiter.is_some()) {
+            (true, false, false) => "line",
+            _ => "message",
+        }
+    }
+
+    /// What ends each part of the input.
+    fn input_delimiter(&self) -> Delimiter {
+        match &self.delimiter {
+            _ if self.whole => Delimiter::none(),
+            _ if self.null => Delimiter::null(),
+            Some(delimiter) => delimiter.clone(),
+            None => Delimiter::default(),
+        }
+    }
 }
 
 fn header(text: &str) -> Result<Header, String> {
@@ -127,8 +170,8 @@ fn split_key(mut line: Bytes, separator: &[u8]) -> (Bytes, Bytes) {
 pub fn run(args: Args) -> Result<(), Failure> {
     block_on(async {
         let source = match (&args.file, args.body.is_empty()) {
-            (Some(path), _) => Some(open(path)?),
-            (None, true) => Some(open(Path::new("-"))?),
+            (Some(path), _) => Some(open(&args, path)?),
+            (None, true) => Some(open(&args, Path::new("-"))?),
             (None, false) => None,
         };
         let client = args.reach.client().await?;
@@ -186,8 +229,9 @@ async fn publish_at(args: &Args, publisher: &Publisher, expected: Offset) -> Res
     summary.print(args)
 }
 
-fn open(path: &Path) -> Result<tokio::sync::mpsc::Receiver<lines::Block>, Failure> {
-    lines::read(path).map_err(|error| Failure::from(error).about(path.display()))
+fn open(args: &Args, path: &Path) -> Result<tokio::sync::mpsc::Receiver<lines::Block>, Failure> {
+    lines::read(path, &args.input_delimiter())
+        .map_err(|error| Failure::from(error).about(path.display()))
 }
 
 /// A publish on its way.
@@ -199,6 +243,8 @@ struct Run<'a> {
     waiting: VecDeque<Pending>,
     /// How many were handed to the publisher.
     sent: u64,
+    /// How many lines of the input were no messages.
+    gaps: u64,
     summary: Summary,
     progress: ProgressBar,
     begun: Instant,
@@ -212,6 +258,7 @@ impl<'a> Run<'a> {
             publisher,
             waiting: VecDeque::new(),
             sent: 0,
+            gaps: 0,
             summary: Summary::default(),
             progress: ProgressBar::hidden(),
             begun: Instant::now(),
@@ -231,28 +278,60 @@ impl<'a> Run<'a> {
     ) -> Result<(), Failure> {
         while let Some(block) = source.recv().await {
             let next = self.sent + 1;
+            let next = next + self.gaps;
             let block = block.map_err(|broken| match broken {
-                Broken::TooLong => Failure::new(
-                    Exit::Failed,
-                    format!("line {next} was not published: it is longer than a message may be"),
-                ),
-                Broken::Source(error) => Failure::from(error).about(format!("line {next}")),
+                Broken::TooLong => {
+                    let (unit, most) = (self.args.unit(), show_size(MESSAGE_BYTES_MAX as u64));
+                    let text = format!("{unit} {next} was not published: it is longer than {most}");
+                    Failure::new(Exit::Failed, text)
+                }
+                Broken::Source(error) => {
+                    Failure::from(error).about(format!("{} {next}", self.args.unit()))
+                }
             })?;
             for line in block {
-                self.publish(line).await?;
+                match self.args.json_lines {
+                    true => self.publish_json(&line).await?,
+                    false => self.publish(line).await?,
+                }
             }
             self.show_progress();
         }
         Ok(())
     }
 
-    /// Hands one message on, and looks at the answers now and then.
+    /// Publishes what a line of JSON describes; an empty line describes nothing.
+    async fn publish_json(&mut self, line: &[u8]) -> Result<(), Failure> {
+        let number = self.sent + self.gaps + 1;
+        if line.trim_ascii().is_empty() {
+            self.gaps += 1;
+            return Ok(());
+        }
+        match json_line::read(line, &self.message) {
+            Ok(Line::Message(message)) => self.hand_on(message).await,
+            Ok(Line::Gap) => {
+                talk(&format!("line {number} is a gap: there is nothing to publish"));
+                self.gaps += 1;
+                Ok(())
+            }
+            Err(error) => {
+                let text = format!("line {number} was not published: {error}");
+                Err(Failure::new(Exit::Failed, text))
+            }
+        }
+    }
+
+    /// Publishes a payload with what the command line says of all messages.
     async fn publish(&mut self, payload: Bytes) -> Result<(), Failure> {
         let (key, payload) = match self.args.key_before.as_deref().map(str::as_bytes) {
             Some(separator) => split_key(payload, separator),
             None => (self.message.key.clone(), payload),
         };
-        let message = Message { key, payload, ..self.message.clone() };
+        self.hand_on(Message { key, payload, ..self.message.clone() }).await
+    }
+
+    /// Hands one message on, and looks at the answers now and then.
+    async fn hand_on(&mut self, message: Message) -> Result<(), Failure> {
         let number = self.sent + 1;
         let pending = self.publisher.publish(message).await;
         let pending = pending.map_err(|error| not_confirmed(self.args, number, error))?;
@@ -317,7 +396,8 @@ impl<'a> Run<'a> {
 }
 
 fn not_confirmed(args: &Args, number: u64, error: sennit_client::Error) -> Failure {
-    let unit = if args.body.is_empty() { "line" } else { "message" };
+    // Lines that were no messages are not counted.
+    let unit = if args.json_lines { "message" } else { args.unit() };
     Failure::from(error).about(format!("{unit} {number} was not confirmed"))
 }
 

@@ -2,21 +2,23 @@
 //! likes. Nothing is settled, and others lose nothing by it. Messages that do not come are said.
 
 use std::{
-    io::{self, BufWriter, Write},
     num::NonZeroU64,
-    pin::pin,
+    pin::{Pin, pin},
 };
 
 use sennit_client::{ReadFrom, ReadRun, Received};
 use sennit_model::{CursorName, Filter, FilterError, Offset, Timestamp, WhenSlow};
+use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::{
     exit::Failure,
+    format::Format,
     interrupt::interrupted,
     moment,
     output::unless_reader_left,
+    printer::{GRACE, Printer, WINDOW_BYTES},
     reach::{Reach, block_on},
-    shown::{message_json, say_gap},
     source::{Manner, Place, Source, Wanted},
 };
 
@@ -28,8 +30,14 @@ Examples:
   sennit read orders --from -10              the last ten of each partition
   sennit read orders --from 15m --json       what was appended in the last 15 minutes
   sennit read orders --cursor audit          what came since the last time under this name
+  sennit read orders --json | sennit publish copy --json-lines --create
+  sennit read images --count 1 --raw > image.png
   sennit read orders --filter 'header.region = \"eu\" and not exists header.test'
-  sennit read orders --from 2026-11-25 --count 1   the first since midnight in UTC";
+  sennit read orders --from 2026-11-25 --count 1   the first since midnight in UTC
+
+With --cursor, what is printed into a pipe counts once its reader has taken it: `| head -1` moves
+the cursor by one. A broker that is lost is tried again for about a minute, then the exit code is 6;
+reading goes on where it was.";
 
 /// The arguments of `sennit read`.
 #[derive(Debug, clap::Args)]
@@ -67,9 +75,8 @@ pub struct Args {
     /// Wait for more instead of ending where the topic ended when this began
     #[arg(long, short)]
     follow: bool,
-    /// Print each message and each gap as a JSON object with all that is known of it
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: Format,
 }
 
 /// What becomes of a reader that falls behind.
@@ -145,63 +152,93 @@ pub fn run(args: Args) -> Result<(), Failure> {
     })
 }
 
-/// Prints what comes. Notes in `unprinted` where it has left off inside of what came.
+/// Prints what comes. Notes in `unprinted` where that begins which nobody has taken of what came.
 async fn read(
     args: &Args,
     source: &mut Source,
     unprinted: &mut Option<Place>,
 ) -> Result<(), Failure> {
-    let mut out = BufWriter::with_capacity(256 << 10, io::stdout().lock());
+    let shown = args.format.shown();
+    let mut printer = Printer::standard(args.cursor.is_some())?;
     let mut interrupted = pin!(interrupted());
     let mut left = args.count.map_or(u64::MAX, NonZeroU64::get);
     while left > 0 {
         let next = tokio::select! {
             next = source.next() => next,
-            _ = &mut interrupted => break,
+            () = &mut interrupted => break,
         };
-        let written = match next {
+        let (topic, run) = match next {
             None => break,
             Some(received) => match received? {
-                (topic, Received::Delivered(run)) => {
-                    let count = u64::from(run.count()).min(left);
-                    left -= count;
-                    *unprinted = Some((topic.clone(), run.partition(), run.first_offset()));
-                    let written = print(args, &run, count as usize, &mut out);
-                    let end = run.first_offset().plus(count);
-                    let is_cut = count < u64::from(run.count());
-                    written.and_then(|()| out.flush()).map(|()| {
-                        *unprinted = is_cut.then_some((topic, run.partition(), end));
-                    })
-                }
+                (topic, Received::Delivered(run)) => (topic, run),
                 (topic, Received::Gap(gap)) => {
-                    let written = say_gap(args.json, &topic, &gap, &mut out);
-                    written.and_then(|()| out.flush())
+                    if let Some(line) = shown.gap(&topic, &gap) {
+                        printer.push(|out| out.extend_from_slice(line.as_bytes()));
+                        if let (_, Some(end)) = deliver(&mut printer, &mut interrupted).await {
+                            return end;
+                        }
+                    }
+                    continue;
                 }
             },
         };
-        if written.is_err() {
-            return unless_reader_left(written);
+        let count = u64::from(run.count()).min(left);
+        let mut messages =
+            (run.first_offset().0..).zip(run.messages()).take(count as usize).peekable();
+        let mut end_of_taken = run.first_offset();
+        while messages.peek().is_some() {
+            *unprinted = Some((topic.clone(), run.partition(), end_of_taken));
+            while printer.count() < printer.window()
+                && printer.byte_count() < WINDOW_BYTES
+                && let Some((offset, message)) = messages.next()
+            {
+                printer.push(|out| shown.message(&message, || place(&run, offset), out));
+            }
+            let (taken, end) = deliver(&mut printer, &mut interrupted).await;
+            end_of_taken = end_of_taken.plus(taken as u64);
+            *unprinted = Some((topic.clone(), run.partition(), end_of_taken));
+            if let Some(end) = end {
+                return end;
+            }
+        }
+        left -= count;
+        if count == u64::from(run.count()) {
+            *unprinted = None;
         }
     }
     Ok(())
 }
 
-fn print(args: &Args, run: &ReadRun, count: usize, out: &mut impl Write) -> io::Result<()> {
-    for (offset, message) in (run.first_offset().0..).zip(run.messages()).take(count) {
-        if args.json {
-            let mut value = message_json(&message);
-            value["topic"] = run.topic().as_str().into();
-            value["partition"] = run.partition().0.into();
-            value["offset"] = offset.into();
-            value["appended_at_ms"] = run.appended_at().0.into();
-            value["durability"] = run.durability().name().into();
-            writeln!(out, "{value}")?;
-        } else {
-            out.write_all(message.payload())?;
-            out.write_all(b"\n")?;
+/// Prints what was pushed; says how much of it was taken, and why that was the last.
+async fn deliver(
+    printer: &mut Printer,
+    interrupted: &mut Pin<&mut impl Future<Output = ()>>,
+) -> (usize, Option<Result<(), Failure>>) {
+    let end = {
+        let mut delivering = pin!(printer.deliver());
+        tokio::select! {
+            delivered = &mut delivering => match delivered {
+                Ok(()) => None,
+                failed => Some(unless_reader_left(failed)),
+            },
+            // What was printed before may still be taken.
+            () = interrupted => Some(unless_reader_left(
+                timeout(GRACE, &mut delivering).await.unwrap_or(Ok(())),
+            )),
         }
-    }
-    Ok(())
+    };
+    (printer.settle(), end)
+}
+
+/// What JSON says of a message beside what it carries.
+fn place(run: &ReadRun, offset: u64) -> Value {
+    json!({
+        "topic": run.topic().as_str(),
+        "partition": run.partition().0,
+        "offset": offset,
+        "appended_at_ms": run.appended_at().0,
+        "durability": run.durability().name(),
+    })
 }
 
 #[cfg(test)]

@@ -24,9 +24,10 @@ Examples:
   zstd -dc sennit.backup.zst | sennit restore - --data new-data
   sennit serve --data new-data
 
-Nothing is left of the folder if the archive is cut, damaged, or of a newer format, or if Ctrl-C ends the
-command. If it is killed, the folder says that it holds part of a restore: remove it. A broker that was
-restored knows nothing of what happened after the backup: start clients anew that knew the old one.";
+Nothing is left of the folder if the archive is cut, damaged, or of a newer format, or if Ctrl-C
+ends the command. If it is killed, the folder says that it holds part of a restore: remove it. A
+broker that was restored knows nothing of what happened after the backup: start clients anew that
+knew the old one.";
 
 /// How much is read of the archive at once, in bytes.
 const READ_BYTES: usize = 1 << 20;

@@ -22,9 +22,9 @@ Examples:
   sennit serve --data /var/lib/sennit --log-json
   sennit serve --listen 0.0.0.0:4438 --insecure-no-auth   anybody who reaches it may do anything
 
-An address is host:port, and what it leaves out is filled in: localhost, :4438 (every address of this
-machine), 4438 (this machine's loopback). SIGTERM and Ctrl-C end it cleanly. RUST_LOG says what is logged (info). Port 0 is a free port; the
-addresses taken are printed on standard output.";
+An address is host:port; what it leaves out is filled in: localhost, :4438 (every address of this
+machine), 4438 (this machine's loopback). Port 0 is a free port; the addresses taken are printed on
+standard output. SIGTERM and Ctrl-C end it cleanly. RUST_LOG says what is logged (info).";
 
 /// The arguments of `sennit serve`.
 #[derive(Debug, clap::Args)]

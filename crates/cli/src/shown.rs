@@ -1,107 +1,64 @@
-//! Messages, and gaps among them, as lines: their payloads, or JSON objects with all that is known
-//! of them. Knows no verb.
-
-use std::{
-    io::{self, Write},
-    time::Duration,
-};
+//! Messages that were delivered, and gaps among them, as they are printed. Knows no verb.
 
 use sennit_client::Gap;
-use sennit_model::{HeaderKind, MessageView, TopicName};
+use sennit_model::{MessageView, TopicName};
 use serde_json::{Value, json};
 
-use crate::output::talk;
+use crate::{delimiter::Delimiter, json_line::message_json, output::talk};
 
-/// Says that messages do not come: among them where those are JSON, beside them where they are
-/// their payloads only.
-///
-/// # Errors
-/// `out` does not take it.
-pub fn say_gap(
-    as_json: bool,
-    topic: &TopicName,
-    gap: &Gap,
-    out: &mut impl Write,
-) -> io::Result<()> {
-    if !as_json {
-        talk(&format!("gap: {gap}"));
-        return Ok(());
-    }
-    let value = json!({
-        "gap": gap.reason.name(),
-        "topic": topic.as_str(),
-        "partition": gap.partition.0,
-        "first_offset": gap.offsets.start.0,
-        "count": gap.offsets.count(),
-    });
-    writeln!(out, "{value}")
+/// How messages are printed.
+#[derive(Clone, Debug)]
+pub enum Shown {
+    /// All that is known of each, on a line.
+    Json,
+    /// Their payloads, each with this behind it.
+    Payloads(Delimiter),
 }
 
-/// What a message says of itself. Bytes that are text are text, others are hexadecimal under a
-/// name that says so.
-#[must_use]
-pub fn message_json(message: &MessageView<'_>) -> Value {
-    let mut value = json!({});
-    put_bytes(&mut value, "key", message.key());
-    let headers = message.headers().flatten().map(|(name, kind, bytes)| {
-        let kind = match kind {
-            HeaderKind::Text => "text",
-            HeaderKind::Binary => "binary",
-            HeaderKind::Number => "number",
-            HeaderKind::Boolean => "boolean",
-        };
-        let mut header = json!({ "name": name, "kind": kind });
-        put_bytes(&mut header, "value", bytes);
-        header
-    });
-    value["headers"] = headers.collect();
-    put_bytes(&mut value, "payload", message.payload());
-    let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    if let Some(delay) = message.delay() {
-        value["delay_ms"] = ms(delay).into();
-    }
-    if let Some(age) = message.time_to_live() {
-        value["time_to_live_ms"] = ms(age).into();
-    }
-    value
-}
-
-fn put_bytes(value: &mut Value, name: &str, bytes: &[u8]) {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => value[name] = text.into(),
-        Err(_) => {
-            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            value[format!("{name}_hex")] = hex.into();
+impl Shown {
+    /// Adds a message to what is to be printed; `place` says where it lies, if that is wanted.
+    pub fn message(
+        &self,
+        message: &MessageView<'_>,
+        place: impl FnOnce() -> Value,
+        out: &mut Vec<u8>,
+    ) {
+        match self {
+            Self::Json => {
+                let (mut value, mut place) = (message_json(message), place());
+                if let (Some(value), Some(place)) = (value.as_object_mut(), place.as_object_mut()) {
+                    value.append(place);
+                }
+                out.extend_from_slice(value.to_string().as_bytes());
+                out.push(b'\n');
+            }
+            Self::Payloads(delimiter) => {
+                out.extend_from_slice(message.payload());
+                out.extend_from_slice(delimiter.bytes());
+            }
         }
     }
+
+    /// A gap as it is to be printed among messages. Where those are their payloads only, it is said
+    /// beside them instead, and there is nothing to print.
+    #[must_use]
+    pub fn gap(&self, topic: &TopicName, gap: &Gap) -> Option<String> {
+        if !matches!(self, Self::Json) {
+            say_gap(gap);
+            return None;
+        }
+        let value = json!({
+            "gap": gap.reason.name(),
+            "topic": topic.as_str(),
+            "partition": gap.partition.0,
+            "first_offset": gap.offsets.start.0,
+            "count": gap.offsets.count(),
+        });
+        Some(format!("{value}\n"))
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use sennit_model::{BatchBuilder, Header, Message};
-
-    use super::*;
-
-    #[test]
-    fn json_says_all_that_a_message_holds() {
-        let mut builder = BatchBuilder::new();
-        let message = Message {
-            key: "k".into(),
-            headers: vec![Header::text("type", "created")],
-            payload: vec![0xff, 0x00].into(),
-            delay: Some(Duration::from_secs(1)),
-            time_to_live: None,
-        };
-        builder.push(&message).unwrap();
-        let batch = builder.take().unwrap();
-        assert_eq!(
-            message_json(&batch.messages().next().unwrap()),
-            json!({
-                "key": "k",
-                "headers": [{ "name": "type", "kind": "text", "value": "created" }],
-                "payload_hex": "ff00",
-                "delay_ms": 1000,
-            })
-        );
-    }
+/// Says that messages do not come.
+pub fn say_gap(gap: &Gap) {
+    talk(&format!("gap: {gap}"));
 }

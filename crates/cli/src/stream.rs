@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     exit::{Exit, Failure},
-    http::{Answer, Http, Reach},
+    http::{Answer, Http, Patience, Reach},
     moment::{self, future},
     output::{print_json, talk, unless_reader_left},
     quantity::duration,
@@ -23,7 +23,10 @@ Examples:
   sennit stream read notes
   sennit stream tail notes --from now
   sennit stream fork notes draft
-  curl http://127.0.0.1:4437/v1/stream/notes    is the same, without this program";
+  curl http://127.0.0.1:4437/v1/stream/notes    is the same, without this program
+
+read and tail try a broker that is lost again for a minute, and go on where they were; then the
+exit code is 6.";
 
 /// Where appends to several streams are asked for.
 const ATOMIC: &str = "/v1/atomic";
@@ -212,8 +215,8 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 let answer = http.ask("POST", ATOMIC, &[], appends(&file)?).await?;
                 say_all(&answer, json)
             }
-            Verb::Read { stream, from } => read(http, &stream, from, false, json).await,
-            Verb::Tail { stream, from } => read(http, &stream, from, true, json).await,
+            Verb::Read { stream, from } => read((&reach, http), &stream, from, false, json).await,
+            Verb::Tail { stream, from } => read((&reach, http), &stream, from, true, json).await,
             Verb::Show { stream } => {
                 let answer = http.ask("HEAD", &path(&stream), &[], nothing()).await?;
                 show(&stream, &answer, json)
@@ -284,15 +287,17 @@ fn say_all(answer: &Answer, as_json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints what a stream holds from `from` on; if one `stays`, what comes too.
+/// Prints what a stream holds from `from` on; if one `stays`, what comes too. A broker that is lost is
+/// tried again, and the reading goes on where it was.
 async fn read(
-    http: &mut Http,
+    (reach, http): (&Reach, &mut Http),
     stream: &str,
     mut from: String,
     stays: bool,
     json: bool,
 ) -> Result<(), Failure> {
     let mut cursor: Option<String> = None;
+    let mut patience = Patience::default();
     loop {
         let mut address = format!("{}?offset={from}", path(stream));
         if stays {
@@ -301,15 +306,24 @@ async fn read(
         if let Some(cursor) = &cursor {
             address += &format!("&cursor={cursor}");
         }
-        let mut arriving = http.begin("GET", &address, &[], Bytes::new()).await?;
-        while let Some(piece) = arriving.piece().await? {
-            let mut out = io::stdout().lock();
-            match out.write_all(&piece).and_then(|()| out.flush()) {
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
-                written => unless_reader_left(written)?,
+        // Whole before it is printed: of an answer that breaks off nobody knows where to go on.
+        let answer = match http.ask("GET", &address, &[], Bytes::new()).await {
+            Ok(answer) => answer,
+            Err(failure) => {
+                patience.wait(failure).await?;
+                // As long as nobody is there, the next request fails and is waited for again.
+                if let Ok(again) = reach.connect().await {
+                    *http = again;
+                }
+                continue;
             }
+        };
+        patience = Patience::default();
+        let mut out = io::stdout().lock();
+        match out.write_all(&answer.body).and_then(|()| out.flush()) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
+            written => unless_reader_left(written)?,
         }
-        let answer = arriving.answer;
         let next = answer.header("stream-next-offset");
         let next = next.ok_or_else(|| {
             Failure::new(Exit::Failed, "the answer says no offset: is this a broker's HTTP port?")

@@ -19,11 +19,17 @@ Examples:
 Data goes to standard output, talk to standard error. Tables are for terminals; into a pipe the
 same cells come as tab-separated lines, and with --json as JSON. NO_COLOR is honoured.
 
+The first Ctrl-C, SIGTERM or SIGHUP lets a verb finish what it has begun, the second ends it at
+once. Verbs that go on until they are stopped try a broker that is lost again for about a minute.
+
+Durations are 250ms, 1.5s, 1h30m or 7d, sizes 4096, 64KiB or 2GB. Addresses are host:port; what an
+address leaves out is filled in. Dates and times that name no zone are UTC.
+
 Exit codes:
   0  done                      4  exists or differs already
   1  failed                    6  unreachable, or too late
   2  the command line is wrong 7  done in part
-  3  not found                130  ended by a second Ctrl-C";
+  3  not found               130  ended by a second Ctrl-C (143 by SIGTERM, 129 by SIGHUP)";
 
 /// A message broker: queues and streams on one durable log
 #[derive(Debug, Parser)]
@@ -44,7 +50,7 @@ enum Verb {
     Group(group::Args),
     /// Publish messages and wait until they are confirmed
     Publish(publish::Args),
-    /// Take messages as a member of a group, print them and settle them
+    /// Take messages as a member of a group, print them or give them to a command, and settle them
     Consume(consume::Args),
     /// Read messages by offset and print them; nothing is taken from anyone
     Read(read::Args),
@@ -163,6 +169,13 @@ What `sennit` prints as help, verb by verb. This page is written by a test of `c
             &["sennit", "topic", "create", "a", "--ttl", "soon"],
             &["sennit", "publish", "orders", "--header", "no-equals-sign"],
             &["sennit", "consume", "orders", "--count", "0"],
+            &["sennit", "consume", "orders", "--no-ack", "--verdict", "retry"],
+            &["sennit", "consume", "orders", "--json", "--raw"],
+            &["sennit", "consume", "orders", "--exec", "true", "--no-ack"],
+            &["sennit", "consume", "orders", "--jobs", "2"],
+            &["sennit", "publish", "orders", "body", "--whole"],
+            &["sennit", "publish", "orders", "--whole", "--json-lines"],
+            &["sennit", "read", "orders", "-0", "--delimiter", ","],
             &["sennit", "read", "orders", "--from", "yesterday"],
             &["sennit", "serve", "--scrub-every", "sometimes"],
             &["sennit", "serve", "--streams-storage", "disk"],

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    io::Write,
+    io::{Read, Write},
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -167,6 +167,7 @@ fn a_backup_that_a_signal_ends_leaves_no_file() {
     let http = listener.local_addr().unwrap().to_string();
     let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
+        assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
         let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", archive.len());
         stream.write_all(head.as_bytes()).unwrap();
         stream.write_all(&archive[..archive.len() / 2]).unwrap();

@@ -1,0 +1,341 @@
+//! A shell command for each message: its exit code says what becomes of the message. Commands run in
+//! process groups of their own, which end with this program's signals.
+
+use std::{
+    fmt::Write as _,
+    io,
+    os::unix::process::ExitStatusExt,
+    pin::pin,
+    process::{ExitStatus, Stdio},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use rustix::process::{Pid, Signal, kill_process_group};
+use sennit_client::{DeliveryRun, Received};
+use tokio::{
+    io::AsyncWriteExt,
+    process::{Child, Command},
+    task::JoinSet,
+    time::timeout,
+};
+
+use crate::{
+    exit::{Exit, Failure},
+    interrupt::{before_exit, interrupted},
+    output::talk,
+    quantity::show_duration,
+    shown::say_gap,
+};
+
+use super::{
+    Args,
+    intake::Intake,
+    settlements::Settlements,
+    verdict::{Verdict, Verdicts},
+};
+
+/// Most commands that run at once.
+const JOBS_MAX: i64 = 1024;
+
+/// How long commands may take to end that were told to, before they are killed.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What can be said on the command line.
+#[derive(Debug, clap::Args)]
+pub struct ExecArgs {
+    /// Run this shell command for each message, instead of printing it: the payload is on its standard
+    /// input, and its exit code says what becomes of the message (see below)
+    #[arg(long, value_name = "COMMAND")]
+    #[arg(conflicts_with_all = ["no_ack", "json", "delimiter", "null", "raw"])]
+    exec: Option<String>,
+    /// With --exec: how many commands run at once
+    #[arg(long, short, value_name = "N", default_value_t = 1, requires = "exec")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=JOBS_MAX))]
+    jobs: u32,
+}
+
+impl ExecArgs {
+    /// Whether commands are to run.
+    pub fn is_wanted(&self) -> bool {
+        self.exec.is_some()
+    }
+
+    /// How many messages may be here at first: others of the group can have those that no command works on.
+    pub fn credit(&self, args: &Args) -> u32 {
+        u32::try_from(args.count()).unwrap_or(u32::MAX).min(self.jobs)
+    }
+}
+
+/// The process groups that run: who is to be told when the program ends.
+static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+
+fn groups() -> MutexGuard<'static, Vec<Pid>> {
+    GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn signal_all(signal: Signal) {
+    for group in groups().iter() {
+        // It may have ended by itself.
+        let _ = kill_process_group(*group, signal);
+    }
+}
+
+/// A command that has ended: the message it was for, and how.
+type Ended = (DeliveryRun, io::Result<ExitStatus>);
+
+/// How many messages commands were done with, and how many not.
+#[derive(Default)]
+struct Counts {
+    done: u64,
+    failed: u64,
+}
+
+/// Runs a command for each message that comes, and says of it what its exit code means.
+///
+/// # Errors
+/// What the broker refuses, or that commands failed.
+pub async fn run(
+    args: &Args,
+    intake: &mut Intake<'_>,
+    verdicts: &Verdicts,
+    settlements: &mut Settlements,
+) -> Result<(), Failure> {
+    before_exit(|| signal_all(Signal::KILL));
+    let command = args.exec.exec.as_deref().unwrap_or_default();
+    let mut interrupted = pin!(interrupted());
+    let mut running: JoinSet<Ended> = JoinSet::new();
+    let (mut left, mut counts, mut is_stopped) = (args.count(), Counts::default(), false);
+    let mut end = Ok(());
+    loop {
+        while left > 0
+            && running.len() < args.exec.jobs as usize
+            && let Some(run) = next(intake)
+        {
+            left -= 1;
+            intake.begun.push(run.clone());
+            start(command, args, run, &mut running);
+        }
+        if running.is_empty() && left == 0 {
+            break;
+        }
+        if running.is_empty() {
+            let is_quiet = tokio::select! {
+                is_quiet = intake.is_quiet() => is_quiet,
+                () = &mut interrupted => {
+                    is_stopped = true;
+                    break;
+                }
+            };
+            if let Some(said) = intake.end() {
+                end = said;
+                break;
+            }
+            let is_over = is_quiet && !args.follow;
+            if is_over && intake.ready().await?.is_some_and(|(ready, _)| ready == 0) {
+                break;
+            }
+            continue;
+        }
+        let ended = tokio::select! {
+            Some(ended) = running.join_next() => ended,
+            () = intake.tend() => continue,
+            () = &mut interrupted => {
+                is_stopped = true;
+                break;
+            }
+        };
+        let more = u32::try_from(left).unwrap_or(u32::MAX).saturating_add(running.len() as u32);
+        intake.set_credit(more.min(args.exec.jobs));
+        judge(args, ended, intake, verdicts, settlements, &mut counts)?;
+    }
+    if is_stopped {
+        stop(args, running, intake, verdicts, settlements, &mut counts).await?;
+    }
+    end?;
+    let Counts { done, failed } = counts;
+    let text = format!("{failed} of {} commands failed", done + failed);
+    match (failed, done) {
+        // Whoever stops it has seen what failed, and asked for nothing more.
+        _ if is_stopped => Ok(()),
+        (0, _) => Ok(()),
+        (_, 0) => Err(Failure::new(Exit::Failed, text)),
+        _ => Err(Failure::new(Exit::Failed, text).in_part()),
+    }
+}
+
+/// The next message that waits; gaps before it are said.
+fn next(intake: &mut Intake<'_>) -> Option<DeliveryRun> {
+    loop {
+        match intake.waiting.pop_front()? {
+            Received::Gap(gap) => say_gap(&gap),
+            Received::Delivered(mut run) => {
+                let first = run.split_to(1);
+                if run.count() > 0 {
+                    intake.waiting.push_front(Received::Delivered(run));
+                }
+                return Some(first);
+            }
+        }
+    }
+}
+
+/// Starts the command for a message.
+fn start(command: &str, args: &Args, run: DeliveryRun, running: &mut JoinSet<Ended>) {
+    let mut shell = Command::new("/bin/sh");
+    shell.arg("-c").arg(command).envs(environment(args, &run));
+    shell.stdin(Stdio::piped()).process_group(0).kill_on_drop(true);
+    let child = shell.spawn();
+    let group = child.as_ref().ok().and_then(Child::id).and_then(|id| Pid::from_raw(id as i32));
+    groups().extend(group);
+    running.spawn(async move {
+        let status = match child {
+            Ok(child) => give(&run, child).await,
+            Err(error) => Err(error),
+        };
+        groups().retain(|running| Some(*running) != group);
+        (run, status)
+    });
+}
+
+/// Gives a command its message, and waits for its end.
+async fn give(run: &DeliveryRun, mut child: Child) -> io::Result<ExitStatus> {
+    if let (Some(mut stdin), Some(message)) = (child.stdin.take(), run.messages().next()) {
+        // A command that does not want it closes its end.
+        let _ = stdin.write_all(message.payload()).await;
+    }
+    child.wait().await
+}
+
+/// Says of a message what the end of its command means.
+fn judge(
+    args: &Args,
+    ended: Result<Ended, tokio::task::JoinError>,
+    intake: &mut Intake<'_>,
+    verdicts: &Verdicts,
+    settlements: &mut Settlements,
+    counts: &mut Counts,
+) -> Result<(), Failure> {
+    let ended = ended.map_err(|error| Failure::new(Exit::Failed, error.to_string()));
+    let (run, status) = ended?;
+    let is_it = |begun: &DeliveryRun| {
+        (begun.partition(), begun.first_offset(), begun.attempt())
+            == (run.partition(), run.first_offset(), run.attempt())
+    };
+    intake.begun.retain(|begun| !is_it(begun));
+    let why = match status {
+        Ok(status) if status.success() => {
+            counts.done += 1;
+            return settlements.say(&Verdict::Ack, run);
+        }
+        Ok(status) => match (status.code(), status.signal()) {
+            (Some(code), _) => format!("the command ended with exit code {code}"),
+            (_, signal) => format!("signal {} ended the command", signal.unwrap_or_default()),
+        },
+        Err(error) => format!("the command did not start: {error}"),
+    };
+    counts.failed += 1;
+    let mut said = format!(
+        "{} {}:{} attempt {}: {why}",
+        args.topic,
+        run.partition().0,
+        run.first_offset(),
+        run.attempt()
+    );
+    let verdict = match &verdicts.failed {
+        Verdict::DeadLetter(None) => Verdict::DeadLetter(Some(why)),
+        verdict => verdict.clone(),
+    };
+    // Writing to a text does not fail.
+    let _ = match &verdict {
+        Verdict::Retry(rest) => write!(said, "; again in {}", show_duration(*rest)),
+        _ => write!(said, "; it goes to the dead-letter topic"),
+    };
+    talk(&said);
+    settlements.say(&verdict, run)
+}
+
+/// Ends the commands that run. Those that are done in time are, the messages of the others return to the
+/// group.
+async fn stop(
+    args: &Args,
+    mut running: JoinSet<Ended>,
+    intake: &mut Intake<'_>,
+    verdicts: &Verdicts,
+    settlements: &mut Settlements,
+    counts: &mut Counts,
+) -> Result<(), Failure> {
+    signal_all(Signal::TERM);
+    let mut killed = 0;
+    let mut ends = Vec::new();
+    let all = async {
+        while let Some(ended) = running.join_next().await {
+            ends.push(ended);
+        }
+    };
+    if timeout(GRACE, all).await.is_err() {
+        signal_all(Signal::KILL);
+        killed = running.len();
+    }
+    for ended in ends {
+        let is_done = matches!(&ended, Ok((_, Ok(status))) if status.success());
+        if is_done {
+            judge(args, ended, intake, verdicts, settlements, counts)?;
+        } else {
+            killed += 1;
+        }
+    }
+    if killed > 0 {
+        talk(&format!("{killed} commands were ended; their messages are handed back"));
+    }
+    Ok(())
+}
+
+/// What a command is told of its message.
+fn environment(args: &Args, run: &DeliveryRun) -> Vec<(String, String)> {
+    let mut told = vec![
+        ("SENNIT_TOPIC".to_owned(), args.topic.to_string()),
+        ("SENNIT_GROUP".to_owned(), args.group.to_string()),
+        ("SENNIT_PARTITION".to_owned(), run.partition().0.to_string()),
+        ("SENNIT_OFFSET".to_owned(), run.first_offset().to_string()),
+        ("SENNIT_ATTEMPT".to_owned(), run.attempt().to_string()),
+        ("SENNIT_APPENDED_AT_MS".to_owned(), run.appended_at().0.to_string()),
+    ];
+    if let Some(message) = run.messages().next() {
+        told.push(variable("SENNIT_KEY", message.key()));
+        for (name, _, value) in message.headers().flatten() {
+            told.push(variable(&format!("SENNIT_HEADER_{}", shouted(name)), value));
+        }
+    }
+    told
+}
+
+/// A name as one of a variable.
+fn shouted(name: &str) -> String {
+    let shout = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
+    name.chars().map(shout).collect()
+}
+
+/// A variable that holds bytes: as they are if they are text, else as base64 under a name that says so.
+fn variable(name: &str, bytes: &[u8]) -> (String, String) {
+    match std::str::from_utf8(bytes) {
+        // No variable holds a zero byte.
+        Ok(text) if !text.contains('\0') => (name.to_owned(), text.to_owned()),
+        _ => (format!("{name}_BASE64"), BASE64_STANDARD.encode(bytes)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_text_comes_as_base64_under_a_name_that_says_so() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(variable("SENNIT_KEY", b"k 1"), pair("SENNIT_KEY", "k 1"));
+        assert_eq!(variable("SENNIT_KEY", b"\xff\0"), pair("SENNIT_KEY_BASE64", "/wA="));
+        assert_eq!(variable("SENNIT_KEY", b"a\0"), pair("SENNIT_KEY_BASE64", "YQA="));
+        assert_eq!(shouted("content-type.é2"), "CONTENT_TYPE__2");
+    }
+}
