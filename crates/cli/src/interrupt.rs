@@ -111,5 +111,5 @@ fn is_hangup_ignored() -> bool {
     let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return false };
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask >> (SignalKind::hangup().as_raw_value() - 1) & 1 == 1
+    (mask >> (SignalKind::hangup().as_raw_value() - 1)) & 1 == 1
 }

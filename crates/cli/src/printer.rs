@@ -4,7 +4,6 @@
 use std::{
     fs::File,
     io::{self, ErrorKind, Write},
-    mem::take,
     os::{fd::AsFd, unix::fs::FileTypeExt},
     time::Duration,
 };
@@ -121,7 +120,7 @@ impl Printer {
             self.window = self.window.saturating_mul(2);
         }
         self.bytes.clear();
-        take(&mut self.ends);
+        self.ends.clear();
         self.written = 0;
         count
     }
