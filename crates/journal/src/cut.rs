@@ -17,8 +17,8 @@ use crate::{
     paced::{PIECE_BYTES, Paced},
     pack::{look_at, pack_name, pack_number, pack_path},
     position::Position,
-    reader::segment_in,
     slot::{slot_name, slot_number},
+    slot_file::segment_in,
     walk::{Damage, as_damage},
 };
 

@@ -14,8 +14,8 @@ use crate::{
     format::{BLOCK_BYTES, FORMAT_VERSION, FrameHeader, SegmentHeader},
     lane_config::LaneConfig,
     position::Position,
-    reader::read_padded,
     scan::{each_frame, frame_header},
+    slot_file::read_padded,
 };
 
 /// A segment whose header is not whole, as its frames describe it.

@@ -29,6 +29,7 @@ mod recovery;
 mod scan;
 mod scrub;
 mod slot;
+mod slot_file;
 mod verify;
 mod walk;
 

@@ -22,6 +22,7 @@ use crate::{
     pack::pack_path,
     position::Position,
     slot::slot_number,
+    slot_file::segment_in,
 };
 
 /// Shorter pieces are read through the system's cache.
@@ -328,36 +329,5 @@ fn missing_or(action: &'static str, path: &Path, pack: u32) -> impl FnOnce(io::E
             return Fault::MissingPack { path, pack };
         }
         Fault::io(action, path)(error)
-    }
-}
-
-/// The header of the segment that a slot holds; `None` if there is none that is whole.
-pub(crate) fn segment_in(
-    file: &impl DiskFile,
-    path: &Path,
-) -> Result<Option<SegmentHeader>, Fault> {
-    let mut block = [0; BLOCK_BYTES];
-    read_padded(file, path, &mut block, 0)?;
-    Ok(SegmentHeader::decode(&block))
-}
-
-/// Fills `bytes` from `offset`; where the file ends before, with zeros.
-pub(crate) fn read_padded(
-    file: &impl DiskFile,
-    path: &Path,
-    bytes: &mut [u8],
-    offset: u64,
-) -> Result<(), Fault> {
-    let Err(error) = file.read_at(bytes, offset) else { return Ok(()) };
-    if error.kind() != io::ErrorKind::UnexpectedEof {
-        return Err(Fault::io("read", path)(error));
-    }
-    let length = file.length().map_err(Fault::io("measure", path))?;
-    let held = length.saturating_sub(offset).min(bytes.len() as u64) as usize;
-    let (held, rest) = bytes.split_at_mut(held);
-    rest.fill(0);
-    match held.is_empty() {
-        true => Ok(()),
-        false => file.read_at(held, offset).map_err(Fault::io("read", path)),
     }
 }

@@ -18,9 +18,10 @@ use crate::{
     lane::Lane,
     lane_config::LaneConfig,
     position::Position,
-    reader::{Reader, segment_in},
+    reader::Reader,
     scan::{Ends, Found, Scan},
     slot::{Slot, SlotMaker, slot_number},
+    slot_file::segment_in,
     walk::{Damage, Walked, give},
 };
 
@@ -276,7 +277,7 @@ pub fn recover<D: Disk, E: From<Fault>>(
             }
             headless = salvage(&mut spare, &mut segments, first..=highest, &config)?;
         }
-        take_older(&mut spare, &segments, &mut headless);
+        take_older(&mut spare, &mut headless);
         let mut expected = first;
         for (&number, found) in segments.range(first..=highest) {
             let FoundSegment { header, is_whole, is_cut, path, file: _ } = found;
@@ -447,11 +448,7 @@ fn salvage<F: DiskFile>(
 
 /// Takes the slots without a header that held segments before the replay: messages may lie there that are
 /// still wanted. Of two that held one segment the higher generation has written it.
-fn take_older<F>(
-    spare: &mut Vec<HeadlessSlot<F>>,
-    segments: &BTreeMap<u64, FoundSegment<F>>,
-    taken: &mut BTreeMap<u64, HeadlessSegment>,
-) {
+fn take_older<F>(spare: &mut Vec<HeadlessSlot<F>>, taken: &mut BTreeMap<u64, HeadlessSegment>) {
     spare.sort_by_key(|slot| {
         std::cmp::Reverse(slot.last.as_ref().map_or(0, |last| last.header.generation))
     });
@@ -459,7 +456,7 @@ fn take_older<F>(
         let is_torn = slot.is_torn;
         let is_missing = |last: &mut HeadlessSegment| {
             let segment = last.header.segment;
-            !is_torn && !segments.contains_key(&segment) && !taken.contains_key(&segment)
+            !is_torn && !taken.contains_key(&segment)
         };
         match slot.last.take_if(is_missing) {
             Some(last) => {

@@ -15,7 +15,7 @@ use crate::{
     lane_config::LaneConfig,
     pack::is_last,
     position::Position,
-    reader::read_padded,
+    slot_file::read_padded,
 };
 
 /// Bytes of one read of the disk.

@@ -11,8 +11,8 @@ use crate::{
     home::Home,
     paced::Paced,
     position::Position,
-    reader::segment_in,
     scan::{Ends, Found, Scan},
+    slot_file::segment_in,
     walk::{Damage, as_damage, pack_scan},
 };
 

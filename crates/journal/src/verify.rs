@@ -13,10 +13,10 @@ use crate::{
     lane_config::LaneConfig,
     pack::pack_number,
     position::Position,
-    reader::segment_in,
     recovery::check_header,
     scan::{Ends, Found, Scan},
     slot::slot_number,
+    slot_file::segment_in,
     walk::{Damage, as_damage, pack_scan},
 };
 

@@ -69,6 +69,20 @@ fn of_a_segment_without_its_header_only_the_frame_is_lost_that_is_not_whole() {
 }
 
 #[test]
+fn a_block_that_was_written_to_the_wrong_slot_does_not_say_what_the_slot_holds() {
+    let (disk, _, entries) = lane();
+    let newer = disk.bytes_of(&slot_paths(&disk)[1]).unwrap();
+    change(&disk, 0, |bytes| {
+        bytes[..BLOCK_BYTES].fill(0);
+        // The first frame of the segment that the other slot holds.
+        bytes[BLOCK_BYTES..2 * BLOCK_BYTES].copy_from_slice(&newer[BLOCK_BYTES..2 * BLOCK_BYTES]);
+    });
+    let mut world = World::open(&disk).unwrap();
+    assert_eq!(read(&mut world, &entries[0]), [0; 5]);
+    assert_eq!(read(&mut world, &entries[1]), entries[1].body);
+}
+
+#[test]
 fn a_long_record_of_a_segment_without_its_header_is_read_past_the_cache() {
     let disk = MemoryDisk::default();
     let config = || LaneConfig { segment_bytes: 4 << 20, ..config() };
@@ -120,6 +134,24 @@ fn what_a_later_segment_wrote_is_not_read_for_the_earlier_one_of_its_slot() {
 }
 
 #[test]
+fn a_frame_of_an_earlier_use_of_the_slot_is_not_read_for_the_one_that_did_not_reach_the_disk() {
+    let (disk, mut world, entries) = lane();
+    world.lane.release(0);
+    let earlier = disk.bytes_of(&slot_paths(&disk)[0]).unwrap();
+    world.builder.turn_segment();
+    let later = [&b"later"[..], b"last!"].map(|body| world.write(1, body).unwrap());
+    world.builder.turn_segment();
+    world.mark().unwrap();
+    change(&disk, 0, |bytes| bytes[..2 * BLOCK_BYTES].copy_from_slice(&earlier[..2 * BLOCK_BYTES]));
+    change(&disk, 0, |bytes| bytes[0] ^= 1);
+    let mut world = World::open_past_rot(&disk).unwrap();
+    assert!(world.lane.holds(2) && !world.lane.holds(0));
+    assert_eq!(later[0].position.in_segment(SEGMENT_BYTES), entries[0].position.0);
+    assert_eq!(read(&mut world, &later[0]), [0; 5], "what lies there is another's");
+    assert_eq!(read(&mut world, &later[1]), later[1].body);
+}
+
+#[test]
 fn of_two_slots_without_a_header_the_later_life_has_written_an_old_segment() {
     for is_torn_first in [true, false] {
         let (disk, mut world, _) = lane();
@@ -162,6 +194,21 @@ fn a_slot_in_which_a_segment_was_torn_is_the_next_that_is_used() {
     world.write(1, b"right").unwrap();
     let bytes = disk.bytes_of(&path).unwrap();
     assert_eq!(bytes[BLOCK_BYTES + 72..][..5], *b"right");
+}
+
+#[test]
+fn a_slot_in_which_a_segment_was_torn_is_not_taken_for_the_one_it_held_before() {
+    let (disk, mut world, entries) = lane();
+    world.lane.release(0);
+    world.builder.turn_segment();
+    world.write(1, b"torn!").unwrap();
+    change(&disk, 0, |bytes| bytes[..BLOCK_BYTES].fill(0));
+    let mut world = World::open(&disk).unwrap();
+    assert!(!world.lane.holds(0) && world.headless.is_empty());
+    world.write(1, b"right").unwrap();
+    assert!(world.lane.holds(2));
+    assert!(world.reader.read(entries[1].position, 5).is_err(), "its slot is the next one used");
+    assert_eq!(disk.bytes_of(&slot_paths(&disk)[0]).unwrap()[BLOCK_BYTES + 72..][..5], *b"right");
 }
 
 #[test]

@@ -28,6 +28,17 @@ fn an_append_without_a_spare_slot_writes_nothing_and_can_be_repeated() {
 }
 
 #[test]
+fn a_lane_keeps_as_many_spare_slots_as_it_is_told() {
+    let mut world = World::open(&MemoryDisk::default()).unwrap();
+    for _ in 0..3 {
+        let slot = world.slots.make().unwrap();
+        world.lane.add_spare(slot);
+    }
+    assert_eq!(world.lane.take_surplus(4).len(), 0);
+    assert_eq!((world.lane.take_surplus(1).len(), world.lane.spare_count()), (2, 1));
+}
+
+#[test]
 fn of_frames_of_several_segments_those_fit_for_which_there_are_slots() {
     let mut world = World::open(&MemoryDisk::default()).unwrap();
     for _ in 0..3 {
@@ -139,6 +150,27 @@ fn a_full_disk_is_said_before_anything_is_taken() {
     let mut world = World::open(&disk).unwrap();
     kept.push(world.write(1, &[3; 12_000]).unwrap());
     assert_eq!(World::open(&disk).unwrap().found, kept);
+}
+
+#[test]
+fn a_slot_is_made_only_where_room_is_left_beside_it() {
+    let plan = FaultPlan { capacity_bytes: 2 * SEGMENT_BYTES, ..Default::default() };
+    let disk = FaultyDisk::new(1, plan);
+    let mut world = World::open(&disk).unwrap();
+    assert!(!world.slots.has_room_beside(SEGMENT_BYTES + 1).unwrap());
+    let refused = world.slots.make_beside(SEGMENT_BYTES + 1);
+    assert!(matches!(refused, Err(Fault::StorageFull { .. })), "{refused:?}");
+    assert!(world.slots.make_beside(SEGMENT_BYTES).is_ok());
+}
+
+#[test]
+fn a_slot_that_is_removed_gives_its_room_back_though_somebody_has_it_open() {
+    let disk = MemoryDisk::default();
+    let mut world = World::open(&disk).unwrap();
+    let slot = world.slots.make().unwrap();
+    let open = disk.open_to_read(&slot_paths(&disk)[0]).unwrap();
+    world.slots.remove(&slot).unwrap();
+    assert_eq!((open.length().unwrap(), slot_paths(&disk).len()), (0, 0));
 }
 
 #[test]

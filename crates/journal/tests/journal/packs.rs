@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use proptest::prelude::*;
 use sennit_journal::{
-    Disk, DiskFile, FRAME_TARGET_BYTES, Fault, Home, LaneConfig, PACK_BYTES_MAX, Pack,
+    BLOCK_BYTES, Disk, DiskFile, FRAME_TARGET_BYTES, Fault, Home, LaneConfig, PACK_BYTES_MAX, Pack,
     PackPushError, PackWriter, Position, REMOVAL_STEP_BYTES,
     disk::{FaultPlan, FaultyDisk, MemoryDisk, RealDisk},
     packs, remove_pack,
@@ -334,4 +334,48 @@ proptest! {
             prop_assert_eq!(&reader.read(*position, body.len()).unwrap(), body);
         }
     }
+}
+
+#[test]
+fn a_pack_whose_last_frame_is_that_of_another_is_not_whole() {
+    let bodies = [body(1, 30), body(2, 5000)];
+    let last_block = |bytes: Vec<u8>| bytes[bytes.len() - BLOCK_BYTES..].to_vec();
+    let disk = disk();
+    for number in [4, 5] {
+        write_pack(&disk, number, &bodies).unwrap();
+    }
+    let other = MemoryDisk::default();
+    World::open(&other).unwrap();
+    let elsewhere = LaneConfig { incarnation: 43, ..config() };
+    let mut writer = PackWriter::create(&other, &elsewhere, 4, 3).unwrap();
+    for body in &bodies {
+        writer.push(5, &[body]).unwrap();
+    }
+    writer.finish().unwrap();
+    let whole = disk.bytes_of(&pack_path(4)).unwrap();
+    for (of, last) in [
+        ("another number", last_block(disk.bytes_of(&pack_path(5)).unwrap())),
+        ("another directory", last_block(other.bytes_of(&pack_path(4)).unwrap())),
+    ] {
+        let mut bytes = whole.clone();
+        let at = bytes.len() - BLOCK_BYTES;
+        bytes[at..].copy_from_slice(&last);
+        disk.put(&pack_path(4), bytes);
+        let found = packs(&disk, &config()).unwrap();
+        assert_eq!(
+            found.iter().map(|pack| pack.is_whole).collect::<Vec<_>>(),
+            [false, true],
+            "{of}"
+        );
+    }
+}
+
+#[test]
+fn a_file_that_is_named_almost_like_a_pack_is_none() {
+    let disk = disk();
+    write_pack(&disk, 4, &[body(1, 30)]).unwrap();
+    for name in ["pack-5.pack", "pack-+000000005.pack", "pack-00000000005.pack"] {
+        disk.put(&directory().join(name), disk.bytes_of(&pack_path(4)).unwrap());
+    }
+    assert_eq!(packs(&disk, &config()).unwrap().len(), 1);
 }

@@ -146,3 +146,21 @@ fn a_walk_that_is_told_to_stop_reads_no_more() {
     assert!(matches!(stopped, Err(Fault::Io { .. })), "{stopped:?}");
     assert_eq!(pieces, 1);
 }
+
+#[test]
+fn a_segment_in_front_of_one_without_its_header_is_walked_to_its_end() {
+    let disk = MemoryDisk::default();
+    let mut world = World::open(&disk).unwrap();
+    let entries = [&b"first"[..], b"second"].map(|body| world.write(1, body).unwrap());
+    world.builder.turn_segment();
+    world.write(1, b"next").unwrap();
+    world.begin_replay_here().unwrap();
+    let next = &slot_paths(&disk)[1];
+    let mut bytes = disk.bytes_of(next).unwrap();
+    bytes[..BLOCK_BYTES].fill(0);
+    disk.put(next, bytes);
+    let mut world = World::open(&disk).unwrap();
+    assert!(world.headless.contains_key(&1));
+    let found = walk(&mut world.reader, Home::Segment(0)).unwrap();
+    assert_eq!(found, (entries.to_vec(), vec![]));
+}
