@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use sennit_journal::{
-    Disk, DiskFile, Fault, Frame, LaneConfig, Position,
+    Disk, DiskFile, Fault, Frame, LaneConfig, Position, SlotFill,
     disk::{Access, FaultPlan, FaultyDisk, MemoryDisk, RealDisk},
 };
 
@@ -157,10 +157,12 @@ fn a_slot_is_made_only_where_room_is_left_beside_it() {
     let plan = FaultPlan { capacity_bytes: 2 * SEGMENT_BYTES, ..Default::default() };
     let disk = FaultyDisk::new(1, plan);
     let mut world = World::open(&disk).unwrap();
-    assert!(!world.slots.has_room_beside(SEGMENT_BYTES + 1).unwrap());
-    let refused = world.slots.make_beside(SEGMENT_BYTES + 1);
-    assert!(matches!(refused, Err(Fault::StorageFull { .. })), "{refused:?}");
-    assert!(world.slots.make_beside(SEGMENT_BYTES).is_ok());
+    assert_eq!(world.slots.available_bytes().unwrap(), 2 * SEGMENT_BYTES);
+    for fill in [SlotFill::Written, SlotFill::Taken] {
+        let refused = world.slots.make_beside(SEGMENT_BYTES + 1, fill);
+        assert!(matches!(refused, Err(Fault::StorageFull { .. })), "{refused:?}");
+    }
+    assert!(world.slots.make_beside(SEGMENT_BYTES, SlotFill::Taken).is_ok());
 }
 
 #[test]
