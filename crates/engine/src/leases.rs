@@ -77,8 +77,8 @@ impl Group {
             wheel.cancel(lease.timer);
             ended.push((from, to, lease.tries));
             let busy = &mut **self;
-            let known = busy.members.iter_mut().chain(&mut busy.departed);
-            if let Some(member) = { known }.find(|member| member.holder == lease.holder) {
+            let mut known = busy.members.iter_mut().chain(&mut busy.departed);
+            if let Some(member) = known.find(|member| member.holder == lease.holder) {
                 member.held_messages -= to - from;
                 member.held_bytes -= lease.bytes;
                 member.given.ended((from, to), lease.attempt());
@@ -203,8 +203,8 @@ impl Group {
             return None;
         }
         let busy = &mut **self;
-        let known = busy.members.iter_mut().chain(&mut busy.departed);
-        let member = { known }.find(|member| member.holder == holder)?;
+        let mut known = busy.members.iter_mut().chain(&mut busy.departed);
+        let member = known.find(|member| member.holder == holder)?;
         member.given.oldest(holder, &busy.leases)
     }
 

@@ -204,13 +204,20 @@ impl GroupModel {
             || !others.chain(ended).any(is_older)
     }
 
-    /// A delivery has ended without a word, if it was not settled in the meantime.
-    fn ended(&mut self, offset: u64) {
-        let Some(held) = self.held.remove(&offset) else { return };
+    /// A delivery is over, and may have ended without a word.
+    fn take_held(&mut self, offset: u64) -> Option<Held> {
+        let held = self.held.remove(&offset)?;
         if self.may_count(&held) {
             self.states.entry(offset).or_default().failed.may_be_more();
         }
-        if held.doubts == 0 {
+        Some(held)
+    }
+
+    /// A delivery has ended without a word, if it was not settled in the meantime.
+    fn ended(&mut self, offset: u64) {
+        if let Some(held) = self.take_held(offset)
+            && held.doubts == 0
+        {
             self.ended.entry(held.holder()).or_default().push((held.number, held.end()));
         }
     }
@@ -315,7 +322,12 @@ impl GroupModel {
     }
 
     /// A subscription or a session leaves: at once, or after `grace`.
-    pub(super) fn left(&mut self, of: impl Fn(&Held) -> bool, cut_off: Option<Timestamp>) {
+    pub(super) fn left(
+        &mut self,
+        of: impl Fn(&Held) -> bool,
+        cut_off: Option<Timestamp>,
+        now: Timestamp,
+    ) {
         let own: Vec<u64> =
             self.held.iter().filter(|(_, held)| of(held)).map(|(&offset, _)| offset).collect();
         for offset in own {
@@ -325,8 +337,11 @@ impl GroupModel {
                         held.cut_off = at;
                     }
                 }
-                // No attempt fails.
-                None => drop(self.held.remove(&offset)),
+                // No attempt fails with that.
+                None if self.held.get(&offset).is_some_and(|held| held.is_live(now)) => {
+                    self.held.remove(&offset);
+                }
+                None => drop(self.take_held(offset)),
             }
         }
     }
@@ -453,7 +468,8 @@ impl GroupModel {
                 state.done = Done::Acked(asked.turn);
             }
             state.dying = None;
-            self.held.remove(&offset);
+            // Its lease may have ended before, and it may be among the dead letters by now.
+            self.take_held(offset);
             return Ok(());
         }
         let was_held = asked.doubted.iter().any(|&(doubted, number)| {

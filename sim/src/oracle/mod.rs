@@ -230,13 +230,14 @@ impl Oracle {
             }
             Command::Unsubscribe { session, subscription, partition, group } => {
                 self.subscriptions.remove(&(*session, *subscription));
-                self.left(Some((*partition, *group)), (*session, Some(*subscription)), None);
+                let whose = (*session, Some(*subscription));
+                self.left(Some((*partition, *group)), whose, None, now);
             }
             Command::EndSession { session, grace } => {
                 self.subscriptions.retain(|(held, _), _| held != session);
                 self.readers.end_where(|key, _| key.0 == *session);
                 let cut_off = (!grace.is_zero()).then(|| now.plus(*grace));
-                self.left(None, (*session, None), cut_off);
+                self.left(None, (*session, None), cut_off, now);
             }
             Command::Partition(origin, id, change) if self.is_stream(*id) => {
                 self.stream_dropped(origin.request, *id, change, now);
@@ -388,6 +389,7 @@ impl Oracle {
         place: Option<(PartitionId, GroupId)>,
         (session, subscription): (SessionId, Option<u32>),
         cut_off: Option<Timestamp>,
+        now: Timestamp,
     ) {
         for (id, partition) in &mut self.partitions {
             for (group, model) in &mut partition.groups {
@@ -396,7 +398,7 @@ impl Oracle {
                         held.session == session
                             && subscription.is_none_or(|number| held.subscription == number)
                     };
-                    model.left(of, cut_off);
+                    model.left(of, cut_off, now);
                 }
             }
         }

@@ -3,6 +3,7 @@
 
 mod admission;
 mod archives;
+mod attempts;
 mod browser;
 mod consuming;
 mod control;
