@@ -317,7 +317,7 @@ impl Standing {
         let mut standing = Self::default();
         let (start, end) = (run.first.0, run.first.0.saturating_add(u64::from(run.count)));
         if end > visible {
-            standing.stale.push((start.max(visible), end));
+            standing.call_stale(start.max(visible), end);
         }
         let current = run.generation == generation;
         for (start, end) in group.settled.gaps(start, end.min(visible)) {
@@ -328,7 +328,7 @@ impl Standing {
                 if fits && by.speaks_for(group, lease.holder) {
                     standing.leased.push((from, to, lease.tries.failed));
                 } else {
-                    standing.stale.push((from, to));
+                    standing.call_stale(from, to);
                 }
                 at = to;
             }
@@ -354,7 +354,7 @@ impl Standing {
             if tries.is_last(run.attempt) {
                 self.returned.push((from, to));
             } else {
-                self.stale.push((from, to));
+                self.call_stale(from, to);
             }
             at = to;
         }
@@ -364,7 +364,15 @@ impl Standing {
     /// A part whose publisher's delay is not over: nobody can have been given it.
     fn untried(&mut self, start: u64, end: u64) {
         if start < end {
-            self.stale.push((start, end));
+            self.call_stale(start, end);
+        }
+    }
+
+    /// A part that the settle does not apply to. Parts that touch are told as one.
+    fn call_stale(&mut self, start: u64, end: u64) {
+        match self.stale.last_mut() {
+            Some((_, last_end)) if *last_end == start => *last_end = end,
+            _ => self.stale.push((start, end)),
         }
     }
 }

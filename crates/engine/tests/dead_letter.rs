@@ -192,7 +192,7 @@ fn a_restart_finds_parked_what_was_parked_and_ready_what_was_asked_for() {
     assert_eq!((world.group().parked, world.group().ready), (1, 1));
     assert_eq!(&*world.describe(ORDERS).parked[0].reason, "no such customer");
     world.subscribe(BOB, 9);
-    assert_eq!(world.attempts(), [(1, 1)]);
+    assert_eq!(world.attempts(), [(1, 2)]);
 }
 
 #[test]
