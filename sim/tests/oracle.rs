@@ -8,13 +8,13 @@ use bytes::Bytes;
 use sennit_engine::{
     Command, Confirmed, Credit, DeadLetters, Delivery, DeliveryRun, Effect, GroupSetting,
     OpenStream, Origin, PartitionCommand, PartitionDescription, Publish, Refusal, SessionId,
-    Settle, StreamAppend, StreamCommand, StreamNote, StreamSettings, StreamStatus, Subscribe,
-    Verdict,
+    Settle, StreamAnswer, StreamAppend, StreamAppended, StreamChunk, StreamCommand, StreamNote,
+    StreamRead, StreamRefusal, StreamSettings, StreamStatus, Subscribe, Verdict,
 };
 use sennit_model::{
     Batch, BatchBuilder, Durability, Generation, GroupConfig, GroupId, Message, Offset,
-    PartitionId, PartitionIndex, ProducerId, ProducerStamp, StartAt, Timestamp, TopicConfig,
-    TopicId, TopicKind,
+    PartitionId, PartitionIndex, ProducerId, ProducerStamp, ReadFrom, StartAt, Timestamp,
+    TopicConfig, TopicId, TopicKind,
 };
 use sennit_sim::oracle::{FoundStream, Oracle, Violation};
 
@@ -429,6 +429,73 @@ fn who_waits_to_be_refused_and_is_told_nothing_when_the_lane_fails_is_reported()
     history.oracle.fenced();
     let broken = history.oracle.turned(&[], &[], history.now);
     assert_eq!(rule(broken), "every command is answered");
+}
+
+/// A stream with one message, of which its writer was told, and one more on its way to the disk.
+fn with_one_and_one_on_its_way() -> (History, StreamSettings) {
+    let (mut history, settings) = with_stream(None);
+    for is_committed in [true, false] {
+        let append = StreamAppend {
+            content: Some(batch(&["a"]).into()),
+            content_type: None,
+            note: StreamNote::default(),
+        };
+        let origin = history.origin();
+        let command = StreamCommand::Append(Box::new(append));
+        history.turn(Command::Stream(origin, STREAM, command), &[]).unwrap();
+        if is_committed {
+            let (next, is_closed) = (Offset(1), false);
+            let appended = StreamAppended { next, is_closed, is_duplicate: false, sequence: None };
+            let told = Effect::Stream(origin, Box::new(StreamAnswer::Appended(appended)));
+            history.commit(&[told]).unwrap();
+        }
+    }
+    (history, settings)
+}
+
+/// Asks for what lies at offset 3 of the stream, and answers.
+fn read_beyond(history: &mut History, answer: StreamAnswer) -> Result<(), Violation> {
+    let origin = history.origin();
+    let read = StreamRead {
+        at: ReadFrom::Offset(Offset(3)),
+        before: None,
+        bytes_max: 1 << 10,
+        waits: false,
+        one_append: false,
+        for_fork: false,
+    };
+    let command = Command::Stream(origin, STREAM, StreamCommand::Read(read));
+    history.turn(command, &[Effect::Stream(origin, Box::new(answer))])
+}
+
+#[test]
+fn a_read_beyond_the_end_is_told_of_the_end_that_is_committed_and_of_no_other() {
+    for next in 0..5 {
+        let (mut history, _) = with_one_and_one_on_its_way();
+        let refusal = StreamRefusal::BeyondEnd { next: Offset(next) };
+        let broken = read_beyond(&mut history, StreamAnswer::Refused(refusal));
+        match next {
+            1 => broken.unwrap(),
+            _ => assert_eq!(rule(broken), "I1 a stream answers what is so", "{next}"),
+        }
+    }
+}
+
+#[test]
+fn a_read_beyond_the_end_that_is_given_the_end_instead_is_reported() {
+    let (mut history, settings) = with_one_and_one_on_its_way();
+    let chunk = StreamChunk {
+        topic: STREAM.topic,
+        first: Offset(1),
+        next: Offset(1),
+        is_up_to_date: true,
+        is_closed: false,
+        rest: None,
+        messages: Vec::new(),
+        settings: settings.into(),
+    };
+    let broken = read_beyond(&mut history, StreamAnswer::Chunk(chunk));
+    assert_eq!(rule(broken), "I1 a stream gives what was appended, once and in order");
 }
 
 /// Two streams of a group, to which a message each is appended at once; then a crash, and a start that finds

@@ -44,6 +44,8 @@ struct AskedRead {
     read: StreamRead,
     /// What had been told when it was asked.
     told: (u64, bool),
+    /// The lowest end that the stream may have for this read.
+    end_least: u64,
     /// Whether nobody waits for it any more: an answer may be on its way all the same.
     is_stopped: bool,
 }
@@ -151,10 +153,10 @@ impl Oracle {
                             model.touch(now);
                         }
                         let told = (model.told_end, model.told_closed);
-                        reads.insert(
-                            origin.request,
-                            AskedRead { id, read: *read, told, is_stopped: false },
-                        );
+                        let end_least = model.end_least();
+                        let asked =
+                            AskedRead { id, read: *read, told, end_least, is_stopped: false };
+                        reads.insert(origin.request, asked);
                     }
                 }
             }
@@ -223,7 +225,7 @@ impl Oracle {
             }
             return Ok(());
         }
-        let Some(AskedRead { id, read, told, .. }) = reads.remove(&request) else {
+        let Some(AskedRead { id, read, told, end_least, .. }) = reads.remove(&request) else {
             return wrong(format!("an answer to {request}, which was not asked"));
         };
         let Some(model) = by_id.get_mut(&id) else { return Ok(()) };
@@ -247,6 +249,16 @@ impl Oracle {
                 }
             }
             StreamAnswer::Refused(StreamRefusal::Damaged { .. }) if *has_damage => Ok(()),
+            StreamAnswer::Refused(StreamRefusal::BeyondEnd { next }) => {
+                if !model.may_end_at(next.0, &read, end_least, durable_turn) {
+                    return wrong(format!(
+                        "{id}: {answer:?} to {read:?}, its end was at least {end_least}, it is {:?}",
+                        model.standing()
+                    ));
+                }
+                model.told_end = model.told_end.max(next.0);
+                Ok(())
+            }
             StreamAnswer::Refused(refusal) if model.may_say(refusal) => {
                 let since = model.since(|standing| !standing.is_there || standing.is_deleted);
                 let is_durable = since <= durable_turn || since == UNSURE;
@@ -344,7 +356,8 @@ impl Oracle {
             let Some(model) = self.streams.by_id.get(id) else { continue };
             let at = if let ReadFrom::Offset(offset) = read.at { offset.0 } else { 0 };
             let standing = model.standing();
-            let has_reason = at < standing.end || standing.is_closed || model.gone().is_some();
+            // Behind the end there is nothing to wait for: such a read is refused.
+            let has_reason = at != standing.end || standing.is_closed || model.gone().is_some();
             if !read.waits || has_reason {
                 let detail = format!("{request}: {read:?} of {id}, which is {standing:?}");
                 return Err(Violation::new(rule, detail));
@@ -378,6 +391,26 @@ impl StreamModel {
         self.gone().is_some_and(|gone| gone == *refusal || *refusal == StreamRefusal::Deleted)
     }
 
+    /// The lowest end that a read which is asked now may find: a stream does not end before what anybody
+    /// was told of, before what an earlier life has left, or before what a fork goes on from.
+    fn end_least(&self) -> u64 {
+        let of_earlier_lives = self.entries.iter().take_while(|entry| entry.turn == 0).count();
+        self.told_end.max(of_earlier_lives as u64).max(self.fork_at())
+    }
+
+    /// Whether a read may be refused because the stream ends at `next`. What is on its way to the disk is
+    /// not there yet: the stream ends where some change that is durable by now has left it, and that the
+    /// stream is there is durable too. A deletion since then does not matter: its answer comes later.
+    fn may_end_at(&self, next: u64, read: &StreamRead, end_least: u64, durable_turn: u64) -> bool {
+        let ReadFrom::Offset(at) = read.at else { return false };
+        let sure: Vec<&Version> =
+            self.history.iter().filter(|version| version.turn <= durable_turn).collect();
+        let is_there = sure.iter().any(|version| version.standing.is_there);
+        let is_an_end =
+            next == self.fork_at() || sure.iter().any(|version| version.standing.end == next);
+        !read.for_fork && next < at.0 && end_least <= next && is_there && is_an_end
+    }
+
     /// A read is given what lies there.
     fn gives(
         &self,
@@ -405,7 +438,11 @@ impl StreamModel {
             ReadFrom::Earliest => (self.fork_at(), self.fork_at()),
             _ => (told_end, end),
         };
-        let least = asked.0.min(before).min(told_end);
+        // Reads for forks begin at the end if they ask for more; others would have been refused.
+        let least = match read.at {
+            ReadFrom::Offset(_) if !read.for_fork => asked.0.min(before),
+            _ => asked.0.min(before).min(told_end),
+        };
         let most = asked.1.min(before).min(end);
         if !(least..=most).contains(&first) || next < first || next > end.min(before) {
             return wrong("the place");
