@@ -14,7 +14,7 @@ use crate::{
     names::SourceNames,
     ordered::Ordered,
     pages::Pages,
-    record::{Record, TopicCreated},
+    record::{Record, TopicCreated, TopicSettings},
     refusal::Refusal,
     settings_hash::SettingsHash,
     shared::Shared,
@@ -70,7 +70,7 @@ impl Topic {
     /// Its settings.
     #[must_use]
     pub fn config(&self) -> &TopicConfig {
-        &self.created.config
+        self.created.config()
     }
 
     /// The group of this name.
@@ -250,7 +250,7 @@ impl Catalogue {
 
     /// Has a topic as a checkpoint says it is.
     pub(crate) fn put_back(&mut self, mut topic: Topic, shared: &mut Shared) {
-        topic.created.config = shared.config(&topic.created.config);
+        topic.created.settings = shared.topic_settings(*topic.created.settings);
         for group in &mut topic.groups {
             group.named = shared.named(group.name(), &group.setting());
         }
@@ -313,14 +313,8 @@ impl Catalogue {
             };
         }
         let topic = self.next_topic(placed);
-        self.new_topic(TopicCreated {
-            topic,
-            name,
-            incarnation,
-            config: config.into(),
-            home: topic,
-            is_stream,
-        })
+        let settings = TopicSettings { config, is_stream }.into();
+        self.new_topic(TopicCreated { topic, name, incarnation, settings, home: topic })
     }
 
     /// The number of the next topic that is to lie there, or anywhere.
@@ -351,8 +345,8 @@ impl Catalogue {
         if self.topic_named(&name).is_some() {
             name = format!("lost-{}-{:x}", topic.0, incarnation.0).parse()?;
         }
-        let (config, is_stream) = (config.into(), false);
-        self.new_topic(TopicCreated { topic, name, incarnation, config, home, is_stream })
+        let settings = TopicSettings { config, is_stream: false }.into();
+        self.new_topic(TopicCreated { topic, name, incarnation, settings, home })
     }
 
     fn create_dead_letter_topic(
@@ -379,8 +373,8 @@ impl Catalogue {
             name = source.created.name.dead_letter_topic(Some(number));
             number += 1;
         }
-        let (config, is_stream) = (config.into(), false);
-        self.new_topic(TopicCreated { topic, name, incarnation, config, home, is_stream })
+        let settings = TopicSettings { config, is_stream: false }.into();
+        self.new_topic(TopicCreated { topic, name, incarnation, settings, home })
     }
 
     /// A new topic; a queue has its default group from the start.
@@ -388,7 +382,7 @@ impl Catalogue {
         if self.topic_count() >= limits::TOPICS_MAX {
             return Err(Refusal::topics_max());
         }
-        let (topic, kind) = (created.topic, created.config.kind());
+        let (topic, kind) = (created.topic, created.config().kind());
         let mut records = vec![Record::TopicCreated(created)];
         if kind == TopicKind::Queue {
             let setting = GroupSetting {
@@ -468,13 +462,14 @@ impl Catalogue {
                     source.dead_letter = Some(topic);
                 }
                 let groups = Box::default();
-                let config = shared.config(&created.config);
-                let created = TopicCreated { config, ..created.clone() };
+                let settings = shared.topic_settings(*created.settings);
+                let created = TopicCreated { settings, ..created.clone() };
                 self.add(Topic { created, dead_letter: None, groups });
             }
             Record::TopicAltered { topic, config } => {
                 if let Some(topic) = self.topic_mut(*topic) {
-                    topic.created.config = shared.config(config);
+                    let settings = TopicSettings { config: *config, ..*topic.created.settings };
+                    topic.created.settings = shared.topic_settings(settings);
                 }
             }
             Record::TopicDeleted { topic } => self.delete(*topic),

@@ -21,7 +21,7 @@ use crate::{
     log::{Entry, Place},
     partition::Partition,
     producer::{AppendedBatch, Producer},
-    record::TopicCreated,
+    record::{TopicCreated, TopicSettings},
     record_error::RecordError,
     runs::Runs,
     stream_codec::KeptStream,
@@ -116,9 +116,9 @@ pub(crate) fn encode_topic(out: &mut Vec<u8>, topic: &Topic) {
     let mut w = Writer(out);
     let created = &topic.created;
     w.u8(TOPIC).u32(created.topic.0).text(created.name.as_str()).u64(created.incarnation.0);
-    w.topic_config(&created.config).u32(created.home.0);
+    w.topic_config(created.config()).u32(created.home.0);
     let flags = if topic.dead_letter.is_some() { HAS_DEAD_LETTER } else { 0 };
-    let flags = flags | if created.is_stream { IS_STREAM } else { 0 };
+    let flags = flags | if created.is_stream() { IS_STREAM } else { 0 };
     w.u8(flags).u32(topic.dead_letter.map_or(0, |id| id.0));
     w.count(topic.groups.len());
     for group in &topic.groups {
@@ -331,7 +331,7 @@ fn decode_topic(r: &mut Reader) -> Result<Topic, RecordError> {
     let topic = TopicId(r.u32()?);
     let name: TopicName = r.topic_name()?;
     let incarnation = Incarnation(r.u64()?);
-    let config = Arc::new(r.topic_config()?);
+    let config = r.topic_config()?;
     let home = TopicId(r.u32()?);
     let flags = r.u8()?;
     if flags & !(HAS_DEAD_LETTER | IS_STREAM) != 0 {
@@ -345,7 +345,8 @@ fn decode_topic(r: &mut Reader) -> Result<Topic, RecordError> {
         let terms = Arc::new(Terms { config, start });
         Ok(CatalogueGroup { id, named: Arc::new(NamedTerms { name, terms }) })
     })?;
-    let created = TopicCreated { topic, name, incarnation, config, home, is_stream };
+    let settings = Arc::new(TopicSettings { config, is_stream });
+    let created = TopicCreated { topic, name, incarnation, settings, home };
     Ok(Topic { created, dead_letter, groups: groups.into() })
 }
 

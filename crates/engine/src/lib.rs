@@ -90,7 +90,9 @@ pub use engine::{Engine, Journal, Outbox, Payloads};
 pub use latest::Tombstones;
 pub use log::{KeptBatch, Place};
 pub use names::SourceNames;
-pub use record::{CompactedBatch, KeptPart, Outcome, Record, StreamOpened, TopicCreated};
+pub use record::{
+    CompactedBatch, KeptPart, Outcome, Record, StreamOpened, TopicCreated, TopicSettings,
+};
 pub use record_codec::RECORD_KIND_END;
 pub use record_error::RecordError;
 pub use refusal::Refusal;

@@ -296,13 +296,36 @@ pub struct TopicCreated {
     pub name: TopicName,
     /// What tells it from others of the same name at other times.
     pub incarnation: Incarnation,
-    /// Its settings: many topics share them.
-    pub config: Arc<TopicConfig>,
+    /// Its settings. Topics with equal settings share one value.
+    pub settings: Arc<TopicSettings>,
     /// The topic beside whose partitions its own are placed: its source for a dead-letter topic,
     /// otherwise itself.
     pub home: TopicId,
-    /// Whether it was made to be a stream: its partition is opened as one in the same commit's time, or
-    /// after a crash by the next who asks for it. What was made before this was kept says no.
+}
+
+impl TopicCreated {
+    /// Its configuration.
+    #[must_use]
+    pub fn config(&self) -> &TopicConfig {
+        &self.settings.config
+    }
+
+    /// Whether it was created as a stream; see [`TopicSettings::is_stream`].
+    #[must_use]
+    pub fn is_stream(&self) -> bool {
+        self.settings.is_stream
+    }
+}
+
+/// The settings of a topic. The catalogue keeps equal ones once, so that a field here costs a topic
+/// no memory of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TopicSettings {
+    /// Its configuration. `AlterTopic` replaces it.
+    pub config: TopicConfig,
+    /// Whether the topic was created as a stream; this never changes. Its partition is opened as a
+    /// stream right after the topic is created or, after a crash in between, by the next request
+    /// for it. Records that were written before this field existed are read as `false`.
     pub is_stream: bool,
 }
 

@@ -9,7 +9,7 @@ use sennit_model::{Batch, GroupId, Incarnation, Offset, ProducerStamp, Timestamp
 use crate::{
     codec::{Reader, Writer},
     log::Place,
-    record::{Outcome, Record, TopicCreated},
+    record::{Outcome, Record, TopicCreated, TopicSettings},
     record_error::RecordError,
 };
 
@@ -103,10 +103,10 @@ impl Record {
         let mut w = Writer(out);
         match self {
             Self::TopicCreated(t) => {
-                w.u32(t.topic.0).text(t.name.as_str()).u64(t.incarnation.0).topic_config(&t.config);
-                w.u32(t.home.0);
+                w.u32(t.topic.0).text(t.name.as_str()).u64(t.incarnation.0);
+                w.topic_config(t.config()).u32(t.home.0);
                 // Without this byte it is none, as before there was one.
-                if t.is_stream {
+                if t.is_stream() {
                     w.u8(1);
                 }
             }
@@ -235,14 +235,14 @@ impl Record {
         let length = body.len();
         let mut r = Reader { kind, rest: body };
         let record = match kind {
-            TOPIC_CREATED => Self::TopicCreated(TopicCreated {
-                topic: TopicId(r.u32()?),
-                name: r.topic_name()?,
-                incarnation: Incarnation(r.u64()?),
-                config: Arc::new(r.topic_config()?),
-                home: TopicId(r.u32()?),
-                is_stream: !r.rest.is_empty() && r.flag("is a stream")?,
-            }),
+            TOPIC_CREATED => {
+                let (topic, name) = (TopicId(r.u32()?), r.topic_name()?);
+                let (incarnation, config) = (Incarnation(r.u64()?), r.topic_config()?);
+                let home = TopicId(r.u32()?);
+                let is_stream = !r.rest.is_empty() && r.flag("is a stream")?;
+                let settings = Arc::new(TopicSettings { config, is_stream });
+                Self::TopicCreated(TopicCreated { topic, name, incarnation, settings, home })
+            }
             TOPIC_ALTERED => {
                 Self::TopicAltered { topic: TopicId(r.u32()?), config: r.topic_config()? }
             }
@@ -438,9 +438,8 @@ mod tests {
                 topic: TopicId(7),
                 name: "orders".parse().unwrap(),
                 incarnation: Incarnation(99),
-                config: Arc::new(config),
+                settings: Arc::new(TopicSettings { config, is_stream: false }),
                 home: TopicId(7),
-                is_stream: false,
             }),
             Record::TopicAltered { topic: TopicId(7), config },
             Record::TopicDeleted { topic: TopicId(7) },
@@ -550,7 +549,8 @@ mod tests {
         let Some(Record::TopicCreated(native)) = examples().into_iter().next() else {
             panic!("the first example is a topic");
         };
-        let stream = Record::TopicCreated(TopicCreated { is_stream: true, ..native.clone() });
+        let settings = Arc::new(TopicSettings { is_stream: true, ..*native.settings });
+        let stream = Record::TopicCreated(TopicCreated { settings, ..native.clone() });
         let (bytes, head) = body(&stream);
         assert_eq!(Record::decode(stream.kind(), bytes.clone()), Ok((stream.clone(), head)));
         // As it was written before it said so.

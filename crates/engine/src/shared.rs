@@ -9,6 +9,7 @@ use crate::{
     command::GroupSetting,
     group::{NamedTerms, Terms},
     interner::Interner,
+    record::TopicSettings,
     stream::StreamSettings,
 };
 
@@ -16,6 +17,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Shared {
     configs: Interner<TopicConfig>,
+    topic_settings: Interner<TopicSettings>,
     terms: Interner<Terms>,
     defaults: Interner<NamedTerms>,
     settings: Interner<StreamSettings>,
@@ -27,6 +29,7 @@ impl Default for Shared {
     fn default() -> Self {
         Self {
             configs: Interner::default(),
+            topic_settings: Interner::default(),
             terms: Interner::default(),
             defaults: Interner::default(),
             settings: Interner::default(),
@@ -39,6 +42,13 @@ impl Shared {
     pub(crate) fn config(&mut self, config: &TopicConfig) -> Arc<TopicConfig> {
         self.configs.get(*config, |config, out| {
             Writer(out).topic_config(config);
+        })
+    }
+
+    /// The settings of a topic in the catalogue.
+    pub(crate) fn topic_settings(&mut self, settings: TopicSettings) -> Arc<TopicSettings> {
+        self.topic_settings.get(settings, |settings, out| {
+            Writer(out).topic_config(&settings.config).u8(settings.is_stream.into());
         })
     }
 

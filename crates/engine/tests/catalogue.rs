@@ -2,6 +2,8 @@
 
 mod world;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use sennit_engine::{CatalogueCommand, Command, GroupSetting, Place, Record, Replay, Replayed};
 use sennit_model::{
@@ -107,6 +109,35 @@ fn an_altered_group_keeps_its_number_name_and_start_over_a_restart() {
     assert_eq!(world.journal.records.len(), records);
     world.engine = world.replayed();
     assert_eq!(group(&world), GroupSetting { config, ..before });
+}
+
+#[test]
+fn an_altered_topic_is_a_stream_afterwards_only_if_it_was_created_as_one() {
+    let mut world = World::empty();
+    let config = TopicConfig::of_kind(TopicKind::Stream);
+    let altered = TopicConfig { time_to_live: Some(Duration::from_secs(60)), ..config };
+    let kinds = [("events", true), ("prices", false)];
+    for (name, is_stream) in kinds {
+        let (incarnation, placed) = (INCARNATION, None);
+        let name_of_it = name.parse().expect("it is a name");
+        let create = CatalogueCommand::CreateTopic {
+            name: name_of_it,
+            config,
+            incarnation,
+            placed,
+            is_stream,
+        };
+        change(&mut world, create);
+        let topic = named(&world, name).expect("it was made");
+        change(&mut world, CatalogueCommand::AlterTopic { topic, config: altered });
+    }
+    for engine in [&world.engine, &world.replayed()] {
+        for (name, is_stream) in kinds {
+            let name = name.parse().expect("it is a name");
+            let topic = engine.catalogue().topic_named(&name).expect("it is there");
+            assert_eq!((topic.config(), topic.created.is_stream()), (&altered, is_stream));
+        }
+    }
 }
 
 /// Creates a group, and says which.

@@ -291,7 +291,7 @@ impl Control {
                 Err(StreamRefusal::Unknown.into())
             }
             Err(failure) => Err(failure),
-            Ok(StreamAnswer::Status(status)) if !status.is_opened && !topic.created.is_stream => {
+            Ok(StreamAnswer::Status(status)) if !status.is_opened && !topic.created.is_stream() => {
                 Err(StreamRefusal::NativeTopic.into())
             }
             Ok(_) => self.remove_stream(&topic).await,
@@ -423,7 +423,7 @@ impl Control {
 
     /// Whether a topic was made to be a stream.
     fn is_stream(&self, id: TopicId) -> bool {
-        self.topic(id).is_some_and(|topic| topic.created.is_stream)
+        self.topic(id).is_some_and(|topic| topic.created.is_stream())
     }
 
     fn topic(&self, id: TopicId) -> Option<Topic> {
