@@ -29,7 +29,7 @@ const SLEEPERS: &[(&str, &str)] = &[
     ("crates/server/src/http/http1/tests.rs", "a clock that runs only while everybody waits"),
     ("crates/server/src/http/http1/tests/times.rs", "a clock that runs only while everybody waits"),
     ("crates/server/src/http/http2/tests.rs", "a clock that runs only while everybody waits"),
-    ("crates/server/src/outbox.rs", "a clock that runs only while everybody waits"),
+    ("crates/server/src/outbox/tests.rs", "a clock that runs only while everybody waits"),
     ("crates/server/src/pace.rs", "what rings rings by the clock"),
     ("crates/server/src/resting.rs", "a clock that runs only while everybody waits"),
     ("crates/server/tests/footprint.rs", "the least that is held is seen in many looks"),
@@ -40,8 +40,13 @@ const SLEEPERS: &[(&str, &str)] = &[
 /// Where futures run without `bounds::within`, and what bounds them.
 const RUNNERS: &[(&str, &str)] = &[
     ("bench/src/clock.rs", "three waits for the clock of less than a millisecond each"),
+    ("crates/cli/src/printer.rs", "it prints no more than a pipe has room for"),
     ("crates/cli/tests/process/bounds.rs", "the helper"),
     ("crates/client/tests/connection.rs", "`soon` is inside"),
+    (
+        "crates/server/src/http/door/tests.rs",
+        "nothing lies behind the door that could be waited for",
+    ),
     ("crates/server/src/http/http1/tests.rs", "a day of a clock that jumps to what is next"),
     ("crates/server/src/http/http2/tests.rs", "a day of a clock that jumps to what is next"),
     ("crates/server/tests/server/http_connections.rs", "a timeout is inside"),

@@ -4,16 +4,11 @@
 use std::{
     path::Path,
     process::{Child, Command, Output, Stdio},
-    thread::sleep,
-    time::{Duration, Instant},
 };
 
 use serde_json::Value;
 
-use crate::broker::Broker;
-
-/// Longer than anything takes that is to happen.
-const SOON: Duration = Duration::from_secs(30);
+use crate::{bounds::until, broker::Broker};
 
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
@@ -29,14 +24,6 @@ fn broker() -> (tempfile::TempDir, Broker) {
 fn signal(name: &str, process: u32) {
     let sent = Command::new("kill").args([name, &process.to_string()]).status().unwrap();
     assert!(sent.success());
-}
-
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < SOON, "{what} did not come");
-        sleep(Duration::from_millis(5));
-    }
 }
 
 fn group(broker: &Broker) -> Value {
@@ -168,16 +155,11 @@ fn a_second_signal_kills_commands_that_do_not_want_to_end() {
     let (folder, broker) = broker();
     broker.ok(&["publish", "q", "one"], b"");
     let (mut child, pid) = stuck(&broker, &folder.path().join("pid"), "trap '' TERM;");
-    let begun = Instant::now();
-    let code = loop {
+    until("the end of the verb", || {
         signal("-INT", child.id());
-        sleep(Duration::from_millis(20));
-        if let Some(status) = child.try_wait().unwrap() {
-            break status.code();
-        }
-        assert!(begun.elapsed() < SOON, "it goes on");
-    };
-    assert_eq!(code, Some(130));
+        child.try_wait().unwrap().is_some()
+    });
+    assert_eq!(child.wait().unwrap().code(), Some(130));
     until("the end of the command", || !runs(pid));
 }
 

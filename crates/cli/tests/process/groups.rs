@@ -4,7 +4,7 @@
 use sennit_client::{Client, GroupName, TopicName};
 use serde_json::Value;
 
-use crate::broker::Broker;
+use crate::{bounds::within, broker::Broker};
 
 /// Consumes `count` messages of a group, and gives each up as dead.
 async fn give_up(broker: &Broker, topic: &str, count: usize) {
@@ -33,8 +33,7 @@ fn parked_messages_are_shown_with_their_reason_and_come_again_when_asked_for() {
     let broker = Broker::start(folder.path());
     broker.ok(&["topic", "create", "orders.dead-letter"], b"");
     broker.ok(&["publish", "orders.dead-letter"], b"a\nb\nc\n");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(give_up(&broker, "orders.dead-letter", 3));
+    within("three messages are given up", give_up(&broker, "orders.dead-letter", 3));
     let describe = ["group", "describe", "orders.dead-letter", "default"];
     let shown = text(&broker, &describe);
     assert!(shown.contains("\t1\tno such customer\n"), "{shown}");

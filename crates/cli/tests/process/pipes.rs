@@ -4,16 +4,11 @@
 use std::{
     io::{BufRead, BufReader, Read},
     process::{Child, Command, Stdio},
-    thread::sleep,
-    time::{Duration, Instant},
 };
 
 use serde_json::Value;
 
-use crate::broker::Broker;
-
-/// Longer than anything takes that is to happen.
-const SOON: Duration = Duration::from_secs(30);
+use crate::{bounds::until, broker::Broker};
 
 fn numbers(count: u32) -> Vec<u8> {
     (0..count).flat_map(|number| format!("line {number}\n").into_bytes()).collect()
@@ -98,11 +93,7 @@ fn the_lease_of_a_message_whose_reader_is_slow_does_not_end() {
     let consume = ["consume", "many", "--group", "quick", "--json"];
     let mut verb = spawned(&broker, &[&consume[..], &["--follow"]].concat());
     let pipe = verb.stdout.take().unwrap();
-    let begun = Instant::now();
-    while unread_bytes(&pipe) == 0 {
-        assert!(begun.elapsed() < SOON);
-        sleep(Duration::from_millis(5));
-    }
+    until("something is printed", || unread_bytes(&pipe) > 0);
     // A message that is published with a delay of several leases is the clock: it comes to another.
     broker.ok(&["publish", "many", "two", "--delay", "1s"], b"");
     let other = broker.ok(&[&consume[..], &["--follow", "--count", "1"]].concat(), b"");
@@ -141,11 +132,7 @@ fn a_signal_ends_a_verb_whose_output_nobody_reads_and_settles_nothing_of_it() {
     ] {
         let mut child = spawned(&broker, verb);
         let mut unread = child.stdout.take().unwrap();
-        let begun = Instant::now();
-        while unread_bytes(&unread) == 0 {
-            assert!(begun.elapsed() < SOON);
-            sleep(Duration::from_millis(5));
-        }
+        until("something is printed", || unread_bytes(&unread) > 0);
         let pid = child.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
         assert_eq!(child.wait().unwrap().code(), Some(0), "{verb:?} {signal}");

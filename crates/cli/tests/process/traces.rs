@@ -6,14 +6,12 @@ use std::{
     os::unix::process::CommandExt as _,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
-    thread::sleep,
-    time::{Duration, Instant},
 };
 
-use crate::broker::{Broker, run, sennit};
-
-/// Longer than anything takes that is to happen.
-const SOON: Duration = Duration::from_secs(30);
+use crate::{
+    bounds::until,
+    broker::{Broker, run, sennit},
+};
 
 /// All that lies below a folder.
 fn below(folder: &Path) -> BTreeSet<PathBuf> {
@@ -33,15 +31,6 @@ fn said(output: &Output) -> String {
 fn signal(name: &str, process: u32) {
     let sent = Command::new("kill").args([name, &process.to_string()]).status().unwrap();
     assert!(sent.success());
-}
-
-/// Waits until something is so.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < SOON, "{what} did not come");
-        sleep(Duration::from_millis(5));
-    }
 }
 
 /// A verb on a folder, with nothing on its standard input.
