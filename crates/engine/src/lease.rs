@@ -23,7 +23,7 @@ pub(crate) struct Lease {
     /// always add up to the whole.
     pub(crate) bytes: u64,
     /// The consumer has said that it works on the messages before this offset. A consumer begins with
-    /// the front of a run as a rule, so this needs no run of its own.
+    /// the front of a run as a rule, so this needs no run of its own. At most `end`.
     pub(crate) started_to: u64,
     /// Set for the run's last offset: a run loses its front more often than its back.
     pub(crate) timer: TimerKey,

@@ -128,7 +128,8 @@ impl Group {
     }
 
     /// Takes `from..to`, which lies within one lease, out of it. What is left of the lease on
-    /// either side stays leased; the part that is taken keeps a timer of its own.
+    /// either side stays leased; the part that is taken keeps a timer of its own. What the holder works
+    /// on is never more than the part: the rest is somebody else's by the time the part's lease ends.
     fn cut_lease(&mut self, from: u64, to: u64, wheel: &mut Wheel<Timer>) -> Lease {
         let (&start, _) =
             self.leases.range(..=from).next_back().expect("the part lies within a lease");
@@ -142,11 +143,14 @@ impl Group {
             lease.bytes -= bytes;
             lease.timer = wheel.set(lease.deadline, self.lease_timer(to));
             lease.end = to;
+            lease.started_to = lease.started_to.min(to);
         }
         if start < from {
             let bytes = lease.share(start, from - start);
             let timer = wheel.set(lease.deadline, self.lease_timer(from));
-            self.leases.insert(start, Lease { end: from, bytes, timer, ..lease.clone() });
+            let started_to = lease.started_to.min(from);
+            let front = Lease { end: from, bytes, timer, started_to, ..lease.clone() };
+            self.leases.insert(start, front);
             lease.bytes -= bytes;
         }
         lease

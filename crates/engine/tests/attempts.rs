@@ -282,3 +282,21 @@ fn a_lease_that_is_started_and_settled_in_pieces_keeps_the_rest_of_it() {
     world.pass(LEASE);
     assert_eq!(world.group().leased, 8);
 }
+
+#[test]
+fn what_was_given_back_is_not_taken_again_when_the_leases_end_beside_which_it_was_held() {
+    let mut world = ten();
+    world.subscribe(ALICE, 10);
+    world.settle(Verdict::Extend(LEASE), vec![run(0, 10, 1)]);
+    world.pass(LEASE / 2);
+    world.settle(Verdict::RetryAfter(LEASE * 3), vec![run(2, 2, 1)]);
+    world.subscribe(BOB, 2);
+    world.attempts();
+    world.settle(Verdict::Retry, vec![run(6, 2, 1)]);
+    let given: Vec<_> = world.attempts();
+    assert_eq!(given, [(6, 2), (7, 2)], "to one of the two");
+    world.pass(LEASE / 2);
+    // The others come back; what waits still waits, and what is held again is still held.
+    let given: Vec<_> = world.attempts().into_iter().map(|(offset, _)| offset).collect();
+    assert_eq!(given, [0, 1, 4, 5, 8, 9]);
+}
