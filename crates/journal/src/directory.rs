@@ -30,7 +30,7 @@ const RESTORING_TEXT: &[u8] =
 /// Room for a header, a frame and a turn.
 const SEGMENT_BYTES_MIN: u64 = 16 << 10;
 /// Each shard is a thread, and a lane with files.
-const SHARDS_MAX: u32 = 1024;
+pub const SHARDS_MAX: u32 = 1024;
 
 /// What is fixed when a data directory is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

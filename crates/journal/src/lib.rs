@@ -34,7 +34,7 @@ mod verify;
 mod walk;
 
 pub use cut::{Cut, CutFile, CutFiles, FileName, Missing};
-pub use directory::{DataDirectory, DirectorySettings, UnmadeDirectory};
+pub use directory::{DataDirectory, DirectorySettings, SHARDS_MAX, UnmadeDirectory};
 pub use disk::{Disk, DiskFile};
 pub use fault::Fault;
 pub use format::{BLOCK_BYTES, FORMAT_VERSION};

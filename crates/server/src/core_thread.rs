@@ -109,7 +109,7 @@ impl CoreThread {
         let path = lane.directory.clone();
         let parts = sennit_shard::recover(&disk, lane, settings, now())
             .map_err(|error| ServeError::Recover { shard, error })?;
-        let Recovered { shard: mut state, lane, reader, slots, mover, report } = parts;
+        let Recovered { shard: mut state, mut lane, reader, slots, mover, report } = parts;
         tracing::info!(
             shard,
             generation = report.generation.0,
@@ -124,14 +124,10 @@ impl CoreThread {
         let (wishes, wished) = mpsc::channel();
         let metrics = cores.metrics[index].clone();
         let reserve = cores.reserve.clone();
-        let begins_full = begins_full(index, &path, (&state, &lane, &slots), &reserve)?;
+        let begins_full = begins_full(index, &path, (&mut state, &mut lane, &slots), &reserve)?;
         let room = Room::new(state.checkpoint_segments(), begins_full);
         let loans = reserve.clone();
         let (slots, lane) = ((slots, reserve.clone()), (lane, room, reserve));
-        if begins_full {
-            // Before anything else is journaled: starts that end early leave nothing behind then.
-            state.set_storage_full(true);
-        }
         let slot_maker =
             slot_thread::start(shard, slots, wished, lane_channel.0.clone(), inbox.clone())?;
         let (lane, lane_writer) =
@@ -296,25 +292,37 @@ async fn reconcile(control: Control, found: Found, done: oneshot::Sender<()>) {
     let _ = done.send(());
 }
 
-/// Whether the disk has no room for the slots that all lanes lack which have been recovered so far. Refuses a
-/// start that would only wait for room.
+/// Whether the disk has no room for the slots that all lanes lack which have been recovered so far: the shard
+/// is told then, before anything else is journaled, so that starts that end early leave nothing behind. Refuses
+/// a start that would only wait for room.
 fn begins_full(
     index: usize,
     path: &Path,
-    (state, lane, slots): (&Shard, &Lane<RealDisk>, &SlotMaker<RealDisk>),
+    (state, lane, slots): (&mut Shard, &mut Lane<RealDisk>, &SlotMaker<RealDisk>),
     reserve: &Reserve,
 ) -> Result<bool, ServeError> {
-    let (shard, spare) = (index as u32, lane.spare_count() as u64);
     let checkpoint_segments = state.checkpoint_segments();
     reserve.checkpoint_takes(index, checkpoint_segments);
-    let missing = held_slots(checkpoint_segments).saturating_sub(spare);
-    reserve.lacks(index, missing as usize, false);
+    let missing = |lane: &Lane<RealDisk>| {
+        held_slots(checkpoint_segments).saturating_sub(lane.spare_count() as u64) as usize
+    };
+    reserve.lacks(index, missing(lane), false);
     let free = slots.available_bytes().map_err(ServeError::Directory)?;
-    let needed = START_SLOTS.saturating_sub(spare) * reserve.segment_bytes();
-    if free < needed {
-        return Err(ServeError::NoRoomToStart { shard, path: path.to_owned(), free, needed });
+    let is_full = free < reserve.missing_bytes();
+    if is_full {
+        state.set_storage_full(true);
+        // What was kept in case the newest checkpoint is damaged is room too.
+        let mut released = Vec::new();
+        state.take_released(&mut released);
+        released.into_iter().for_each(|segment| lane.release(segment));
+        reserve.lacks(index, missing(lane), false);
     }
-    Ok(free < reserve.missing_bytes())
+    let needed = START_SLOTS.saturating_sub(lane.spare_count() as u64) * reserve.segment_bytes();
+    if free < needed {
+        let (shard, path) = (index as u32, path.to_owned());
+        return Err(ServeError::NoRoomToStart { shard, path, free, needed });
+    }
+    Ok(is_full)
 }
 
 /// Says what recovery has found damaged: what is left is served.

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use sennit_journal::{
-    Disk,
+    Disk, SHARDS_MAX,
     disk::{Access, RealDisk},
 };
 use sennit_shard::held_slots;
@@ -75,6 +75,10 @@ pub(crate) fn sizes_for(
         shards: shards.unwrap_or(cores),
         segment_bytes: segment_bytes.unwrap_or(SEGMENT_BYTES[0]),
     };
+    if wanted.shards > SHARDS_MAX {
+        // Refused for that, whatever the disk holds.
+        return Ok(wanted);
+    }
     let Some(free) = free_bytes(data) else { return Ok(wanted) };
     let sizes = Sizes::fitting(free, shards, segment_bytes, cores).map_err(|smallest| {
         let Sizes { shards, segment_bytes } = smallest;

@@ -96,6 +96,11 @@ impl Reserve {
         missing.sum::<u64>().saturating_mul(self.segment_bytes)
     }
 
+    /// What one lane lacks, in bytes.
+    pub(crate) fn missing_bytes_of(&self, shard: usize) -> u64 {
+        self.lanes[shard].missing.load(Relaxed).saturating_mul(self.segment_bytes)
+    }
+
     /// How many bytes a lane leaves free when it makes a slot: what is lent, and where it is not full itself what
     /// full lanes lack.
     pub(crate) fn left_beside(&self, shard: usize) -> u64 {

@@ -148,9 +148,12 @@ impl<D: Disk> SlotThread<D> {
         self.reserve.left_beside(self.shard as usize)
     }
 
-    /// Looks whether there is room for one more, though the lane may wish for none.
+    /// Looks whether there is room for all that the lane lacks and for one at least, though it may wish for
+    /// none: a lane that publishes faster than slots are made uses those that it holds meanwhile.
     fn look_for_room(&mut self) {
-        let needed = self.reserve.segment_bytes().saturating_add(self.left_beside());
+        let lacking = self.reserve.missing_bytes_of(self.shard as usize);
+        let own = lacking.max(self.reserve.segment_bytes());
+        let needed = own.saturating_add(self.left_beside());
         if let Ok(available) = self.maker.available_bytes() {
             self.tell_whether_full(available < needed);
         }

@@ -167,8 +167,8 @@ fn a_second_signal_kills_commands_that_do_not_want_to_end() {
 fn a_count_of_messages_is_worked_on_and_no_more() {
     let (_folder, broker) = broker();
     broker.ok(&["publish", "q", "1", "2", "3"], b"");
-    let printed =
-        broker.ok(&["consume", "q", "--count", "2", "--jobs", "8", "--exec", "cat; echo"], b"");
+    let printed = broker
+        .ok(&["consume", "q", "--count", "2", "--jobs", "8", "--exec", "echo \"$(cat)\""], b"");
     let mut lines: Vec<_> = std::str::from_utf8(&printed).unwrap().lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["1", "2"]);

@@ -61,7 +61,9 @@ fn the_page_of_metrics_lists_what_is_counted_and_nothing_else() {
     let listed = page.lines().filter_map(|line| line.strip_prefix("| `sennit_"));
     let listed: Vec<String> =
         listed.map(|row| format!("sennit_{}", row.split('`').next().unwrap())).collect();
-    let mut listed: Vec<&str> = listed.iter().map(String::as_str).collect();
+    // Which groups hold messages is counted where one does.
+    let is_always_there = |name: &&str| *name != "sennit_group_holds_oldest_age_seconds";
+    let mut listed: Vec<&str> = listed.iter().map(String::as_str).filter(is_always_there).collect();
     counted.sort_unstable();
     listed.sort_unstable();
     assert_eq!(counted, listed);

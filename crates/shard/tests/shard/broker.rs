@@ -4,15 +4,16 @@
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use sennit_engine::{
     Command, Credit, DeadLetters, DeliveryRun, Effect, GroupSetting, Origin, PartitionCommand,
-    Publish, SessionId, Settle, StreamAnswer, Subscribe, Verdict,
+    Publish, SessionId, Settle, SourceNames, StreamAnswer, Subscribe, Verdict,
 };
 use sennit_journal::{Disk, Frame, Home, LaneConfig, Position, disk::MemoryDisk};
 use sennit_model::{
-    BatchBuilder, GroupConfig, GroupId, Message, Messages, OffsetRange, PartitionId,
+    BatchBuilder, GroupConfig, GroupId, GroupName, Message, Messages, OffsetRange, PartitionId,
     PartitionIndex, ProducerStamp, StartAt, Timestamp, TopicConfig, TopicId, TopicKind,
 };
 use sennit_shard::{Fetch, Held, Moved, PackLengths, RecoverError, Recovered, Settings, recover};
@@ -182,6 +183,12 @@ impl Broker {
             dead_letters,
         };
         self.tell(Command::Partition(ORIGIN, partition, open));
+        if matches!(dead_letters, DeadLetters::To(_)) {
+            let groups = vec![(GROUP, GroupName::default_group())].into_iter().collect();
+            let topic = "orders".parse().unwrap();
+            let names = PartitionCommand::Name(Arc::new(SourceNames { topic, groups }));
+            self.tell(Command::Partition(ORIGIN, partition, names));
+        }
     }
 
     pub(crate) fn publish(&mut self, partition: PartitionId, texts: &[String]) {

@@ -1,0 +1,109 @@
+//! The slots of the lane, and the room for them on a disk that may be full: made, held and lent as the broker
+//! does it, by the same rule. It judges nothing but that the lane goes on.
+
+use super::*;
+
+impl World {
+    /// The lane waits for a slot. Only another program, or a disk that fails, may keep it from having one.
+    pub(super) fn wait_for_slot(&mut self) -> Result<(), Stop> {
+        self.slot_step()?;
+        let FaultPlan { sync_fails, write_fails, .. } = self.disk.plan();
+        self.waits += u32::from(sync_fails == 0 && write_fails == 0 && !self.room.has_room());
+        if self.waits > WAITS_MAX {
+            let detail = format!(
+                "the lane waits for a slot: {} segments in use, checkpoints take {}",
+                self.parts.shard.segment_count(),
+                self.parts.shard.checkpoint_segments(),
+            );
+            return Err(Violation::new(GOES_ON, detail).into());
+        }
+        Ok(())
+    }
+
+    /// Lets the slot maker get on.
+    ///
+    /// # Errors
+    /// That the power went.
+    pub fn slot_step(&mut self) -> Result<(), Stop> {
+        self.room.checkpoint_takes(self.parts.shard.checkpoint_segments());
+        let spare = self.parts.lane.spare_count();
+        if let Some(keep) = self.room.surplus(spare, self.room.is_full()) {
+            self.surplus.extend(self.parts.lane.take_surplus(keep.max(self.slots_wanted)));
+        }
+        if let Some(slot) = self.surplus.pop() {
+            // What is left of it is a spare slot at the next start.
+            let removed = self.parts.slots.remove(&slot);
+            self.trace.step(format_args!("  slot removed: {}", removed.is_ok()));
+        }
+        self.make_slot();
+        if self.disk.is_off() {
+            return Err(Stop::PowerOff);
+        }
+        let changed = self.room.full_changed(self.parts.lane.spare_count());
+        if let Some(full) = changed {
+            self.storage_full(full);
+        }
+        Ok(())
+    }
+
+    /// Makes the slot that the lane wishes for next, and looks whether there is room for another.
+    pub(super) fn make_slot(&mut self) {
+        let (count, written) =
+            (self.parts.lane.spare_count(), self.parts.lane.written_spare_count());
+        let is_wanted = count < self.slots_wanted;
+        let wish = self.wish.or_else(|| self.room.next_wish(Spare { count, written }));
+        self.wish = wish.or(is_wanted.then_some(Wish::Ready));
+        if let Some(wish) = self.wish {
+            let fill = if wish == Wish::Held { SlotFill::Taken } else { SlotFill::Written };
+            match self.parts.slots.make_beside(0, fill) {
+                Ok(slot) => {
+                    self.wish = None;
+                    self.room.made(wish);
+                    self.parts.lane.add_spare(slot);
+                }
+                Err(Fault::StorageFull { .. }) => return self.room.set_room(false),
+                Err(_) => return,
+            }
+        } else if self.room.has_room() {
+            return;
+        }
+        if let Ok(available) = self.parts.slots.available_bytes() {
+            self.room.set_room(available >= self.config.segment_bytes);
+        }
+    }
+
+    pub(super) fn storage_full(&mut self, full: bool) {
+        self.trace.step(format_args!("  storage full: {full}"));
+        self.parts.shard.set_storage_full(full);
+        self.oracle.storage_full(full);
+    }
+
+    /// Whether the slots are there that the lane always holds.
+    #[must_use]
+    pub fn has_held_slots(&self) -> bool {
+        self.room.missing(self.parts.lane.spare_count()) == 0
+    }
+
+    /// As the broker does at a start: publishes are refused from the start where the disk has no room for the
+    /// slots that are missing.
+    pub(super) fn start_in_room(&mut self) -> Result<(), Violation> {
+        let checkpoint_segments = self.parts.shard.checkpoint_segments();
+        let spare = self.parts.lane.spare_count() as u64;
+        let segment_bytes = self.config.segment_bytes;
+        let Ok(free) = self.parts.slots.available_bytes() else {
+            self.room = Room::new(checkpoint_segments, false);
+            return Ok(());
+        };
+        if spare + free / segment_bytes < START_SLOTS {
+            let detail = format!("a start finds {spare} slots and {free} bytes");
+            return Err(Violation::new(GOES_ON, detail));
+        }
+        let missing = held_slots(checkpoint_segments).saturating_sub(spare);
+        let begins_full = free < missing.saturating_mul(segment_bytes);
+        self.room = Room::new(checkpoint_segments, begins_full);
+        if begins_full {
+            self.storage_full(true);
+        }
+        Ok(())
+    }
+}
