@@ -49,7 +49,7 @@ pub struct Args {
     /// be named
     #[arg(long, value_name = "NAME")]
     http_host: Vec<HostName>,
-    /// An origin whose pages in browsers may read and change HTTP streams, as https://app.example.com, or *
+    /// An origin whose pages in browsers may read and change HTTP streams, as `https://app.example.com`, or *
     /// for all pages, to read; may be given often. Pages of this machine may, where it is asked for as such
     #[arg(long, value_name = "ORIGIN")]
     http_origin: Vec<HttpOrigin>,
