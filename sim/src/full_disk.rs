@@ -39,11 +39,6 @@ impl Run {
             }
             self.world.slot_step().map_err(calm)?;
         }
-        // What is held is known to be enough for checkpoints that fit a segment, as they do in segments of 20 MiB
-        // and more; for longer ones starts on a full disk that are cut short one after the other may not be.
-        if self.world.parts.shard.checkpoint_segments() > 1 {
-            return Ok(());
-        }
         let more = random.below(2 * self.swarm.segment_bytes);
         self.leave_free(more);
         self.fill(&mut random)?;
@@ -123,10 +118,11 @@ impl Run {
         let missing = self.world.room.missing(self.world.parts.lane.spare_count()) as u64;
         self.leave_free(missing * self.swarm.segment_bytes);
         for _ in 0..ROUNDS {
+            self.world.slot_step().map_err(calm)?;
             if !self.world.room.is_full() {
+                // What goes on now may fill it again.
                 return Ok(());
             }
-            self.world.slot_step().map_err(calm)?;
             self.calmly(20)?;
         }
         let detail = format!("{:?}, {missing} slots were missing", self.world.room);

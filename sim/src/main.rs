@@ -78,12 +78,13 @@ fn main() -> ExitCode {
     let failures = run_all(from..to, arguments.operations, arguments.threads, |_, ended| {
         let failed_now = u64::from(ended.is_err());
         let failed = failed.fetch_add(failed_now, Relaxed) + failed_now;
+        if let Err(failure) = ended {
+            // At once: whoever stops a long run has what it found.
+            progress.say(&failure.to_string());
+        }
         progress.told(done.fetch_add(1, Relaxed) + 1, count, failed);
     });
     progress.end();
-    for failure in &failures {
-        let _ = writeln!(out, "{failure}");
-    }
     let _ = writeln!(out, "{count} seeds, {} failed", failures.len());
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -50,6 +50,12 @@ impl Progress {
         }
     }
 
+    /// Writes a line of what was found to standard output, whatever is shown of the progress.
+    pub fn say(&self, line: &str) {
+        // Where nobody reads any more, nobody misses it.
+        self.bar.suspend(|| drop(writeln!(std::io::stdout(), "{line}")));
+    }
+
     /// Clears the bar away.
     pub fn end(&self) {
         self.bar.finish_and_clear();

@@ -167,7 +167,7 @@ impl World {
             commands: Vec::new(),
             flight: None,
             fetches: Vec::new(),
-            room: Room::new(1, false),
+            room: Room::new(0, false),
             wish: None,
             surplus: Vec::new(),
             slots_wanted: 0,
@@ -335,6 +335,7 @@ impl World {
     fn committed(&mut self, end: Position) -> Result<(), Stop> {
         self.trace.step(format_args!("  committed to {end}"));
         self.committed = end;
+        self.parts.shard.set_spare_slots(self.parts.lane.spare_count(), end);
         self.parts.shard.committed(end, self.now);
         Ok(self.after(&[])?)
     }

@@ -78,6 +78,19 @@ impl Engine {
         !self.stirred.is_empty()
     }
 
+    /// Says whether the disk is full: messages that failed for good wait where they are while it is so.
+    pub fn set_storage_full(&mut self, full: bool) {
+        self.storage_full = full;
+        if full {
+            return;
+        }
+        for id in std::mem::take(&mut self.waits_for_room) {
+            if let Some(partition) = self.partitions.get_mut(&id) {
+                stir(&mut self.stirred, partition);
+            }
+        }
+    }
+
     /// The batch at `place` cannot be read: no group waits for its messages any more. They are kept
     /// and counted, and the consumers of each group that would get them are told; what is asked
     /// for again later (a retry, a new group, a restart) is found again by reading. False if no such
@@ -114,6 +127,10 @@ impl Engine {
         payloads: &mut impl Payloads,
         out: &mut Outbox,
     ) {
+        if self.storage_full {
+            self.waits_for_room.insert(id);
+            return;
+        }
         let Some(partition) = self.partitions.get_mut(&id) else { return };
         let target = match partition.dead_letters {
             DeadLetters::To(topic) => PartitionId { topic, ..id },

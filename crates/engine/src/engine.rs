@@ -2,7 +2,10 @@
 //! decides is appended to the journal as records, and records are applied. Replay after a crash
 //! applies the same records and comes to the same state.
 
-use std::{collections::VecDeque, time::Duration};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use sennit_model::{
@@ -107,6 +110,10 @@ pub struct Engine {
     pub(crate) uncommitted: VecDeque<(u64, PartitionId, u64)>,
     /// Partitions that may have something to deliver or to bury.
     pub(crate) stirred: Vec<PartitionId>,
+    /// Whether the disk is full: dead letters are not appended then, as nothing is that grows.
+    pub(crate) storage_full: bool,
+    /// Where dead letters wait for that to end.
+    pub(crate) waits_for_room: BTreeSet<PartitionId>,
     pub(crate) freed: Vec<Place>,
     pub(crate) lost: Lost,
     pub(crate) readers: Readers,
@@ -140,6 +147,8 @@ impl Engine {
             fired: Vec::new(),
             uncommitted: VecDeque::new(),
             stirred: Vec::new(),
+            storage_full: false,
+            waits_for_room: BTreeSet::new(),
             freed: Vec::new(),
             lost: Lost::default(),
             readers: Readers::default(),

@@ -5,8 +5,8 @@ mod world;
 use std::time::Duration;
 
 use sennit_engine::{
-    Command, Credit, DeadLetters, Effect, GroupSetting, HEADER_REASON, PartitionCommand, Settle,
-    SourceNames, Subscribe, Verdict,
+    Command, Credit, DeadLetters, Effect, GroupSetting, HEADER_REASON, Outbox, PartitionCommand,
+    Settle, SourceNames, Subscribe, Verdict,
 };
 use sennit_model::{
     GroupConfig, GroupId, HeaderKind, Message, Messages, Offset, OffsetRange, TopicConfig,
@@ -225,6 +225,19 @@ fn dead_letters_wait_for_their_topic_and_ask_for_it_once() {
     world.open(ORDERS, queue(), vec![group], DeadLetters::To(DEAD.topic));
     assert_eq!(world.group().dying, 0);
     assert_eq!(world.describe(DEAD).end.0, 2);
+}
+
+#[test]
+fn dead_letters_wait_where_they_are_while_the_disk_is_full() {
+    let mut world = World::with(queue(), GroupConfig { attempts_max: 1, ..Default::default() });
+    world.subscribe(ALICE, 9);
+    world.publish_texts(&["a", "b"]);
+    world.engine.set_storage_full(true);
+    world.settle(Verdict::Retry, vec![run(0, 2, 1)]);
+    assert_eq!((world.group().dying, world.describe(DEAD).end.0), (2, 0));
+    world.engine.set_storage_full(false);
+    world.finish(Outbox::default());
+    assert_eq!((world.group().dying, world.describe(DEAD).end.0), (0, 2));
 }
 
 #[test]

@@ -230,8 +230,9 @@ impl Core {
         self.release(committed);
     }
 
-    fn release(&mut self, Committed { end, took, .. }: Committed) {
+    fn release(&mut self, Committed { end, took, spare_slots, .. }: Committed) {
         self.last_commit = took;
+        self.shard.set_spare_slots(spare_slots, end);
         self.shard.committed(end, now());
         self.cores.reserve.checkpoint_takes(self.index, self.shard.checkpoint_segments());
         self.route();

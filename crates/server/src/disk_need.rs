@@ -31,7 +31,7 @@ pub(crate) struct Sizes {
 impl Sizes {
     /// What such a directory needs of the disk before anything is published, in bytes.
     pub(crate) fn needed_bytes(self) -> u64 {
-        let segments = held_slots(1) + USED_SEGMENTS;
+        let segments = held_slots(0) + USED_SEGMENTS;
         u64::from(self.shards).saturating_mul(segments).saturating_mul(self.segment_bytes)
     }
 
@@ -115,8 +115,8 @@ mod tests {
         assert_eq!(fitting(210, None, None), Ok((1, 20)));
         assert_eq!(fitting(400, Some(2), Some(20 * MIB)), Ok((2, 20)), "as it was asked for");
         let smallest = Sizes::fitting(150 * MIB, None, None, 2).unwrap_err();
-        assert_eq!(smallest.needed_bytes(), 160 * MIB);
+        assert_eq!(smallest.needed_bytes(), 180 * MIB);
         let smallest = Sizes::fitting(210 * MIB, Some(1), Some(64 * MIB), 2).unwrap_err();
-        assert_eq!(smallest.needed_bytes(), 512 * MIB);
+        assert_eq!(smallest.needed_bytes(), 576 * MIB);
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct Committed {
     pub(crate) took: Duration,
     /// Whether that is all that the lane was given at once; else the rest waits for a slot.
     pub(crate) is_all: bool,
+    /// How many spare slots the lane has left.
+    pub(crate) spare_slots: usize,
 }
 
 /// What reaches a core.

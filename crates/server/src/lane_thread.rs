@@ -295,7 +295,7 @@ impl<D: Disk> Writer<D> {
         self.metrics.journal_syncs.add(1);
         self.ask_for_slots();
         self.tell_whether_full();
-        Ok(Committed { end, took, is_all: true })
+        Ok(Committed { end, took, is_all: true, spare_slots: self.lane.spare_count() })
     }
 
     fn unpin(&mut self) {
@@ -425,7 +425,7 @@ mod tests {
             shard: 0,
             lane: recovered.lane,
             slots: mpsc::channel().0,
-            room: Room::new(1, false),
+            room: Room::new(0, false),
             reserve: Arc::new(Reserve::new(vec![core.clone()], 16 << 10)),
             pin: None,
             core,
@@ -554,7 +554,7 @@ mod tests {
     #[test]
     fn a_slot_is_lent_to_a_pack_as_long_as_the_lane_can_go_on_without_it() {
         let (mut writer, _, mut maker, _inbox) = writer();
-        for _ in 0..2 {
+        for _ in 0..3 {
             writer.add_spare(maker.make().unwrap(), Wish::Held);
         }
         assert!(writer.lend_slot().is_none(), "it accepts publishes, and would not any more");

@@ -12,7 +12,7 @@ use crate::inbox::{self, Message};
 /// What one lane has said.
 #[derive(Debug, Default)]
 struct LaneState {
-    /// Segments that its checkpoints take.
+    /// Segments that its checkpoints take beside the one that they begin in.
     checkpoint_segments: AtomicU64,
     /// Slots that it lacks.
     missing: AtomicU64,
@@ -48,7 +48,7 @@ impl Drop for Lent<'_> {
 impl Reserve {
     /// That of lanes without slots, one for each core.
     pub(crate) fn new(cores: Vec<inbox::Sender>, segment_bytes: u64) -> Self {
-        let lane = || LaneState { checkpoint_segments: AtomicU64::new(1), ..LaneState::default() };
+        let lane = || LaneState { checkpoint_segments: AtomicU64::new(0), ..LaneState::default() };
         Self {
             segment_bytes,
             lanes: cores.iter().map(|_| lane()).collect(),
@@ -58,7 +58,7 @@ impl Reserve {
         }
     }
 
-    /// A checkpoint of a shard takes so many segments.
+    /// A checkpoint of a shard takes so many segments beside the one that it begins in.
     pub(crate) fn checkpoint_takes(&self, shard: usize, segments: u64) {
         self.lanes[shard].checkpoint_segments.store(segments, Relaxed);
     }

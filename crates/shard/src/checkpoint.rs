@@ -3,7 +3,7 @@
 //! pieces say is the engine's.
 
 use sennit_engine::{Checkpoint, Engine};
-use sennit_journal::Position;
+use sennit_journal::{BLOCK_BYTES, Position};
 
 use crate::writer::Writer;
 
@@ -18,14 +18,16 @@ const SPARED_PART: u64 = 32;
 const SPARED_SEGMENTS: u64 = 4;
 /// And one of so many at most, however long the replay becomes.
 const MOST_PART: u64 = 4;
+/// The state grows by one of so many parts of what is journaled at most, as far as room is held for it.
+const GROWTH_PART: u64 = 8;
 
 /// When the last checkpoint was written, how far the next one is, and when it is due.
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     segment_bytes: u64,
     last_bytes: u64,
-    /// How much of the journal the last one took, with what was written between its pieces, in bytes; the last
-    /// of an earlier life, if this one has written none.
+    /// How much of the journal the last one took, in bytes; the last of an earlier life, with what was written
+    /// between its pieces, if this one has written none.
     last_span: u64,
     /// Whether one is due whatever was journaled.
     is_asked_for: bool,
@@ -39,6 +41,8 @@ pub(crate) struct Checkpoints {
 struct UnderWay {
     checkpoint: Checkpoint,
     begin: Position,
+    /// How much of the journal its pieces took so far, in bytes.
+    span: u64,
 }
 
 impl Checkpoints {
@@ -81,9 +85,13 @@ impl Checkpoints {
         self.last_bytes
     }
 
-    /// How many segments one takes, as long as the last was, whoever has written it.
-    pub(crate) fn segments(&self) -> u64 {
-        self.last_span / self.segment_bytes + 1
+    /// How many segments one takes beside the one that it begins in, if that is half empty, and so much was
+    /// journaled since the last.
+    pub(crate) fn segments(&self, since_last: u64) -> u64 {
+        let span = self.last_span + since_last / GROWTH_PART;
+        // A segment has a header, and the last record of each may leave room for a piece.
+        let room = self.segment_bytes - BLOCK_BYTES as u64 - self.piece_bytes() as u64;
+        span.saturating_sub(room / 2).div_ceil(room)
     }
 
     /// About how long a piece is, in bytes.
@@ -110,13 +118,16 @@ impl Checkpoints {
             writer.seal();
             self.is_asked_for = false;
             let mut checkpoint = engine.begin_checkpoint(piece_bytes);
+            let before = writer.end();
             engine.checkpoint_step(&mut checkpoint, writer);
-            UnderWay { checkpoint, begin: writer.frame_start() }
+            UnderWay { checkpoint, begin: writer.frame_start(), span: writer.end().0 - before.0 }
         });
+        let before = writer.end();
         let is_whole = engine.checkpoint_step(&mut under_way.checkpoint, writer);
+        under_way.span += writer.end().0 - before.0;
         if is_whole {
             self.last_bytes = under_way.checkpoint.bytes();
-            self.last_span = writer.end().0 - under_way.begin.0;
+            self.last_span = under_way.span;
             self.pending = Some((under_way.begin, writer.end()));
             self.under_way = None;
             writer.checkpoint_ended();

@@ -197,7 +197,9 @@ pub fn recover<D: Disk>(
     let cache = TailCache::new(settings.cache_bytes);
     let moves = Moves::new(packs, settings.journal_segments);
     let checkpoints = Checkpoints::new(segment_bytes, checkpoint_span);
-    let shard = Shard::new(engine, writer, committed, cache, moves, checkpoints, now);
+    let mut shard = Shard::new(engine, writer, committed, cache, moves, checkpoints, now);
+    // The first frame takes one.
+    shard.set_spare_slots(lane.spare_count().saturating_sub(1), shard.end());
     let (reader, slots) = (recovered.reader, recovered.slots);
     Ok(Recovered { shard, lane, reader, slots, mover, report })
 }

@@ -3,12 +3,18 @@
 //! disk has room, and says what is to be made, given back and refused. It touches no disk, and does not know
 //! the other lanes that share it.
 
-/// Slots that a full lane needs for each segment that a checkpoint takes: for the one in force, the one that
-/// is written, the acks between them, and one that a crash has cut short. What was taken before publishes
-/// were refused has room there too.
-const PER_CHECKPOINT_SEGMENT: u64 = 4;
-/// And one for a start, and one whose room a pack takes when a segment is emptied.
-const BESIDE_CHECKPOINTS: u64 = 2;
+/// Slots that a full lane needs for each segment that a checkpoint takes beside the one that it begins in: for
+/// the checkpoint in force, and for the next.
+const PER_CHECKPOINT_SEGMENT: u64 = 2;
+/// Slots that it needs beside those: those in which the two begin, the two whose headers say so, and one for a
+/// start or a pack.
+const BESIDE_CHECKPOINTS: u64 = 5;
+/// And one more for what was accepted before publishes were refused, and one whose lack has them refused.
+const BEFORE_FULL: u64 = 2;
+
+/// Slots that a full lane needs to write a checkpoint, beside those that it takes: one for the header that says
+/// that one is there, and one for a start that comes before.
+const LOW_SLOTS: u64 = 2;
 
 /// Slots that are kept written and ready, so that the lane does not wait. Each time it had to, more are.
 const READY_SLOTS: usize = 2;
@@ -16,10 +22,18 @@ const READY_SLOTS_MAX: usize = 8;
 /// So many spare slots more than are wanted are left alone while the disk has room.
 const SURPLUS_SLOTS: usize = 2;
 
-/// How many slots a lane holds for a disk that is full, if its checkpoints take so many segments.
+/// How many slots a lane holds for a disk that is full, if its checkpoints take so many segments beside the one
+/// that they begin in.
 #[must_use]
 pub fn held_slots(checkpoint_segments: u64) -> u64 {
-    PER_CHECKPOINT_SEGMENT * checkpoint_segments + BESIDE_CHECKPOINTS
+    PER_CHECKPOINT_SEGMENT * checkpoint_segments + BESIDE_CHECKPOINTS + BEFORE_FULL
+}
+
+/// With how many spare slots a full lane writes a checkpoint at the latest: it can then be cut short at any
+/// point, and the next start can write one.
+#[must_use]
+pub(crate) fn low_slots(checkpoint_segments: u64) -> u64 {
+    checkpoint_segments + LOW_SLOTS
 }
 
 /// How many slots a start needs: its first segment's. What that says to be needed no more is there for the next.
@@ -47,8 +61,8 @@ pub enum Wish {
 #[derive(Debug)]
 pub struct Room {
     held: usize,
-    /// Segments that a checkpoint takes.
-    checkpoint: usize,
+    /// Segments that a checkpoint takes beside the one that it begins in.
+    checkpoint: u64,
     ready: usize,
     ready_asked: usize,
     held_asked: usize,
@@ -64,7 +78,7 @@ impl Room {
     pub fn new(checkpoint_segments: u64, begins_full: bool) -> Self {
         Self {
             held: held_slots(checkpoint_segments) as usize,
-            checkpoint: checkpoint_segments as usize,
+            checkpoint: checkpoint_segments,
             ready: READY_SLOTS,
             ready_asked: 0,
             held_asked: 0,
@@ -76,7 +90,7 @@ impl Room {
     /// Checkpoints take so many segments now.
     pub fn checkpoint_takes(&mut self, segments: u64) {
         self.held = held_slots(segments) as usize;
-        self.checkpoint = segments as usize;
+        self.checkpoint = segments;
     }
 
     /// How many slots are to be spare. A full lane wants one more than it holds: publishing goes on with it.
@@ -162,7 +176,7 @@ impl Room {
     /// one that is not full does not become so for it.
     #[must_use]
     pub fn may_lend(&self, spare: usize) -> bool {
-        spare > self.checkpoint && (self.is_full || spare > self.held)
+        spare > if self.is_full { low_slots(self.checkpoint) as usize } else { self.held }
     }
 }
 
@@ -174,38 +188,53 @@ mod tests {
         Spare { count, written: count }
     }
 
+    /// What a lane holds whose checkpoints fit the segment that they begin in.
+    const HELD: usize = 7;
+
     #[test]
     fn what_is_held_is_asked_for_at_once_and_only_what_is_used_soon_is_written() {
-        let mut room = Room::new(1, false);
+        let mut room = Room::new(0, false);
         let none = Spare { count: 0, written: 0 };
         let wishes: Vec<_> = std::iter::from_fn(|| room.next_wish(none)).collect();
         assert_eq!(wishes[..2], [Wish::Ready; 2]);
-        assert_eq!(wishes[2..], [Wish::Held; 4]);
+        assert_eq!(wishes[2..], [Wish::Held; HELD - 2]);
         wishes.into_iter().for_each(|wish| room.made(wish));
         // The lane has begun a segment: the next is to be ready too.
-        assert_eq!(room.next_wish(Spare { count: 5, written: 1 }), Some(Wish::Ready));
-        assert_eq!(room.next_wish(Spare { count: 5, written: 1 }), None);
+        let spare = Spare { count: HELD - 1, written: 1 };
+        assert_eq!((room.next_wish(spare), room.next_wish(spare)), (Some(Wish::Ready), None));
     }
 
     #[test]
     fn publishes_are_refused_while_a_held_slot_cannot_be_made_and_go_on_with_one_more() {
-        let mut room = Room::new(1, false);
-        assert_eq!(room.full_changed(5), None, "it is being made");
+        let mut room = Room::new(0, false);
+        assert_eq!(room.full_changed(HELD - 1), None, "it is being made");
         room.set_room(false);
-        assert_eq!(room.full_changed(6), None, "all are there");
-        assert_eq!(room.full_changed(5), Some(true));
-        assert_eq!((room.wanted(), room.missing(5)), (7, 2));
+        assert_eq!(room.full_changed(HELD), None, "all are there");
+        assert_eq!(room.full_changed(HELD - 1), Some(true));
+        assert_eq!((room.wanted(), room.missing(HELD - 1)), (HELD + 1, 2));
         room.set_room(true);
-        assert_eq!(room.full_changed(6), None);
-        assert_eq!(room.full_changed(7), Some(false));
-        assert_eq!(room.wanted(), 6);
+        assert_eq!(room.full_changed(HELD), None);
+        assert_eq!(room.full_changed(HELD + 1), Some(false));
+        assert_eq!(room.wanted(), HELD);
     }
 
     #[test]
     fn a_short_disk_gets_back_what_a_lane_does_not_hold() {
-        let mut room = Room::new(1, false);
-        assert_eq!((room.surplus(8, false), room.surplus(9, false)), (None, Some(6)));
-        assert_eq!((room.surplus(6, true), room.surplus(7, true)), (None, Some(6)));
-        assert_eq!(room.next_wish(spare(6)), None);
+        let mut room = Room::new(0, false);
+        assert_eq!(
+            (room.surplus(HELD + 2, false), room.surplus(HELD + 3, false)),
+            (None, Some(HELD))
+        );
+        assert_eq!((room.surplus(HELD, true), room.surplus(HELD + 1, true)), (None, Some(HELD)));
+        assert_eq!(room.next_wish(spare(HELD)), None);
+    }
+
+    #[test]
+    fn a_slot_is_lent_while_a_full_lane_can_write_a_checkpoint_without_it() {
+        let mut room = Room::new(0, false);
+        assert!(!room.may_lend(HELD) && room.may_lend(HELD + 1));
+        room.set_room(false);
+        room.full_changed(HELD - 1);
+        assert!(!room.may_lend(2) && room.may_lend(3));
     }
 }

@@ -69,6 +69,11 @@ impl Segments {
         self.release_passed();
     }
 
+    /// Where a replay would begin if the broker stopped now.
+    pub(crate) fn replay_from(&self) -> Position {
+        self.replay_from
+    }
+
     /// Keeps nothing only in case the newest checkpoint is damaged: the room is needed.
     pub(crate) fn forget_fallback(&mut self) {
         self.fallback_from = self.replay_from;

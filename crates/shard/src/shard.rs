@@ -19,6 +19,7 @@ use crate::{
     packs::{Packs, pack_of},
     passes::Compacting,
     read_cache::{Fetch, Found, ReadCache},
+    room::low_slots,
     tail_cache::TailCache,
     writer::Writer,
 };
@@ -60,6 +61,8 @@ pub struct Shard {
     freed: VecDeque<(Position, Place)>,
     effects: Vec<Effect>,
     outbox: Outbox,
+    /// How many spare slots the lane has once everything before this position is written.
+    spare_slots: (usize, Position),
     storage_full: bool,
     disk_short: bool,
     pub(crate) fenced: bool,
@@ -97,6 +100,7 @@ impl Shard {
             freed: VecDeque::new(),
             effects: Vec::new(),
             outbox: Outbox::default(),
+            spare_slots: (usize::MAX, committed),
             storage_full: false,
             disk_short: false,
             fenced: false,
@@ -297,6 +301,9 @@ impl Shard {
         if self.fenced {
             return;
         }
+        if self.is_low() {
+            self.reclaim();
+        }
         // A piece a turn: nobody waits for more of it than that. A turn that writes much waits for
         // a few, so that the end comes before as much is journaled as a replay may take.
         if self.checkpoints.is_under_way()
@@ -339,9 +346,11 @@ impl Shard {
         }
         if let Some(begin) = self.checkpoints.committed(end) {
             self.writer.replay_from(begin);
-            if self.is_short() && self.writer.dead_count() >= RECLAIM_SEGMENTS {
+            let frees = if self.is_low() { 1 } else { RECLAIM_SEGMENTS };
+            if self.is_short() && self.writer.dead_count() >= frees {
                 // The next segment's header makes the dead ones free.
                 self.turn_segment();
+                self.writer.checkpoint_ended();
             }
         } else {
             self.reclaim();
@@ -369,7 +378,8 @@ impl Shard {
     /// Writes a checkpoint on a short disk, if that frees segments. Everyone waits for the room: all of it at
     /// once.
     fn reclaim(&mut self) {
-        let may = self.is_short() && !self.fenced && !self.checkpoints.is_pending();
+        let is_idle = !self.checkpoints.is_pending() && !self.writer.says_replay_begins();
+        let may = self.is_short() && !self.fenced && is_idle;
         if may && (self.checkpoints.is_under_way() || self.is_to_reclaim()) {
             while !self.write_piece() {}
         }
@@ -382,7 +392,17 @@ impl Shard {
         let is_full_of_acks = self.writer.segments.dead_count(None) > 0
             && self.writer.is_past_checkpoint()
             && self.writer.since_checkpoint() >= self.checkpoints.last_bytes();
-        is_full_of_acks || self.writer.dead_count() >= RECLAIM_SEGMENTS
+        let is_low = self.is_low() && self.writer.is_past_checkpoint();
+        is_low || is_full_of_acks || self.writer.dead_count() >= RECLAIM_SEGMENTS
+    }
+
+    /// Whether a full lane has so few slots left that a checkpoint has to be written before anything else.
+    fn is_low(&self) -> bool {
+        let (spare, written) = self.spare_slots;
+        let segments = &self.writer.segments;
+        let taken = segments.of(self.writer.end()).saturating_sub(segments.of(written));
+        let left = (spare as u64).saturating_sub(taken);
+        self.storage_full && left <= low_slots(self.checkpoint_segments())
     }
 
     /// The lane has failed: nothing more is written. Whoever waits is told that the outcome is
@@ -444,6 +464,7 @@ impl Shard {
     pub fn take_released(&mut self, out: &mut Vec<u64>) {
         let start = out.len();
         self.writer.segments.take_released(out);
+        self.spare_slots.0 = self.spare_slots.0.saturating_add(out.len() - start);
         let segment_bytes = self.writer.segments.segment_bytes();
         for &segment in &out[start..] {
             self.moves.left.remove(&Home::Segment(segment));
@@ -456,7 +477,13 @@ impl Shard {
     pub fn set_storage_full(&mut self, full: bool) {
         let was_short = self.is_short();
         self.storage_full = full;
+        self.engine.set_storage_full(full);
         self.short_changed(was_short);
+    }
+
+    /// Says how many spare slots the lane has now that everything before `written` is.
+    pub fn set_spare_slots(&mut self, count: usize, written: Position) {
+        self.spare_slots = (count, written);
     }
 
     /// Says whether a shard of this broker has no room on the disk that all of them share: this one frees what
@@ -540,10 +567,10 @@ impl Shard {
         self.writer.at_hand.kept_bytes()
     }
 
-    /// How many segments a checkpoint takes, as long as the last was.
+    /// How many segments a checkpoint takes beside the one that it begins in, if that is half empty.
     #[must_use]
     pub fn checkpoint_segments(&self) -> u64 {
-        self.checkpoints.segments()
+        self.checkpoints.segments(self.writer.since_checkpoint())
     }
 
     /// How many segments of the journal are in use.

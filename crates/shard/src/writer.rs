@@ -159,6 +159,11 @@ impl Writer {
         }
     }
 
+    /// Whether a segment is on its way that says that a replay begins later than it does now.
+    pub(crate) fn says_replay_begins(&self) -> bool {
+        self.stated.back().is_some_and(|&(_, from)| from > self.segments.replay_from())
+    }
+
     /// A replay may begin here: the next segment will say so.
     pub(crate) fn replay_from(&mut self, position: Position) {
         self.replay_from = position;

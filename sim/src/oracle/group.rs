@@ -167,12 +167,18 @@ impl GroupModel {
     pub(super) fn may_be_through(&self, offset: u64) -> bool {
         offset < self.floor
             || self.holes.contains(&offset)
-            || self.states.get(&offset).is_some_and(|state| {
-                state.done != Done::No
-                    || state.dying.is_some()
-                    || state.is_asked
-                    || self.may_have_failed(offset) >= self.attempts_least
-            })
+            || self.may_have_died(offset)
+            || self
+                .states
+                .get(&offset)
+                .is_some_and(|state| state.done != Done::No || state.is_asked)
+    }
+
+    /// Whether a message may have failed for good.
+    pub(super) fn may_have_died(&self, offset: u64) -> bool {
+        self.states.get(&offset).is_some_and(|state| {
+            state.dying.is_some() || self.may_have_failed(offset) >= self.attempts_least
+        })
     }
 
     /// How many attempts at a message may have failed, with the one under way.

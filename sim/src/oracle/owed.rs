@@ -27,7 +27,14 @@ impl Oracle {
                     let is_letter = self.letters.contains_key(&(id, group, offset));
                     let is_hole =
                         model.holes.contains(&offset) || partition.may_be_compacted(offset, now);
-                    if !done && !is_letter && !is_hole && expiry.is_none_or(|expiry| expiry > now) {
+                    // A full disk holds dead letters up.
+                    let waits = self.is_full && model.may_have_died(offset);
+                    if !done
+                        && !is_letter
+                        && !waits
+                        && !is_hole
+                        && expiry.is_none_or(|expiry| expiry > now)
+                    {
                         owed.push((id, group, offset));
                     }
                 }

@@ -94,15 +94,20 @@ impl World {
             self.room = Room::new(checkpoint_segments, false);
             return Ok(());
         };
-        if spare + free / segment_bytes < START_SLOTS {
-            let detail = format!("a start finds {spare} slots and {free} bytes");
-            return Err(Violation::new(GOES_ON, detail));
-        }
         let missing = held_slots(checkpoint_segments).saturating_sub(spare);
         let begins_full = free < missing.saturating_mul(segment_bytes);
         self.room = Room::new(checkpoint_segments, begins_full);
         if begins_full {
             self.storage_full(true);
+            // What was kept in case the newest checkpoint is damaged is room too.
+            let mut released = Vec::new();
+            self.parts.shard.take_released(&mut released);
+            released.into_iter().for_each(|segment| self.parts.lane.release(segment));
+        }
+        let spare = self.parts.lane.spare_count() as u64;
+        if spare + free / segment_bytes < START_SLOTS {
+            let detail = format!("a start finds {spare} slots and {free} bytes");
+            return Err(Violation::new(GOES_ON, detail));
         }
         Ok(())
     }

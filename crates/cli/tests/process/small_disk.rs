@@ -155,9 +155,9 @@ fn a_new_broker_for_which_there_is_no_room_says_how_much_it_needs_and_leaves_not
     };
     let said = serve(&[]);
     assert!(said.contains("150 MiB are free"), "{said}");
-    assert!(said.contains("1 shards with segments of 20 MiB need 160 MiB"), "{said}");
+    assert!(said.contains("1 shards with segments of 20 MiB need 180 MiB"), "{said}");
     let said = serve(&["--shards", "4", "--segment-size", "32MiB"]);
-    assert!(said.contains("4 shards with segments of 32 MiB need 1024 MiB"), "{said}");
+    assert!(said.contains("4 shards with segments of 32 MiB need 1152 MiB"), "{said}");
     assert!(!data.exists());
 }
 

@@ -142,8 +142,7 @@ impl Broker {
             if frames.is_empty() {
                 return;
             }
-            let end = self.parts.lane.append(&frames).unwrap();
-            self.parts.shard.committed(end, NOW);
+            self.write(&frames, NOW);
         }
     }
 
@@ -151,9 +150,14 @@ impl Broker {
     pub(crate) fn commit_quietly(&mut self, now: Timestamp) {
         let frames = self.take_frames();
         if !frames.is_empty() {
-            let end = self.parts.lane.append(&frames).unwrap();
-            self.parts.shard.committed(end, now);
+            self.write(&frames, now);
         }
+    }
+
+    fn write(&mut self, frames: &[Frame], now: Timestamp) {
+        let end = self.parts.lane.append(frames).unwrap();
+        self.parts.shard.set_spare_slots(self.parts.lane.spare_count(), end);
+        self.parts.shard.committed(end, now);
     }
 
     pub(crate) fn settle_down(&mut self) {
