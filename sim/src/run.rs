@@ -123,7 +123,7 @@ pub fn run(seed: u64, operations: u64, echo: bool) -> Result<Finished, Failure> 
 /// What a seed's world is like, in words.
 #[must_use]
 pub fn mix(seed: u64) -> String {
-    format!("{:?}", Swarm::draw(&mut Random::new(seed)))
+    format!("{:?}", Swarm::of_seed(seed).0)
 }
 
 /// Runs seeds on so many threads, and returns what failed, by seed. `each` is told of every run.
@@ -158,8 +158,7 @@ pub fn run_all(
 
 impl Run {
     fn begin(seed: u64, trace: Trace) -> Result<Self, Violation> {
-        let mut random = Random::new(seed);
-        let swarm = Swarm::draw(&mut random);
+        let (swarm, mut random) = Swarm::of_seed(seed);
         trace.step(format_args!("seed {seed}: {swarm:?}"));
         let settings = Settings {
             cache_bytes: swarm.cache_bytes,

@@ -113,9 +113,32 @@ pub struct Swarm {
     pub rots: u64,
 }
 
+const BLOCK_BYTES: u64 = sennit_journal::BLOCK_BYTES as u64;
+
+/// The longest payload: two of them fit a segment.
+fn payload_max(segment_bytes: u64) -> u64 {
+    (segment_bytes - 3 * BLOCK_BYTES) / 2 + 512
+}
+
+/// One of so many seeds has a full disk, and segments so short that each step may take one.
+const FULL_DISK_PART: u64 = 8;
+
 impl Swarm {
-    /// Draws a mix.
-    pub fn draw(random: &mut Random) -> Self {
+    /// The mix of a seed, and the source of all else that it draws.
+    #[must_use]
+    pub fn of_seed(seed: u64) -> (Self, Random) {
+        let mut random = Random::new(seed);
+        let mut swarm = Self::draw(&mut random);
+        if seed % FULL_DISK_PART == FULL_DISK_PART - 1 {
+            swarm.runs_full = true;
+            swarm.segment_bytes = BLOCK_BYTES * [4, 4, 5, 8][random.below(4) as usize];
+            let most = payload_max(swarm.segment_bytes);
+            swarm.payload_bytes_max = swarm.payload_bytes_max.min(most);
+        }
+        (swarm, random)
+    }
+
+    fn draw(random: &mut Random) -> Self {
         let mut weights = [8, 6, 2, 60, 12, 14, 8, 8, 50, 20, 40, 3, 3];
         for weight in &mut weights[3..11] {
             *weight = *weight * [1, 2, 4, 8, 16][random.below(5) as usize] / 4;
@@ -126,8 +149,8 @@ impl Swarm {
         let some = |random: &mut Random, per_mille: u32, values: [u32; 3]| {
             if random.chance(per_mille) { values[random.below(3) as usize] } else { 0 }
         };
-        let segment_bytes = 4096 * [4, 5, 8, 16, 32, 64][random.below(6) as usize];
-        let payload_max = (segment_bytes - 12_288) / 2 + 512;
+        let segment_bytes = BLOCK_BYTES * [4, 5, 8, 16, 32, 64][random.below(6) as usize];
+        let payload_max = payload_max(segment_bytes);
         let eagerness = |random: &mut Random| [60, 250, 600, 950][random.below(4) as usize];
         Self {
             weights,
