@@ -214,12 +214,14 @@ impl<'a, F: DiskFile> Scan<'a, F> {
             Ends::Unknown => {
                 let tail = self.tail()?;
                 let durable = tail.durable.filter(|durable| *durable > position);
-                if durable.is_none() && not_next.end.is_none() {
+                if durable.is_none() && not_next.end.is_none() && self.at > 0 {
                     let torn_bytes = tail.end.0.saturating_sub(position.0);
                     return Ok(Found::End { torn_bytes });
                 }
                 let durable = durable.map_or(0, |durable| durable.0 - self.first.0);
-                let end = durable.max(not_next.end.unwrap_or(0));
+                // Who reads a segment without its header knows that it was begun.
+                let header_end = if self.at == 0 { BLOCK_BYTES as u64 } else { 0 };
+                let end = durable.max(not_next.end.unwrap_or(0)).max(header_end);
                 end.min(self.length).next_multiple_of(BLOCK_BYTES as u64)
             }
         };

@@ -2,13 +2,13 @@
 //! of it lie in two, and what is built on it.
 
 use sennit_journal::{
-    BLOCK_BYTES, Disk,
+    BLOCK_BYTES, Disk, Fault, Position,
     disk::{FaultPlan, FaultyDisk, MemoryDisk},
 };
 
 use crate::{
     lanes::write_without_sync,
-    world::{Entry, World, directory, slot_paths},
+    world::{Entry, SEGMENT_BYTES, World, directory, slot_paths},
 };
 
 /// What a slot held, without its header.
@@ -80,4 +80,47 @@ fn what_a_killed_process_had_written_is_durable_once_it_was_found_without_its_he
     disk.crash();
     let world = World::open_past_rot(&disk).unwrap();
     assert_eq!((&world.found, world.damage), (&entries, next.damage));
+}
+
+/// A lane of `segments` segments that each hold one commit, of which the last `rotten` lost their headers.
+fn one_commit_each(segments: usize, rotten: usize) -> (MemoryDisk, Vec<Entry>) {
+    let disk = MemoryDisk::default();
+    let mut world = World::open(&disk).unwrap();
+    let mut entries = Vec::new();
+    for _ in 0..segments {
+        world.builder.turn_segment();
+        entries.push(world.write(1, b"alone").unwrap());
+    }
+    for path in &slot_paths(&disk)[segments - rotten..] {
+        disk.put(path, headless(disk.bytes_of(path).unwrap()));
+    }
+    (disk, entries)
+}
+
+/// The newest segment may have been torn as it was begun. Its frame says that the one before was durable.
+#[test]
+fn a_segment_of_one_commit_is_no_torn_tail_where_the_next_one_lost_its_header_too() {
+    for (segments, rotten) in [(3, 2), (2, 2), (4, 3)] {
+        let (disk, entries) = one_commit_each(segments, rotten);
+        let first_lost = segments - rotten;
+        let Err(Fault::Rot { path, position, .. }) = World::open(&disk).map(drop) else {
+            panic!("{segments} segments, {rotten} headers: no rot");
+        };
+        assert_eq!(path, slot_paths(&disk)[first_lost]);
+        let log_ends_before = entries[..first_lost].last().map_or(0, |_| 2 * BLOCK_BYTES as u64);
+        let begin = (first_lost as u64).saturating_sub(1) * SEGMENT_BYTES;
+        assert_eq!(position, Position(begin + log_ends_before));
+
+        let mut world = World::open_past_rot(&disk).unwrap();
+        let mut durable = entries[..segments - 1].to_vec();
+        assert_eq!(
+            (&world.found, world.damage.len()),
+            (&durable, rotten - 1),
+            "{:?}",
+            world.damage
+        );
+        durable.push(world.write(1, b"later").unwrap());
+        let again = World::open_past_rot(&disk).unwrap();
+        assert_eq!((&again.found, &again.damage), (&durable, &world.damage));
+    }
 }
