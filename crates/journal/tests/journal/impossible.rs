@@ -11,8 +11,8 @@ use crate::{
 const POSITION: usize = 16;
 const DURABLE: usize = 32;
 
-/// Opens a lane of one record whose segment header has `bytes` at `at` and the checksum to it.
-fn open_with(at: usize, bytes: &[u8]) -> Fault {
+/// A lane of one record whose segment header has `bytes` at `at` and the checksum to it.
+fn lane_with(at: usize, bytes: &[u8]) -> MemoryDisk {
     let disk = MemoryDisk::default();
     World::open(&disk).unwrap().write(1, b"x").unwrap();
     let path = &slot_paths(&disk)[0];
@@ -21,7 +21,12 @@ fn open_with(at: usize, bytes: &[u8]) -> Fault {
     let checksum = crc32c_of_header(&slot);
     slot[64..68].copy_from_slice(&checksum.to_le_bytes());
     disk.put(path, slot);
-    match World::open(&disk) {
+    disk
+}
+
+/// Why such a lane is refused.
+fn open_with(at: usize, bytes: &[u8]) -> Fault {
+    match World::open(&lane_with(at, bytes)) {
         Ok(world) => panic!("opened with {} records", world.found.len()),
         Err(fault) => fault,
     }
@@ -98,4 +103,17 @@ fn a_frame_that_says_that_what_is_to_come_was_durable_is_not_believed() {
         second[DURABLE..DURABLE + 8].copy_from_slice(&place.to_le_bytes());
     };
     assert_eq!(found_beside(elsewhere), (0, 0));
+}
+
+/// The lane would go on in a segment that no later start takes.
+#[test]
+fn a_lane_whose_next_segment_cannot_be_counted_is_refused() {
+    let last = (1 << 63) / SEGMENT_BYTES - 3;
+    let fault = open_with(16, &last.to_le_bytes());
+    assert!(fault.to_string().contains("the last segment that can be counted"), "{fault}");
+    // The one before is the last in which a lane goes on.
+    let disk = lane_with(16, &(last - 1).to_le_bytes());
+    World::open(&disk).unwrap().write(1, b"later").unwrap();
+    let fault = World::open(&disk).map(drop).unwrap_err();
+    assert!(fault.to_string().contains("the last segment that can be counted"), "{fault}");
 }

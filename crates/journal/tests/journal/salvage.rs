@@ -124,3 +124,77 @@ fn a_segment_of_one_commit_is_no_torn_tail_where_the_next_one_lost_its_header_to
         assert_eq!((&again.found, &again.damage), (&durable, &world.damage));
     }
 }
+
+/// A frame that is not whole, in front of one that does not say of it that it was durable: a later segment does.
+#[test]
+fn what_lies_behind_rot_is_found_where_only_a_later_segment_says_that_it_was_durable() {
+    let disk = MemoryDisk::default();
+    let mut world = World::open(&disk).unwrap();
+    let mut entries = vec![world.write(1, b"first").unwrap()];
+    entries.push(world.push(1, b"rotten"));
+    world.seal();
+    entries.push(world.push(1, b"behind"));
+    world.commit().unwrap();
+    world.builder.turn_segment();
+    entries.push(world.write(1, b"next").unwrap());
+    entries.push(world.write(1, b"last").unwrap());
+    let paths = slot_paths(&disk);
+    let mut slot = disk.bytes_of(&paths[0]).unwrap();
+    slot[entries[1].position.0 as usize] ^= 1;
+    disk.put(&paths[0], slot);
+    disk.put(&paths[1], headless(disk.bytes_of(&paths[1]).unwrap()));
+    let world = World::open_past_rot(&disk).unwrap();
+    entries.remove(1);
+    assert_eq!(world.found, entries, "{:?}", world.damage);
+    let holes = world.damage.iter().map(|(_, hole)| (&hole.path, hole.position.0, hole.end().0));
+    let block = BLOCK_BYTES as u64;
+    assert_eq!(
+        holes.collect::<Vec<_>>(),
+        [
+            (&paths[0], 2 * block, 3 * block),
+            // The first segment was seen to end here.
+            (&paths[1], 4 * block, SEGMENT_BYTES + block)
+        ]
+    );
+}
+
+/// The newest segment, of which only frames are left, holds one commit, and that has rotted too.
+#[test]
+fn a_rotten_commit_is_no_torn_tail_where_only_a_later_segment_says_that_it_was_durable() {
+    let (disk, mut entries) = one_commit_each(3, 2);
+    let path = &slot_paths(&disk)[1];
+    let mut slot = disk.bytes_of(path).unwrap();
+    slot[entries[1].position.in_segment(SEGMENT_BYTES) as usize] ^= 1;
+    disk.put(path, slot);
+    let mut world = World::open_past_rot(&disk).unwrap();
+    assert_eq!(world.found, entries[..1]);
+    let [(1, hole)] = &world.damage[..] else { panic!("{:?}", world.damage) };
+    let block = BLOCK_BYTES as u64;
+    assert_eq!((&hole.path, hole.position.0), (path, 2 * block));
+    assert_eq!((hole.end(), world.end), (world.end, Position(SEGMENT_BYTES + 2 * block)));
+    entries.truncate(1);
+    entries.push(world.write(1, b"later").unwrap());
+    let again = World::open_past_rot(&disk).unwrap();
+    assert_eq!((again.found, again.damage), (entries, world.damage));
+}
+
+#[test]
+fn a_block_that_was_written_to_the_wrong_slot_does_not_keep_a_segment_from_being_found() {
+    let disk = MemoryDisk::default();
+    let mut world = World::open(&disk).unwrap();
+    let mut entries = Vec::new();
+    for _ in 0..3 {
+        world.builder.turn_segment();
+        entries.extend([&b"one"[..], b"two"].map(|body| world.write(1, body).unwrap()));
+    }
+    let paths = slot_paths(&disk);
+    let mut slot = headless(disk.bytes_of(&paths[1]).unwrap());
+    // Behind its own frames lies one of the segment that another slot holds.
+    let other = disk.bytes_of(&paths[2]).unwrap();
+    slot[2 * BLOCK_BYTES..3 * BLOCK_BYTES]
+        .copy_from_slice(&other[2 * BLOCK_BYTES..3 * BLOCK_BYTES]);
+    disk.put(&paths[1], slot);
+    let world = World::open_past_rot(&disk).unwrap();
+    entries.remove(3);
+    assert_eq!((world.found, world.headless), (entries, [(1, paths[1].clone())].into()));
+}
