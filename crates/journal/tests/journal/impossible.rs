@@ -10,6 +10,7 @@ use crate::{
 /// Where they stand in the header of a frame.
 const POSITION: usize = 16;
 const DURABLE: usize = 32;
+const RECORD_COUNT: usize = 52;
 
 /// A lane of one record whose segment header has `bytes` at `at` and the checksum to it.
 fn lane_with(at: usize, bytes: &[u8]) -> MemoryDisk {
@@ -116,4 +117,38 @@ fn a_lane_whose_next_segment_cannot_be_counted_is_refused() {
     World::open(&disk).unwrap().write(1, b"later").unwrap();
     let fault = World::open(&disk).map(drop).unwrap_err();
     assert!(fault.to_string().contains("the last segment that can be counted"), "{fault}");
+}
+
+/// It is no torn tail, though it is the last frame: it was written as it is, whoever did that.
+#[test]
+fn a_whole_frame_whose_records_cannot_be_is_damage_up_to_its_end() {
+    let too_many = |frame: &mut [u8]| frame[RECORD_COUNT] = 2;
+    let too_long = |frame: &mut [u8]| frame[64..68].copy_from_slice(&6000_u32.to_le_bytes());
+    let forgeries: [(fn(&mut [u8]), &str); 2] = [
+        (too_many, "a frame does not hold as many records as it says"),
+        (too_long, "a record does not end where its frame does"),
+    ];
+    for (forge, what) in forgeries {
+        let disk = MemoryDisk::default();
+        let mut world = World::open(&disk).unwrap();
+        let first = world.write(1, b"one").unwrap();
+        world.write(1, &[7; 5000]).unwrap();
+        let path = &slot_paths(&disk)[0];
+        let mut slot = disk.bytes_of(path).unwrap();
+        // Two blocks long.
+        let frame = &mut slot[2 * BLOCK_BYTES..];
+        forge(frame);
+        let checksum = crc32c(&frame[64..64 + 5008]);
+        frame[8..12].copy_from_slice(&checksum.to_le_bytes());
+        let checksum = crc32c(&frame[8..64]);
+        frame[4..8].copy_from_slice(&checksum.to_le_bytes());
+        disk.put(path, slot);
+        let mut world = World::open_past_rot(&disk).unwrap();
+        assert_eq!(world.found, [first]);
+        let [(1, hole)] = &world.damage[..] else { panic!("{:?}", world.damage) };
+        assert_eq!((hole.position.0, hole.end().0), (2 * BLOCK_BYTES as u64, SEGMENT_BYTES));
+        assert_eq!(hole.what, what);
+        world.write(1, b"later").unwrap();
+        assert_eq!(World::open_past_rot(&disk).unwrap().damage, world.damage);
+    }
 }

@@ -119,6 +119,7 @@ fn a_segment_of_one_commit_is_no_torn_tail_where_the_next_one_lost_its_header_to
             "{:?}",
             world.damage
         );
+        assert_eq!(world.lane.spare_count(), 1, "the newest may have been torn");
         durable.push(world.write(1, b"later").unwrap());
         let again = World::open_past_rot(&disk).unwrap();
         assert_eq!((&again.found, &again.damage), (&durable, &world.damage));
@@ -197,4 +198,38 @@ fn a_block_that_was_written_to_the_wrong_slot_does_not_keep_a_segment_from_being
     let world = World::open_past_rot(&disk).unwrap();
     entries.remove(3);
     assert_eq!((world.found, world.headless), (entries, [(1, paths[1].clone())].into()));
+}
+
+/// Begin, end and cause of what is damaged.
+fn holes(world: &World<MemoryDisk>) -> Vec<(u64, u64, &'static str)> {
+    let holes = world.damage.iter().map(|(_, hole)| (hole.position.0, hole.end().0, hole.what));
+    holes.collect()
+}
+
+#[test]
+fn the_newest_segment_is_missed_where_only_a_frame_says_that_it_was_there() {
+    let (disk, mut entries) = one_commit_each(3, 1);
+    disk.remove(&slot_paths(&disk)[1]).unwrap();
+    let mut world = World::open_past_rot(&disk).unwrap();
+    let missing = (2 * BLOCK_BYTES as u64, 2 * SEGMENT_BYTES, "a segment is missing");
+    assert_eq!((&world.found[..], holes(&world)), (&entries[..1], vec![missing]));
+    assert_eq!(world.end, Position(2 * SEGMENT_BYTES));
+    entries.truncate(1);
+    entries.push(world.write(1, b"later").unwrap());
+    let again = World::open_past_rot(&disk).unwrap();
+    assert_eq!((&again.found, holes(&again)), (&entries, vec![missing]));
+}
+
+#[test]
+fn a_lost_header_behind_a_missing_segment_is_damage_of_its_own() {
+    let (disk, entries) = one_commit_each(4, 0);
+    let paths = slot_paths(&disk);
+    disk.put(&paths[2], headless(disk.bytes_of(&paths[2]).unwrap()));
+    disk.remove(&paths[1]).unwrap();
+    let world = World::open_past_rot(&disk).unwrap();
+    assert_eq!(world.found, [&entries[..1], &entries[2..]].concat());
+    let block = BLOCK_BYTES as u64;
+    let missing = (2 * block, 2 * SEGMENT_BYTES, "a segment is missing");
+    let header = (2 * SEGMENT_BYTES, 2 * SEGMENT_BYTES + block, "the header is not whole");
+    assert_eq!(holes(&world), [missing, header]);
 }
