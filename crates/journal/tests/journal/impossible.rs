@@ -104,19 +104,13 @@ fn a_frame_that_says_that_what_is_to_come_was_durable_is_not_believed() {
         second[DURABLE..DURABLE + 8].copy_from_slice(&place.to_le_bytes());
     };
     assert_eq!(found_beside(elsewhere), (0, 0));
-}
-
-/// The lane would go on in a segment that no later start takes.
-#[test]
-fn a_lane_whose_next_segment_cannot_be_counted_is_refused() {
-    let last = (1 << 63) / SEGMENT_BYTES - 3;
-    let fault = open_with(16, &last.to_le_bytes());
-    assert!(fault.to_string().contains("the last segment that can be counted"), "{fault}");
-    // The one before is the last in which a lane goes on.
-    let disk = lane_with(16, &(last - 1).to_le_bytes());
-    World::open(&disk).unwrap().write(1, b"later").unwrap();
-    let fault = World::open(&disk).map(drop).unwrap_err();
-    assert!(fault.to_string().contains("the last segment that can be counted"), "{fault}");
+    // Nor one that lies elsewhere than it says, is of another life or directory, or ends behind the segment.
+    let ahead = (3 * BLOCK_BYTES as u64).to_le_bytes();
+    for (at, bytes) in [(POSITION, &ahead[..]), (24, &[43]), (48, &[2]), (13, &[0x40])] {
+        let forge = |second: &mut [u8]| second[at..at + bytes.len()].copy_from_slice(bytes);
+        assert_eq!(found_beside(forge), (0, 0), "byte {at}");
+    }
+    assert_eq!(found_beside(|_| ()), (1, 1), "as it was written it is believed");
 }
 
 /// It is no torn tail, though it is the last frame: it was written as it is, whoever did that.
