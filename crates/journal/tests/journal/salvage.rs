@@ -233,3 +233,42 @@ fn a_lost_header_behind_a_missing_segment_is_damage_of_its_own() {
     let header = (2 * SEGMENT_BYTES, 2 * SEGMENT_BYTES + block, "the header is not whole");
     assert_eq!(holes(&world), [missing, header]);
 }
+
+#[test]
+fn a_lost_header_in_front_of_a_missing_segment_costs_no_record_behind_it() {
+    let (disk, entries) = one_commit_each(4, 0);
+    let paths = slot_paths(&disk);
+    disk.put(&paths[1], headless(disk.bytes_of(&paths[1]).unwrap()));
+    disk.remove(&paths[2]).unwrap();
+    let world = World::open_past_rot(&disk).unwrap();
+    assert_eq!(world.found, [&entries[..2], &entries[3..]].concat());
+    let block = BLOCK_BYTES as u64;
+    let header = (2 * block, SEGMENT_BYTES + block, "the header is not whole");
+    let missing = (SEGMENT_BYTES + 2 * block, 3 * SEGMENT_BYTES, "a segment is missing");
+    assert_eq!(holes(&world), [header, missing]);
+}
+
+/// What is durable up to the first byte of a segment says nothing of that segment.
+#[test]
+fn a_frame_behind_a_full_segment_does_not_prove_the_segment_that_it_lies_in() {
+    let disk = MemoryDisk::default();
+    let mut world = World::open(&disk).unwrap();
+    let entries = [100, 9000, 100].map(|length| {
+        world.builder.turn_segment();
+        world.write(1, &vec![7; length]).unwrap()
+    });
+    for path in &slot_paths(&disk)[1..] {
+        disk.put(path, headless(disk.bytes_of(path).unwrap()));
+    }
+    let world = World::open_past_rot(&disk).unwrap();
+    assert_eq!(world.found, entries[..2]);
+    assert_eq!((world.end, world.lane.spare_count()), (Position(2 * SEGMENT_BYTES), 1));
+}
+
+#[test]
+fn a_life_is_counted_above_all_that_were_torn_in_one_slot() {
+    let (disk, _, [torn, mut slot]) = twice_begun();
+    slot[2 * BLOCK_BYTES..].copy_from_slice(&torn[2 * BLOCK_BYTES..]);
+    disk.put(&directory().join("slot-00001.journal"), slot);
+    assert_eq!(World::open(&disk).unwrap().builder.generation(), 4);
+}
