@@ -118,11 +118,12 @@ fn a_frame_that_says_that_what_is_to_come_was_durable_is_not_believed() {
 fn a_whole_frame_whose_records_cannot_be_is_damage_up_to_its_end() {
     let too_many = |frame: &mut [u8]| frame[RECORD_COUNT] = 2;
     let too_long = |frame: &mut [u8]| frame[64..68].copy_from_slice(&6000_u32.to_le_bytes());
-    let forgeries: [(fn(&mut [u8]), &str); 2] = [
-        (too_many, "a frame does not hold as many records as it says"),
-        (too_long, "a record does not end where its frame does"),
+    let forgeries: [fn(&mut [u8]); 2] = [too_many, too_long];
+    let said = [
+        "a frame does not hold as many records as it says",
+        "a record does not end where its frame does",
     ];
-    for (forge, what) in forgeries {
+    for (forge, what) in forgeries.into_iter().zip(said) {
         let disk = MemoryDisk::default();
         let mut world = World::open(&disk).unwrap();
         let first = world.write(1, b"one").unwrap();
