@@ -183,6 +183,7 @@ fn engine_life() -> (BTreeMap<u8, (String, Vec<u8>)>, Vec<Vec<u8>>) {
             config,
             incarnation,
             placed: None,
+            is_stream: false,
         }),
         catalogue(CatalogueCommand::CreateDeadLetterTopic { source: topic, incarnation }),
         catalogue(CatalogueCommand::CreateGroup {
@@ -279,15 +280,20 @@ fn lanes() {
         segment_bytes: 16 << 10,
         incarnation: 42,
     };
-    let keep = |name: &str, count: u32| {
-        let paths = (0..count).map(|number| directory.join(format!("slot-{number:05}.journal")));
-        let slots = paths.flat_map(|path| disk.bytes_of(&path).expect("the slot was made"));
+    let keep_without_headers = |name: &str, count: u32, rotten: &[u32]| {
+        let slots = (0..count).flat_map(|number| {
+            let path = directory.join(format!("slot-{number:05}.journal"));
+            let mut slot = disk.bytes_of(&path).expect("the slot was made");
+            slot[0] ^= u8::from(rotten.contains(&number));
+            slot
+        });
         let mut slots: Vec<u8> = slots.collect();
         // The target fills the last slot up with zeros.
         slots.truncate(slots.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
         write("journal_recovery", name, &[&[0], &slots[..]].concat());
         write("journal_recovery", &format!("{name}-mended"), &[&[1], &slots[..]].concat());
     };
+    let keep = |name: &str, count: u32| keep_without_headers(name, count, &[]);
     let open = || recover(&disk, config.clone(), ReplayFrom::Newest, |_| Ok::<(), Fault>(()));
 
     let mut life = open().expect("a new lane");
@@ -296,6 +302,7 @@ fn lanes() {
     append(&mut life, 2, 9000, true);
     append(&mut life, 3, 9000, true);
     keep("three-segments", 3);
+    keep_without_headers("two-headers-lost", 3, &[1, 2]);
     life.builder.turn_segment();
     life.builder.replay_from(Position(config.segment_bytes));
     life.lane.release(0);

@@ -22,6 +22,7 @@ mod publish;
 mod quantity;
 mod reach;
 mod read;
+mod reader_left;
 mod restore;
 mod serve;
 mod shown;

@@ -19,6 +19,7 @@ use crate::{
     output::unless_reader_left,
     printer::{GRACE, Printer, WINDOW_BYTES},
     reach::{Reach, block_on},
+    reader_left::reader_left,
     source::{Manner, Place, Source, Wanted},
 };
 
@@ -160,12 +161,13 @@ async fn read(
 ) -> Result<(), Failure> {
     let shown = args.format.shown();
     let mut printer = Printer::standard(args.cursor.is_some())?;
-    let mut interrupted = pin!(interrupted());
+    let (mut interrupted, mut reader_left) = (pin!(interrupted()), pin!(reader_left()));
     let mut left = args.count.map_or(u64::MAX, NonZeroU64::get);
     while left > 0 {
         let next = tokio::select! {
             next = source.next() => next,
             () = &mut interrupted => break,
+            () = &mut reader_left => break,
         };
         let (topic, run) = match next {
             None => break,

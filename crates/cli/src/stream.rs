@@ -13,6 +13,7 @@ use crate::{
     output::{print_json, talk, unless_reader_left},
     quantity::duration,
     reach::block_on,
+    reader_left::reader_left,
 };
 
 const EXAMPLES: &str = "\
@@ -216,7 +217,10 @@ pub fn run(args: Args) -> Result<(), Failure> {
                 say_all(&answer, json)
             }
             Verb::Read { stream, from } => read((&reach, http), &stream, from, false, json).await,
-            Verb::Tail { stream, from } => read((&reach, http), &stream, from, true, json).await,
+            Verb::Tail { stream, from } => tokio::select! {
+                ended = read((&reach, http), &stream, from, true, json) => ended,
+                () = reader_left() => Ok(()),
+            },
             Verb::Show { stream } => {
                 let answer = http.ask("HEAD", &path(&stream), &[], nothing()).await?;
                 show(&stream, &answer, json)

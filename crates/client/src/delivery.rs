@@ -290,6 +290,19 @@ impl DeliveryRun {
         self.batch.settle(Verdict::Ack, self.from, count.min(self.count()), None);
     }
 
+    /// Work on it begins; waits until the broker knows: should this program die now, the attempt counts as
+    /// failed. A message that is stale was handed to somebody else meanwhile. A broker that does not know the
+    /// feature `started` is not asked.
+    ///
+    /// # Errors
+    /// As [`Self::ack_confirmed`].
+    pub async fn started_confirmed(&self) -> Result<Settled, Error> {
+        if self.batch.progress.is_none() {
+            return Ok(Settled { applied: self.count.into(), stale: 0 });
+        }
+        self.batch.settle_confirmed(Verdict::Started, self.from, self.count).await
+    }
+
     /// The program takes all of it.
     pub(crate) fn take(&self) {
         self.batch.take(self.from, self.count());

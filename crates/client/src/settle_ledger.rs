@@ -30,7 +30,7 @@ impl SettleLedger {
     pub(crate) fn send(&mut self, number: u64, batch: SettleBatch, outgoing: &mut Outgoing) {
         if batch.head.verdict == Verdict::Started && !self.tells_started {
             // It was said for an earlier connection, to a newer broker.
-            return;
+            return batch.answered(&SettledFrame::default());
         }
         let SettleBatch { head, runs, .. } = &batch;
         outgoing.append(|out| head.encode(runs.iter().copied(), number, out));

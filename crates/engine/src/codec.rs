@@ -147,6 +147,18 @@ impl Reader {
         RecordError::Field { kind: self.kind, field, value: value.into() }
     }
 
+    /// Refuses a field that means nothing here, unless it is 0, as it is written: a fact has one form.
+    pub(crate) fn require_zero(
+        &self,
+        field: &'static str,
+        value: impl Into<u64>,
+    ) -> Result<(), RecordError> {
+        match value.into() {
+            0 => Ok(()),
+            value => Err(self.field(field, value)),
+        }
+    }
+
     fn length(&self) -> RecordError {
         RecordError::Length { kind: self.kind }
     }
@@ -229,8 +241,8 @@ impl Reader {
 
     pub(crate) fn producer(&mut self) -> Result<ProducerStamp, RecordError> {
         let (id, first_sequence) = (ProducerId(self.u64()?), self.u64()?);
-        let epoch = self.u32()?;
-        self.u32()?;
+        let (epoch, padding) = (self.u32()?, self.u32()?);
+        self.require_zero("padding after a producer", padding)?;
         Ok(ProducerStamp { id, epoch, first_sequence })
     }
 
@@ -263,7 +275,11 @@ impl Reader {
 
     pub(crate) fn tombstones(&mut self) -> Result<Option<Tombstones>, RecordError> {
         let (below, at) = (Offset(self.u64()?), Timestamp(self.u64()?));
-        Ok(Some(Tombstones { below, at }).filter(|tombstones| tombstones.below.0 > 0))
+        if below.0 == 0 {
+            self.require_zero("time of no tombstones", at.0)?;
+            return Ok(None);
+        }
+        Ok(Some(Tombstones { below, at }))
     }
 
     pub(crate) fn compacted(&mut self) -> Result<CompactedBatch, RecordError> {
@@ -287,6 +303,9 @@ impl Reader {
         let id = GroupId(self.u32()?);
         let config = GroupConfig { lease: self.duration()?, attempts_max: self.u32()? };
         let (tag, offset) = (self.u8()?, self.u64()?);
+        if tag != 3 {
+            self.require_zero("offset of a start that is none", offset)?;
+        }
         let start = match tag {
             1 => StartAt::Earliest,
             2 => StartAt::Latest,
@@ -299,6 +318,9 @@ impl Reader {
 
     pub(crate) fn dead_letters(&mut self) -> Result<DeadLetters, RecordError> {
         let (tag, topic) = (self.u8()?, TopicId(self.u32()?));
+        if tag != 1 {
+            self.require_zero("dead-letter topic of none", topic.0)?;
+        }
         match tag {
             0 => Ok(DeadLetters::NotYet),
             1 => Ok(DeadLetters::To(topic)),

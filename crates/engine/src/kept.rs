@@ -338,7 +338,11 @@ fn decode_topic(r: &mut Reader) -> Result<Topic, RecordError> {
         return Err(r.field("flags of a topic", flags));
     }
     let (has_dead_letter, is_stream) = (flags & HAS_DEAD_LETTER != 0, flags & IS_STREAM != 0);
-    let dead_letter = Some(TopicId(r.u32()?)).filter(|_| has_dead_letter);
+    let dead_letter = r.u32()?;
+    if !has_dead_letter {
+        r.require_zero("dead-letter topic of none", dead_letter)?;
+    }
+    let dead_letter = has_dead_letter.then_some(TopicId(dead_letter));
     let groups = r.list(|r| {
         let name: GroupName = r.group_name()?;
         let GroupSetting { id, config, start } = r.group_setting()?;

@@ -105,7 +105,7 @@ impl Record {
             Self::TopicCreated(t) => {
                 w.u32(t.topic.0).text(t.name.as_str()).u64(t.incarnation.0);
                 w.topic_config(t.config()).u32(t.home.0);
-                // Without this byte it is none, as before there was one.
+                // Records of topics that are no streams have no such byte, as before there were streams.
                 if t.is_stream() {
                     w.u8(1);
                 }
@@ -239,7 +239,10 @@ impl Record {
                 let (topic, name) = (TopicId(r.u32()?), r.topic_name()?);
                 let (incarnation, config) = (Incarnation(r.u64()?), r.topic_config()?);
                 let home = TopicId(r.u32()?);
-                let is_stream = !r.rest.is_empty() && r.flag("is a stream")?;
+                let is_stream = !r.rest.is_empty();
+                if is_stream && !r.flag("is a stream")? {
+                    return Err(r.field("is a stream", 0u8));
+                }
                 let settings = Arc::new(TopicSettings { config, is_stream });
                 Self::TopicCreated(TopicCreated { topic, name, incarnation, settings, home })
             }
@@ -400,6 +403,7 @@ mod tests {
     use crate::{
         latest::Tombstones,
         record::{CompactedBatch, KeptPart},
+        stream_codec,
     };
 
     fn body(record: &Record) -> (Bytes, usize) {
@@ -537,6 +541,65 @@ mod tests {
         }
     }
 
+    /// Records with every field that may say "none".
+    fn examples_of_none() -> Vec<Record> {
+        let (topic, partition) = (TopicId(7), PartitionId::default());
+        let config = TopicConfig::of_kind(sennit_model::TopicKind::Queue);
+        let setting =
+            |start| GroupSetting { id: GroupId(4), config: GroupConfig::default(), start };
+        let opened = |dead_letters| Record::PartitionOpened {
+            partition,
+            config,
+            dead_letters,
+            groups: vec![setting(StartAt::Earliest), setting(StartAt::Latest)],
+        };
+        vec![
+            Record::TopicCreated(TopicCreated {
+                topic,
+                name: "doc".parse().unwrap(),
+                incarnation: Incarnation(99),
+                settings: Arc::new(TopicSettings { config, is_stream: true }),
+                home: topic,
+            }),
+            opened(DeadLetters::NotYet),
+            opened(DeadLetters::Stay),
+            Record::Cleaned { partition, end: Offset(77), tombstones: None, all_read: false },
+        ]
+    }
+
+    #[test]
+    fn what_is_decoded_is_encoded_to_the_same_bytes() {
+        let examples = [examples(), examples_of_none(), stream_codec::tests::examples()].concat();
+        for record in examples {
+            let (kind, (bytes, _)) = (record.kind(), body(&record));
+            let check = |bytes: Vec<u8>| {
+                let bytes = Bytes::from(bytes);
+                if let Ok((read, _)) = Record::decode(kind, bytes.clone()) {
+                    assert_eq!(body(&read).0, bytes, "{read:?} has two forms");
+                }
+            };
+            for value in 0..=u8::MAX {
+                check([&bytes[..], &[value]].concat());
+                for at in 0..bytes.len() {
+                    let mut changed = bytes.to_vec();
+                    changed[at] = value;
+                    check(changed);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_topic_that_says_with_a_byte_that_it_is_no_stream_is_refused() {
+        let Some(Record::TopicCreated(native)) = examples().into_iter().next() else {
+            panic!("the first example is a topic");
+        };
+        let (bytes, _) = body(&Record::TopicCreated(native));
+        let longer = [&bytes[..], &[0]].concat();
+        let refused = RecordError::Field { kind: TOPIC_CREATED, field: "is a stream", value: 0 };
+        assert_eq!(Record::decode(TOPIC_CREATED, longer.into()), Err(refused));
+    }
+
     #[test]
     fn a_part_of_a_checkpoint_comes_back_as_it_was_written() {
         let record = Record::CheckpointPart { ends: true, bytes: Bytes::from_static(b"some") };
@@ -574,7 +637,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_decoded_without_panic(
-            kind in 0..48u8,
+            kind in 0..RECORD_KIND_END,
             bytes in proptest::collection::vec(any::<u8>(), 0..200),
         ) {
             let _ = Record::decode(kind, bytes.into());

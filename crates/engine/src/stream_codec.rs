@@ -192,7 +192,7 @@ impl Reader {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use bytes::Bytes;
     use sennit_model::{
         BatchBuilder, Message, PartitionIndex, ProducerStamp, TopicConfig, TopicKind,
@@ -242,7 +242,7 @@ mod tests {
         }))
     }
 
-    fn examples() -> Vec<Record> {
+    pub(crate) fn examples() -> Vec<Record> {
         let partition = PARTITION;
         let note = Box::new(StreamNote {
             producer: Some(StreamProducer { id: "writer".into(), epoch: 1 << 50, sequence: 4 }),

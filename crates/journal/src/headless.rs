@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeSet,
-    ops::{Range, RangeInclusive},
+    ops::Range,
     path::{Path, PathBuf},
 };
 
@@ -26,6 +26,8 @@ pub(crate) struct HeadlessSegment {
     /// Segment and generation are right. Where the log before it ended and where a replay begins only
     /// the lost header could say: both are the segment's start here.
     pub(crate) header: SegmentHeader,
+    /// What they say was durable of the log in front of it: everything before this.
+    pub(crate) durable_before: Position,
     /// The bytes of the slot that frames of this segment and generation take, in order.
     frames: Vec<Range<u64>>,
 }
@@ -45,7 +47,8 @@ impl HeadlessSegment {
 
     fn new(path: &Path, config: &LaneConfig, key: (u64, u32)) -> Self {
         let header = Self::header(config, key);
-        Self { path: path.to_owned(), header, frames: Vec::new() }
+        let (path, durable_before) = (path.to_owned(), Position(0));
+        Self { path, header, durable_before, frames: Vec::new() }
     }
 
     /// What the frames say of the header of the segment of this number and generation.
@@ -71,6 +74,9 @@ impl HeadlessSegment {
     fn add(&mut self, header: &FrameHeader, config: &LaneConfig) {
         if key_of(header, config) != self.key() {
             return;
+        }
+        if header.durable <= self.header.previous_end {
+            self.durable_before = self.durable_before.max(header.durable);
         }
         let begin = header.position.in_segment(config.segment_bytes);
         let end = begin + header.frame_bytes() as u64;
@@ -111,8 +117,15 @@ pub(crate) struct Headless {
     /// Of the older segments that lie in no other slot, the one that this slot held last: slots are used
     /// for ever higher segments, and begun again by ever higher generations.
     pub(crate) last: Option<HeadlessSegment>,
-    /// The highest segment above the newest of which they prove that its header was durable.
-    pub(crate) lost_segment: Option<u64>,
+    /// Everything before this was durable, as they say, and it lies above the newest segment.
+    pub(crate) proven: Option<Position>,
+}
+
+impl Headless {
+    /// The highest segment above the newest of which the frames prove that its header was durable.
+    pub(crate) fn lost_segment(&self, config: &LaneConfig) -> Option<u64> {
+        self.proven.map(|proven| Position(proven.0 - 1).segment(config.segment_bytes))
+    }
 }
 
 /// A slot without a header is spare: new, or torn when its segment was opened. Unless a frame in
@@ -127,7 +140,7 @@ pub(crate) fn look_at_headless(
 ) -> Result<Headless, Fault> {
     let next = newest.map_or(0, |header| header.segment + 1);
     let start = Position(next * config.segment_bytes);
-    let mut headless = Headless { generation: 0, last: None, lost_segment: None };
+    let mut headless = Headless { generation: 0, last: None, proven: None };
     each_frame(file, path, config, BLOCK_BYTES as u64, |header| {
         if header.position < start {
             let key = key_of(header, config);
@@ -140,9 +153,7 @@ pub(crate) fn look_at_headless(
         }
         headless.generation = headless.generation.max(header.generation);
         if header.durable > start {
-            let proven = Position(header.durable.0 - 1).min(header.position);
-            let proven = Some(proven.segment(config.segment_bytes));
-            headless.lost_segment = headless.lost_segment.max(proven);
+            headless.proven = headless.proven.max(Some(header.durable));
         }
     })?;
     Ok(headless)
@@ -183,17 +194,17 @@ pub(crate) fn look_past_unreadable(
     if is_newer { Rest::MayBeNewer } else { Rest::IsOlder { is_read } }
 }
 
-/// The last segment among `wanted` of which the slot holds frames, and their generation.
+/// The last segment that is wanted of which the slot holds frames, and their generation.
 pub(crate) fn last_held(
     file: &impl DiskFile,
     path: &Path,
     config: &LaneConfig,
-    wanted: &RangeInclusive<u64>,
+    is_wanted: impl Fn(u64) -> bool,
 ) -> Result<Option<(u64, u32)>, Fault> {
     let mut last = None;
     each_frame(file, path, config, BLOCK_BYTES as u64, |header| {
         let segment = header.position.segment(config.segment_bytes);
-        if wanted.contains(&segment) {
+        if is_wanted(segment) {
             last = last.max(Some((segment, header.generation)));
         }
     })?;

@@ -229,6 +229,8 @@ pub fn recover<D: Disk, E: From<Fault>>(
     let newest = segments.last_key_value().map(|(_, found)| found.header);
     let mut generation = newest.map_or(0, |header| header.generation);
     let mut highest = newest.map(|header| header.segment);
+    // Everything before this was durable.
+    let mut proven = Position(0);
     let mut unreadable = Vec::new();
     let mut spare = Vec::new();
     for (path, file) in without_header {
@@ -237,7 +239,8 @@ pub fn recover<D: Disk, E: From<Fault>>(
         match look_at_headless(&frames, &path, &config, newest.as_ref(), is_elsewhere) {
             Ok(looked) => {
                 generation = generation.max(looked.generation);
-                highest = highest.max(looked.lost_segment);
+                highest = highest.max(looked.lost_segment(&config));
+                proven = looked.proven.map_or(proven, |position| proven.max(position));
                 let (last, is_torn) = (looked.last, looked.generation > 0);
                 spare.push(HeadlessSlot { path, file, last, is_torn });
             }
@@ -254,6 +257,12 @@ pub fn recover<D: Disk, E: From<Fault>>(
             // The newest segment, if its frames cannot be read either.
             _ => return Err(fault.into()),
         }
+    }
+    let next_segment = highest.map_or(0, |highest| highest + 1);
+    if !is_countable(next_segment, &config) {
+        let what = "a header or a frame names the last segment that can be counted";
+        let position = Position(next_segment * config.segment_bytes);
+        return Err(Fault::Rot { path: directory.clone(), position, what }.into());
     }
     let newest_from = newest.map_or(Position(0), |header| header.replay_from);
     let replay_from = match from {
@@ -275,7 +284,7 @@ pub fn recover<D: Disk, E: From<Fault>>(
                 // What is missing may lie there.
                 return Err(unreadable.remove(0).1.into());
             }
-            headless = salvage(&mut spare, &mut segments, first..=highest, &config)?;
+            headless = salvage(&mut spare, &mut segments, &(first..=highest), &config)?;
         }
         take_older(&mut spare, &mut headless);
         let mut expected = first;
@@ -289,7 +298,10 @@ pub fn recover<D: Disk, E: From<Fault>>(
             expected = number + 1;
             let next = segments.range(expected..).next().map(|(_, next)| next);
             let next = next.filter(|next| next.follows(expected, config.segment_bytes));
-            let next_ends = next.map_or(Ends::Unknown, |next| Ends::At(next.header.previous_end));
+            let said_by_next = headless.get(&expected).map_or(start, |next| next.durable_before);
+            let proven = if number == highest { proven } else { said_by_next };
+            let unknown = Ends::Unknown { proven };
+            let next_ends = next.map_or(unknown, |next| Ends::At(next.header.previous_end));
             let begin = replay_from.max(start);
             let frames = open_for_frames(disk, path, *is_cut)?;
             let mut scan = Scan::of_segment(&frames, path, &config, header, begin, next_ends);
@@ -331,7 +343,6 @@ pub fn recover<D: Disk, E: From<Fault>>(
             end = start;
         }
     }
-    let next_segment = highest.map_or(0, |highest| highest + 1);
     let Some(generation) = generation.checked_add(1) else {
         let what = "a header says that the lane was started as often as can be counted";
         return Err(Fault::Rot { path: directory.clone(), position: end, what }.into());
@@ -388,17 +399,13 @@ pub(crate) fn check_header(
             return Err(Fault::Foreign { path: path.to_owned(), field, found, expected });
         }
     }
-    let start = header.segment.checked_mul(config.segment_bytes);
-    // Room for this segment and the next, below the positions in packs.
-    let start = start.filter(|start| {
-        let next_end = start.checked_add(2 * config.segment_bytes);
-        next_end.is_some_and(|end| Position(end).pack().is_none())
-    });
-    let is_possible = start.is_some_and(|start| {
-        [header.previous_end, header.replay_from]
-            .iter()
-            .all(|place| place.0 <= start && place.0.is_multiple_of(BLOCK_BYTES as u64))
-    });
+    let is_place = |place: Position| {
+        place.0 <= header.segment * config.segment_bytes
+            && place.0.is_multiple_of(BLOCK_BYTES as u64)
+    };
+    let is_possible = is_countable(header.segment, config)
+        && is_place(header.previous_end)
+        && is_place(header.replay_from);
     if !is_possible {
         let what = "the segment's header is whole, but says what cannot be";
         let position = Position(header.segment.saturating_mul(config.segment_bytes));
@@ -407,26 +414,37 @@ pub(crate) fn check_header(
     Ok(())
 }
 
+/// Whether there is room for this segment and the next, below the positions in packs.
+fn is_countable(segment: u64, config: &LaneConfig) -> bool {
+    let segments = segment.checked_add(2);
+    let next_end = segments.and_then(|segments| segments.checked_mul(config.segment_bytes));
+    next_end.is_some_and(|end| Position(end).pack().is_none())
+}
+
 /// What lay from `from` to `to` is in no slot.
 fn missing(config: &LaneConfig, from: Position, to: Position) -> Walked {
     let (path, what) = (config.directory.clone(), "a segment is missing");
     Walked::Damage(Damage { path, position: from, bytes: to.0 - from.0, what })
 }
 
-/// Takes the slots without a header that hold frames of the missing ones among `wanted`.
+/// Takes the slots without a header that hold frames of those segments of `range` that no other slot holds and
+/// nobody has passed over.
 fn salvage<F: DiskFile>(
     spare: &mut Vec<HeadlessSlot<F>>,
     segments: &mut BTreeMap<u64, FoundSegment<F>>,
-    wanted: RangeInclusive<u64>,
+    range: &RangeInclusive<u64>,
     config: &LaneConfig,
 ) -> Result<BTreeMap<u64, HeadlessSegment>, Fault> {
     let mut taken = BTreeMap::new();
     for slot in std::mem::take(spare) {
         let HeadlessSlot { path, file, .. } = &slot;
-        let last = last_held(file, path, config, &wanted)?;
-        let last = last.filter(|(segment, generation)| {
-            let other = segments.get(segment);
-            other.is_none_or(|other| !other.is_whole && other.header.generation < *generation)
+        let is_missing = |segment| {
+            let next = segments.range(segment..).map(|(_, found)| found).find(|next| next.is_whole);
+            range.contains(&segment)
+                && next.is_none_or(|next| !next.follows(segment, config.segment_bytes))
+        };
+        let last = last_held(file, path, config, is_missing)?.filter(|(segment, generation)| {
+            segments.get(segment).is_none_or(|torn| torn.header.generation < *generation)
         });
         let Some((segment, generation)) = last else {
             spare.push(slot);

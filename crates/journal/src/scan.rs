@@ -26,8 +26,12 @@ const READ_BYTES: usize = 4 << 20;
 pub(crate) enum Ends {
     /// Here, as the next segment's header says.
     At(Position),
-    /// Where the first is that is not next, unless one behind it says that it was durable.
-    Unknown,
+    /// Where the first is that is not next, unless that was durable: as a frame behind it says, or because it
+    /// lies before `proven`.
+    Unknown {
+        /// Everything before this was durable, as other files say.
+        proven: Position,
+    },
     /// With the last frame of a pack, at the end of the file.
     WithLastFrame,
 }
@@ -211,16 +215,18 @@ impl<'a, F: DiskFile> Scan<'a, F> {
         let until = match self.ends {
             Ends::At(end) => end.0 - self.first.0,
             Ends::WithLastFrame => self.length,
-            Ends::Unknown => {
+            Ends::Unknown { proven } => {
                 let tail = self.tail()?;
-                let durable = tail.durable.filter(|durable| *durable > position);
-                if durable.is_none() && not_next.end.is_none() {
+                let durable = tail.durable.max(proven).0.saturating_sub(self.first.0);
+                // Who knows of a segment without its header knows that it was begun.
+                let header_end = if self.at == 0 { BLOCK_BYTES as u64 } else { 0 };
+                let end = durable.max(not_next.end.unwrap_or(0)).max(header_end);
+                let end = end.min(self.length).next_multiple_of(BLOCK_BYTES as u64);
+                if end <= self.at {
                     let torn_bytes = tail.end.0.saturating_sub(position.0);
                     return Ok(Found::End { torn_bytes });
                 }
-                let durable = durable.map_or(0, |durable| durable.0 - self.first.0);
-                let end = durable.max(not_next.end.unwrap_or(0));
-                end.min(self.length).next_multiple_of(BLOCK_BYTES as u64)
+                end
             }
         };
         self.at = self.find_whole(self.at + BLOCK_BYTES as u64, until)?.unwrap_or(until);
@@ -334,11 +340,11 @@ impl<'a, F: DiskFile> Scan<'a, F> {
         }
         let (generation, begin) = (self.generation, self.position());
         let ahead = begin..self.first.plus(self.config.segment_bytes);
-        let mut tail = Tail { durable: None, end: begin };
+        let mut tail = Tail { durable: Position(0), end: begin };
         each_frame(self.file, self.path, self.config, self.at, |header| {
             if ahead.contains(&header.position) && header.generation == generation {
                 tail.end = tail.end.max(header.position.plus(header.frame_bytes() as u64));
-                tail.durable = tail.durable.max(Some(header.durable));
+                tail.durable = tail.durable.max(header.durable);
             }
         })?;
         Ok(*self.tail.insert(tail))
@@ -358,7 +364,7 @@ impl AsRef<[u8]> for SharedBlocks {
 #[derive(Clone, Copy)]
 struct Tail {
     /// Everything before this was durable.
-    durable: Option<Position>,
+    durable: Position,
     /// Where the last of it ends.
     end: Position,
 }

@@ -69,7 +69,8 @@ fn scan<D: Disk>(
         Home::Segment(segment) => {
             let start = Position(segment * config.segment_bytes);
             let known = Ends::At(start.plus(file.bytes));
-            let ends = if file.is_end_known { known } else { Ends::Unknown };
+            let unknown = Ends::Unknown { proven: start };
+            let ends = if file.is_end_known { known } else { unknown };
             let found = segment_in(&paced, path)?;
             if let Some(header) = found.filter(|header| header.segment == segment) {
                 Scan::of_segment(&paced, path, config, &header, start, ends)
@@ -79,7 +80,7 @@ fn scan<D: Disk>(
                 let held = match found {
                     // The slot was given to another segment.
                     Some(_) => Ok(None),
-                    None => last_held(&paced, path, config, &(segment..=segment)),
+                    None => last_held(&paced, path, config, |held| held == segment),
                 };
                 let held = held.unwrap_or_else(|fault| {
                     damage.push(as_damage(&fault, path, start));

@@ -90,7 +90,7 @@ pub fn verify<D: Disk>(disk: &D, config: &LaneConfig) -> Result<Verdict, Fault> 
     for path in headless {
         let looked = disk.open_to_read(&path).map_err(Fault::io("open", &path)).and_then(|file| {
             let headless = look_at_headless(&file, &path, config, newest.as_ref(), |_| true)?;
-            Ok((headless.lost_segment, segments_of(&file, &path, config)?))
+            Ok((headless.lost_segment(config), segments_of(&file, &path, config)?))
         });
         match looked {
             Ok((None, segments)) if segments.is_empty() => {}
@@ -118,8 +118,9 @@ pub fn verify<D: Disk>(disk: &D, config: &LaneConfig) -> Result<Verdict, Fault> 
         verdict.segments += 1;
         verdict.held_segments.insert(*number);
         let next = headers.get(&(number + 1));
-        let ends = next.map_or(Ends::Unknown, |(next, _)| Ends::At(next.previous_end));
         let begin = Position(number * config.segment_bytes);
+        let unknown = Ends::Unknown { proven: begin };
+        let ends = next.map_or(unknown, |(next, _)| Ends::At(next.previous_end));
         let walked = disk.open_to_read(path).map_err(Fault::io("open", path)).and_then(|file| {
             let mut scan = Scan::of_segment(&file, path, config, header, begin, ends);
             verdict.count(&mut scan, path)

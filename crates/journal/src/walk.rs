@@ -105,10 +105,11 @@ impl<D: Disk> Reader<D> {
             }
             Home::Segment(segment) => {
                 let next = self.segment(segment + 1)?.filter(|next| next.is_whole);
-                let ends = next.map_or(Ends::Unknown, |next| Ends::At(next.header.previous_end));
+                let begin = Position(segment * config.segment_bytes);
+                let unknown = Ends::Unknown { proven: begin };
+                let ends = next.map_or(unknown, |next| Ends::At(next.header.previous_end));
                 let missing = self.missing(segment);
                 let Some(held) = self.segment(segment)? else { return Err(missing.into()) };
-                let begin = Position(segment * config.segment_bytes);
                 let (path, file) = (&held.open.path, &held.open.file);
                 let paced = Paced::new(file, held.open.past(&disk), &stopped, pace);
                 let mut scan = Scan::of_segment(&paced, path, &config, &held.header, begin, ends);

@@ -68,22 +68,33 @@ impl ExecArgs {
     }
 }
 
-/// The process groups that run: who is to be told when the program ends.
-static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
+/// The commands that run.
+struct Groups {
+    /// Their process groups, which get a signal when the program ends.
+    running: Vec<Pid>,
+    /// Whether the program ends: no command is started any more.
+    are_ending: bool,
+}
 
-fn groups() -> MutexGuard<'static, Vec<Pid>> {
+static GROUPS: Mutex<Groups> = Mutex::new(Groups { running: Vec::new(), are_ending: false });
+
+fn groups() -> MutexGuard<'static, Groups> {
     GROUPS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Sends a signal to all commands, and has no other started.
 fn signal_all(signal: Signal) {
-    for group in groups().iter() {
+    let mut groups = groups();
+    groups.are_ending = true;
+    for group in &groups.running {
         // It may have ended by itself.
         let _ = kill_process_group(*group, signal);
     }
 }
 
-/// A command that has ended: the message it was for, and how.
-type Ended = (DeliveryRun, io::Result<ExitStatus>);
+/// A message whose work has ended, and how its command did; `None` if none was started, because the message
+/// is not this consumer's any more or the program ends.
+type Ended = (DeliveryRun, Option<io::Result<ExitStatus>>);
 
 /// How many messages commands were done with, and how many not.
 #[derive(Default)]
@@ -146,6 +157,9 @@ pub async fn run(
                 break;
             }
         };
+        if matches!(ended, Ok((_, None))) {
+            left = left.saturating_add(1);
+        }
         let more = u32::try_from(left).unwrap_or(u32::MAX).saturating_add(running.len() as u32);
         intake.set_credit(more.min(args.exec.jobs));
         judge(args, ended, intake, verdicts, settlements, &mut counts)?;
@@ -181,22 +195,40 @@ fn next(intake: &mut Intake<'_>) -> Option<DeliveryRun> {
     }
 }
 
-/// Starts the command for a message.
+/// Starts the command for a message once the broker knows that work on it begins: if the command ends this
+/// program too, the attempt has failed.
 fn start(command: &str, args: &Args, run: DeliveryRun, running: &mut JoinSet<Ended>) {
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(command).envs(environment(args, &run));
     shell.stdin(Stdio::piped()).process_group(0).kill_on_drop(true);
-    let child = shell.spawn();
-    let group = child.as_ref().ok().and_then(Child::id).and_then(|id| Pid::from_raw(id as i32));
-    groups().extend(group);
     running.spawn(async move {
+        // Why there is no answer, the intake learns as well.
+        let is_ours = run.started_confirmed().await.is_ok_and(|settled| settled.stale == 0);
+        let child = if is_ours { spawn(&mut shell) } else { None };
+        let Some(child) = child else { return (run, None) };
+        let group = child.as_ref().ok().and_then(group_of);
         let status = match child {
             Ok(child) => give(&run, child).await,
             Err(error) => Err(error),
         };
-        groups().retain(|running| Some(*running) != group);
-        (run, status)
+        groups().running.retain(|running| Some(*running) != group);
+        (run, Some(status))
     });
+}
+
+/// Starts a command, and notes its process group; `None` if the program ends.
+fn spawn(shell: &mut Command) -> Option<io::Result<Child>> {
+    let mut groups = groups();
+    if groups.are_ending {
+        return None;
+    }
+    let child = shell.spawn();
+    groups.running.extend(child.as_ref().ok().and_then(group_of));
+    Some(child)
+}
+
+fn group_of(child: &Child) -> Option<Pid> {
+    child.id().and_then(|id| Pid::from_raw(id as i32))
 }
 
 /// Gives a command its message, and waits for its end.
@@ -224,6 +256,7 @@ fn judge(
             == (run.partition(), run.first_offset(), run.attempt())
     };
     intake.begun.retain(|begun| !is_it(begun));
+    let Some(status) = status else { return Ok(()) };
     let why = match status {
         Ok(status) if status.success() => {
             counts.done += 1;
@@ -279,11 +312,12 @@ async fn stop(
         killed = running.len();
     }
     for ended in ends {
-        let is_done = matches!(&ended, Ok((_, Ok(status))) if status.success());
-        if is_done {
-            judge(args, ended, intake, verdicts, settlements, counts)?;
-        } else {
-            killed += 1;
+        match &ended {
+            Ok((_, Some(Ok(status)))) if status.success() => {
+                judge(args, ended, intake, verdicts, settlements, counts)?;
+            }
+            Ok((_, None)) => {}
+            _ => killed += 1,
         }
     }
     if killed > 0 {

@@ -12,6 +12,7 @@ use crate::{
     interrupt::interrupted,
     output::unless_reader_left,
     printer::{GRACE, Printer, WINDOW_BYTES},
+    reader_left::reader_left,
     shown::Shown,
 };
 
@@ -54,7 +55,7 @@ pub async fn run(
     let holds = verdicts.hold_printed();
     let mut held = Vec::new();
     let mut printer = Printer::standard(!holds || verdicts.printed != Verdict::Nothing)?;
-    let mut interrupted = pin!(interrupted());
+    let (mut interrupted, mut reader_left) = (pin!(interrupted()), pin!(reader_left()));
     let mut left = args.count();
     // Without a count it has all there is from the beginning.
     let mut is_wide = args.count.is_none();
@@ -64,6 +65,7 @@ pub async fn run(
             let is_quiet = tokio::select! {
                 is_quiet = intake.is_quiet() => is_quiet,
                 () = &mut interrupted => break,
+                () = &mut reader_left => break,
             };
             if let Some(end) = intake.end() {
                 ended = end;

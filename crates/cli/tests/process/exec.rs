@@ -164,6 +164,25 @@ fn a_second_signal_kills_commands_that_do_not_want_to_end() {
 }
 
 #[test]
+fn a_message_whose_command_kills_the_consumer_has_failed_an_attempt() {
+    let (_folder, broker) = broker();
+    broker.ok(&["group", "create", "q", "once", "--attempts", "1", "--lease", "1s"], b"");
+    // Not the oldest one: that the broker takes for worked on by itself.
+    broker.ok(&["publish", "q", "waits", "kills"], b"");
+    let line =
+        "if grep -q kills; then kill -9 $PPID; fi; while kill -0 $PPID 2>&-; do sleep 0.01; done";
+    let consume = ["consume", "q", "--group", "once", "--jobs", "2", "--exec", line];
+    let mut child = broker.command(&consume).spawn().unwrap();
+    until("the end of the consumer", || child.try_wait().unwrap().is_some());
+    let mut dead = String::new();
+    until("the dead letter", || {
+        let letters = broker.run(&["consume", "q.dead-letter"], b"");
+        dead.push_str(&String::from_utf8_lossy(&letters.stdout));
+        dead.contains("kills")
+    });
+}
+
+#[test]
 fn a_count_of_messages_is_worked_on_and_no_more() {
     let (_folder, broker) = broker();
     broker.ok(&["publish", "q", "1", "2", "3"], b"");

@@ -102,10 +102,32 @@ fn the_lease_of_a_message_whose_reader_is_slow_does_not_end() {
     let mut line = String::new();
     BufReader::new(pipe).read_line(&mut line).unwrap();
     assert!(line.contains("\"one\""), "{line}");
-    // It would notice that its reader has left when it prints again.
-    let pid = verb.id().to_string();
-    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     assert!(verb.wait().unwrap().success());
+}
+
+#[test]
+fn a_verb_that_waits_for_more_ends_when_its_reader_has_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let broker = broker(folder.path(), 1);
+    broker.ok(&["stream", "create", "notes", "--content-type", "text/plain"], b"");
+    broker.ok(&["stream", "append", "notes"], b"line 0\n");
+    for verb in [
+        &["read", "many", "--follow"][..],
+        &["read", ">", "--follow"],
+        &["read", "many", "--follow", "--cursor", "audit"],
+        &["stream", "tail", "notes"],
+        &["consume", "many", "--follow", "--no-ack"],
+        &["consume", "many", "--follow"],
+    ] {
+        let mut child = spawned(&broker, verb);
+        let mut reader = child.stdout.take().unwrap();
+        reader.read_exact(&mut [0; b"line 0\n".len()]).unwrap();
+        drop(reader);
+        until(&format!("the end of {verb:?}"), || child.try_wait().unwrap().is_some());
+        assert_eq!(child.wait().unwrap().code(), Some(0), "{verb:?}");
+    }
+    assert_eq!(counts(&broker), (0, 0));
+    assert_eq!(cursor(&broker), "audit\t0\t1\n");
 }
 
 #[test]

@@ -10,9 +10,10 @@ use crate::{
 /// Where they stand in the header of a frame.
 const POSITION: usize = 16;
 const DURABLE: usize = 32;
+const RECORD_COUNT: usize = 52;
 
-/// Opens a lane of one record whose segment header has `bytes` at `at` and the checksum to it.
-fn open_with(at: usize, bytes: &[u8]) -> Fault {
+/// A lane of one record whose segment header has `bytes` at `at` and the checksum to it.
+fn lane_with(at: usize, bytes: &[u8]) -> MemoryDisk {
     let disk = MemoryDisk::default();
     World::open(&disk).unwrap().write(1, b"x").unwrap();
     let path = &slot_paths(&disk)[0];
@@ -21,7 +22,12 @@ fn open_with(at: usize, bytes: &[u8]) -> Fault {
     let checksum = crc32c_of_header(&slot);
     slot[64..68].copy_from_slice(&checksum.to_le_bytes());
     disk.put(path, slot);
-    match World::open(&disk) {
+    disk
+}
+
+/// Why such a lane is refused.
+fn open_with(at: usize, bytes: &[u8]) -> Fault {
+    match World::open(&lane_with(at, bytes)) {
         Ok(world) => panic!("opened with {} records", world.found.len()),
         Err(fault) => fault,
     }
@@ -98,4 +104,46 @@ fn a_frame_that_says_that_what_is_to_come_was_durable_is_not_believed() {
         second[DURABLE..DURABLE + 8].copy_from_slice(&place.to_le_bytes());
     };
     assert_eq!(found_beside(elsewhere), (0, 0));
+    // Nor one that lies elsewhere than it says, is of another life or directory, or ends behind the segment.
+    let ahead = (3 * BLOCK_BYTES as u64).to_le_bytes();
+    for (at, bytes) in [(POSITION, &ahead[..]), (24, &[43]), (48, &[2]), (13, &[0x40])] {
+        let forge = |second: &mut [u8]| second[at..at + bytes.len()].copy_from_slice(bytes);
+        assert_eq!(found_beside(forge), (0, 0), "byte {at}");
+    }
+    assert_eq!(found_beside(|_| ()), (1, 1), "as it was written it is believed");
+}
+
+/// It is no torn tail, though it is the last frame: it was written as it is, whoever did that.
+#[test]
+fn a_whole_frame_whose_records_cannot_be_is_damage_up_to_its_end() {
+    let too_many = |frame: &mut [u8]| frame[RECORD_COUNT] = 2;
+    let too_long = |frame: &mut [u8]| frame[64..68].copy_from_slice(&6000_u32.to_le_bytes());
+    let forgeries: [fn(&mut [u8]); 2] = [too_many, too_long];
+    let said = [
+        "a frame does not hold as many records as it says",
+        "a record does not end where its frame does",
+    ];
+    for (forge, what) in forgeries.into_iter().zip(said) {
+        let disk = MemoryDisk::default();
+        let mut world = World::open(&disk).unwrap();
+        let first = world.write(1, b"one").unwrap();
+        world.write(1, &[7; 5000]).unwrap();
+        let path = &slot_paths(&disk)[0];
+        let mut slot = disk.bytes_of(path).unwrap();
+        // Two blocks long.
+        let frame = &mut slot[2 * BLOCK_BYTES..];
+        forge(frame);
+        let checksum = crc32c(&frame[64..64 + 5008]);
+        frame[8..12].copy_from_slice(&checksum.to_le_bytes());
+        let checksum = crc32c(&frame[8..64]);
+        frame[4..8].copy_from_slice(&checksum.to_le_bytes());
+        disk.put(path, slot);
+        let mut world = World::open_past_rot(&disk).unwrap();
+        assert_eq!(world.found, [first]);
+        let [(1, hole)] = &world.damage[..] else { panic!("{:?}", world.damage) };
+        assert_eq!((hole.position.0, hole.end().0), (2 * BLOCK_BYTES as u64, SEGMENT_BYTES));
+        assert_eq!(hole.what, what);
+        world.write(1, b"later").unwrap();
+        assert_eq!(World::open_past_rot(&disk).unwrap().damage, world.damage);
+    }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use sennit_journal::{
-    Disk, DiskFile, Fault, Frame, LaneConfig, Position, SlotFill,
+    BLOCK_BYTES, Disk, DiskFile, Fault, Frame, LaneConfig, Position, SlotFill,
     disk::{Access, FaultPlan, FaultyDisk, MemoryDisk, RealDisk},
 };
 
@@ -277,4 +277,29 @@ fn a_fault_of_the_real_disk_names_what_was_tried_where() {
     let Err(fault) = World::open_as(&RealDisk::default(), config) else { panic!("it opened") };
     assert!(matches!(&fault, Fault::Io { action: "create", path, .. } if *path == directory));
     assert!(fault.to_string().contains(Path::new(&directory).to_str().unwrap()), "{fault}");
+}
+
+/// A missing segment may be put back later; and of what cannot be read nobody knows what it holds.
+#[test]
+fn spare_slots_that_may_hold_a_segment_that_is_missed_are_left_alone() {
+    let disk = FaultyDisk::new(1, FaultPlan::default());
+    let mut world = World::open(&disk).unwrap();
+    for number in 0..3 {
+        world.write(1, &body(number, 40)).unwrap();
+        world.builder.turn_segment();
+    }
+    world.begin_replay_here().unwrap();
+    assert_eq!(world.lane.spare_count(), 3);
+    let paths = slot_paths(&disk);
+    disk.spoil(&paths[1], BLOCK_BYTES);
+    world.lane.leave_alone(&[0].into());
+    assert_eq!(world.lane.spare_count(), 1);
+    world.builder.turn_segment();
+    world.write(1, b"later").unwrap();
+    let segment_in = |path: &Path| {
+        let mut header = [0; 24];
+        disk.open_to_read(path).unwrap().read_at(&mut header, 0).unwrap();
+        header[16]
+    };
+    assert_eq!([segment_in(&paths[0]), segment_in(&paths[2])], [0, 4]);
 }

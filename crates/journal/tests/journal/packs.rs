@@ -9,7 +9,10 @@ use sennit_journal::{
     packs, remove_pack,
 };
 
-use crate::world::{World, body, config, directory, pack_path, walk, write_pack};
+use crate::{
+    recovery::crc32c,
+    world::{World, body, config, directory, pack_path, walk, write_pack},
+};
 
 /// A disk with the directory of a lane.
 fn disk() -> MemoryDisk {
@@ -378,4 +381,25 @@ fn a_file_that_is_named_almost_like_a_pack_is_none() {
         disk.put(&directory().join(name), disk.bytes_of(&pack_path(4)).unwrap());
     }
     assert_eq!(packs(&disk, &config()).unwrap().len(), 1);
+}
+
+#[test]
+fn a_frame_that_holds_something_or_proves_nothing_does_not_end_a_pack() {
+    let first = Position::of_pack(1, 0).0.to_le_bytes();
+    let forgeries = [("body", 12, &[16][..]), ("durable", 32, &first), ("records", 52, &[1])];
+    for (field, at, bytes) in forgeries {
+        let disk = disk();
+        write_pack(&disk, 1, &[vec![7; 100]]).unwrap();
+        assert!(packs(&disk, &config()).unwrap()[0].is_whole);
+        let mut pack = disk.bytes_of(&pack_path(1)).unwrap();
+        let last = pack.len() - BLOCK_BYTES;
+        let frame = &mut pack[last..];
+        frame[at..at + bytes.len()].copy_from_slice(bytes);
+        let checksum = crc32c(&frame[8..64]);
+        frame[4..8].copy_from_slice(&checksum.to_le_bytes());
+        disk.put(&pack_path(1), pack);
+        assert!(!packs(&disk, &config()).unwrap()[0].is_whole, "{field}");
+        let (found, damage) = walk(&mut World::open(&disk).unwrap().reader, Home::Pack(1)).unwrap();
+        assert_eq!((found.len(), damage.len()), (1, 1), "{field}: {damage:?}");
+    }
 }

@@ -2,8 +2,8 @@
 //! misses them.
 
 use sennit_journal::{
-    Damage, Disk, Fault, Position, RecoveredEnd, ReplayFrom, Walked, disk::MemoryDisk, recover,
-    verify,
+    BLOCK_BYTES, Damage, Disk, Fault, Position, RecoveredEnd, ReplayFrom, Walked, disk::MemoryDisk,
+    recover, verify,
 };
 
 use crate::world::{SEGMENT_BYTES, World, config, slot_paths};
@@ -95,4 +95,37 @@ fn a_segment_that_is_missing_and_was_not_passed_over_is_damage() {
     });
     assert!(recovered.is_ok());
     assert_eq!(damage, ["a segment is missing"]);
+}
+
+/// It holds nothing of the log, with a header or without: the segment in front of it ends where the one behind it says.
+#[test]
+fn what_was_passed_over_is_not_taken_for_a_segment_that_is_missing_elsewhere() {
+    let disk = MemoryDisk::default();
+    World::open(&disk).unwrap().write(1, b"kept").unwrap();
+    let mut life = start(&disk).0;
+    life.lane.add_spare(life.slots.make().unwrap());
+    life.lane.append(&[life.builder.seal_mark()]).unwrap();
+    // This life passes over the mark, and writes three segments.
+    let mut life = start(&disk).0;
+    assert_eq!(life.ends_with(0), [1]);
+    for body in [b"one", b"two", b"end"] {
+        life.builder.turn_segment();
+        life.builder.push(1, &[body]).unwrap();
+        let frame = life.builder.seal().unwrap();
+        life.lane.add_spare(life.slots.make().unwrap());
+        life.builder.durable(life.lane.append(&[frame]).unwrap());
+    }
+    let paths = slot_paths(&disk);
+    for (slot, byte) in [(0, BLOCK_BYTES + 72), (1, 0)] {
+        let mut bytes = disk.bytes_of(&paths[slot]).unwrap();
+        bytes[byte] ^= 1;
+        disk.put(&paths[slot], bytes);
+    }
+    disk.remove(&paths[3]).unwrap();
+    let world = World::open_past_rot(&disk).unwrap();
+    let bodies: Vec<_> = world.found.iter().map(|entry| &entry.body[..]).collect();
+    assert_eq!(bodies, [b"one", b"end"]);
+    let holes: Vec<_> = world.damage.iter().map(|(_, hole)| (&hole.path, hole.what)).collect();
+    let rotten = (&paths[0], "a frame that was durable is not whole");
+    assert_eq!(holes, [rotten, (&config().directory, "a segment is missing")]);
 }

@@ -160,6 +160,26 @@ fn an_old_slot_that_is_cut_off_behind_its_last_frame_costs_nothing() {
     assert_eq!(world.lane.spare_count(), 0, "what is shorter than a slot is not written to");
 }
 
+/// What lay in the part that is gone may have been durable, and nothing can say so any more.
+#[test]
+fn the_newest_slot_that_is_cut_off_is_damaged_to_its_end() {
+    let disk = FaultyDisk::new(1, FaultPlan::default());
+    let mut world = World::open(&disk).unwrap();
+    let mut entries = [&b"kept"[..], b"gone"].map(|body| world.write(1, body).unwrap()).to_vec();
+    let path = slot_paths(&disk).pop().unwrap();
+    disk.open_to_write(&path).unwrap().set_length(2 * BLOCK_BYTES as u64).unwrap();
+    entries.truncate(1);
+    for _ in 0..2 {
+        let mut world = World::open_past_rot(&disk).unwrap();
+        assert_eq!(world.found, entries);
+        let [(1, hole)] = &world.damage[..] else { panic!("{:?}", world.damage) };
+        let cut = (&path, Position(2 * BLOCK_BYTES as u64), Position(SEGMENT_BYTES));
+        assert_eq!((&hole.path, hole.position, hole.end()), cut);
+        assert!(world.end >= hole.end(), "the log goes on behind it");
+        entries.push(world.write(1, b"later").unwrap());
+    }
+}
+
 #[test]
 fn damage_to_the_newest_header_is_said_where_frames_prove_it() {
     let (disk, mut entries) = lane();

@@ -1,7 +1,7 @@
 //! Every record of a sealed segment, in order, and what is damaged in it.
 
 use sennit_journal::{
-    BLOCK_BYTES, Disk, Fault, Home, LaneConfig, Position,
+    BLOCK_BYTES, Disk, DiskFile, Fault, Home, LaneConfig, Position, Walked,
     disk::{FaultPlan, FaultyDisk, MemoryDisk},
 };
 
@@ -163,4 +163,28 @@ fn a_segment_in_front_of_one_without_its_header_is_walked_to_its_end() {
     assert!(world.headless.contains_key(&1));
     let found = walk(&mut world.reader, Home::Segment(0)).unwrap();
     assert_eq!(found, (entries.to_vec(), vec![]));
+}
+
+#[test]
+fn a_segment_whose_slot_is_used_again_during_a_walk_is_missing_and_not_damaged() {
+    let disk = MemoryDisk::default();
+    let long = LaneConfig { segment_bytes: 1 << 20, ..config() };
+    let mut world = World::open_as(&disk, long).unwrap();
+    for number in 0..20 {
+        world.write(1, &body(number, 90_000)).unwrap();
+    }
+    let [oldest, newer] = &slot_paths(&disk)[..] else { panic!("two segments") };
+    let used_again = disk.bytes_of(newer).unwrap();
+    // Between two pieces of what is read at once.
+    let mut pace = |_| {
+        disk.open_to_write(oldest).unwrap().write_at(&used_again, 0).unwrap();
+        true
+    };
+    let mut damage = Vec::new();
+    let walked = world.reader.walk(Home::Segment(0), &mut pace, |walked| {
+        damage.extend(matches!(walked, Walked::Damage(_)).then_some(walked));
+        Ok::<(), Fault>(())
+    });
+    assert_eq!(damage, []);
+    assert!(matches!(walked, Err(Fault::MissingSegment { segment: 0, .. })), "{walked:?}");
 }
