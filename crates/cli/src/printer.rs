@@ -116,7 +116,8 @@ impl Printer {
         let unread = if self.waits { unread(&self.file) } else { 0 };
         let taken = self.written.saturating_sub(unread);
         let count = self.ends.iter().take_while(|end| **end <= taken).count();
-        if count == self.ends.len() {
+        // Less than the window says nothing of how much more a reader would take.
+        if count == self.ends.len() && count >= self.window {
             self.window = self.window.saturating_mul(2);
         }
         self.bytes.clear();
@@ -197,13 +198,18 @@ mod tests {
         });
         for round in 0..3 {
             assert_eq!(printer.window(), 1 << round);
-            // More than the pipe holds.
+            // The first is more than the pipe holds.
             printer.push(|out| out.resize(1 << 20, b'x'));
+            (1..1 << round).for_each(|_| printer.push(|out| out.push(b'\n')));
             deliver(&mut printer).unwrap();
-            assert_eq!(printer.settle(), 1);
+            assert_eq!(printer.settle(), 1 << round);
         }
+        // One of four: how much more it would take is not known.
+        printer.push(|out| out.push(b'\n'));
+        deliver(&mut printer).unwrap();
+        assert_eq!((printer.settle(), printer.window()), (1, 8));
         drop(printer);
-        assert_eq!(reading.join().unwrap().unwrap().len(), 3 << 20);
+        assert_eq!(reading.join().unwrap().unwrap().len(), (3 << 20) + 5);
     }
 
     #[test]

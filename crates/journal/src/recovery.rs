@@ -261,7 +261,7 @@ pub fn recover<D: Disk, E: From<Fault>>(
     let next_segment = highest.map_or(0, |highest| highest + 1);
     if !is_countable(next_segment, &config) {
         let what = "a header or a frame names the last segment that can be counted";
-        let position = Position(next_segment * config.segment_bytes);
+        let position = Position(next_segment.saturating_mul(config.segment_bytes));
         return Err(Fault::Rot { path: directory.clone(), position, what }.into());
     }
     let newest_from = newest.map_or(Position(0), |header| header.replay_from);
