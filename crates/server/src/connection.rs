@@ -16,8 +16,7 @@ use tokio::{
 
 use crate::{
     arrival::{Arrival, Moved},
-    core::CoreHandle,
-    drain,
+    core::{CoreHandle, EffectSink},
     holding_back::hold_back,
     inbox::Message,
     outbox::Outbox,
@@ -72,7 +71,7 @@ pub(crate) async fn serve(arrival: Arrival, core: CoreHandle) {
             Some(_) => metrics.connections_moved.add(1),
         }
         if core.is_draining() {
-            outbox.reply(&drain::go_away(), 0);
+            outbox.say_goodbye();
         }
         core.open_session(outbox.clone())
     });

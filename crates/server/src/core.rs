@@ -1,6 +1,7 @@
 //! One core: a shard, the sessions that are at home here, and the carrying between them, the lane
 //! and the other cores. Everything here runs on one thread and never waits while it holds the core.
 
+mod effect_sink;
 mod emptying;
 mod folding;
 mod handle;
@@ -23,7 +24,7 @@ use sennit_model::{
 use sennit_shard::{Fetch, Shard};
 use tokio::sync::oneshot;
 
-pub(crate) use self::handle::CoreHandle;
+pub(crate) use self::{effect_sink::EffectSink, handle::CoreHandle};
 use crate::{
     answers::Answers,
     breaks::Breaks,
@@ -34,7 +35,6 @@ use crate::{
     metrics::CoreMetrics,
     move_thread::MoveHandle,
     move_turn::MoveTurn,
-    outbox::Outbox,
     read_thread::ReadThreads,
     reserve::Reserve,
     reserved::OwnTopic,
@@ -78,7 +78,8 @@ pub(crate) struct Core {
     index: usize,
     shard: Shard,
     cores: Arc<Cores>,
-    outboxes: HashMap<SessionId, Rc<Outbox>>,
+    /// The sessions that are at home here.
+    sinks: HashMap<SessionId, Rc<dyn EffectSink>>,
     /// The sessions that may be replaced.
     tokens: HashMap<SessionToken, SessionId>,
     sessions_opened: u64,
@@ -111,7 +112,7 @@ impl Core {
             index,
             shard,
             cores,
-            outboxes: HashMap::new(),
+            sinks: HashMap::new(),
             tokens: HashMap::new(),
             sessions_opened: 0,
             workers,
@@ -132,35 +133,35 @@ impl Core {
     }
 
     /// Gives a new session its number and its way out.
-    pub(crate) fn open_session(&mut self, outbox: Rc<Outbox>) -> SessionId {
+    pub(crate) fn open_session(&mut self, sink: Rc<dyn EffectSink>) -> SessionId {
         self.sessions_opened += 1;
         let session = SessionId(own_session(self.index).0 | self.sessions_opened);
-        self.outboxes.insert(session, outbox);
+        self.sinks.insert(session, sink);
         self.metrics().connections.add(1);
         session
     }
 
     /// Forgets a session. Its subscriptions are ended by commands of their own.
     pub(crate) fn close_session(&mut self, session: SessionId) {
-        if let Some(outbox) = self.outboxes.remove(&session) {
+        if let Some(sink) = self.sinks.remove(&session) {
             self.metrics().connections.less(1);
-            outbox.successor.token.get().and_then(|token| self.tokens.remove(&token));
+            sink.token().and_then(|token| self.tokens.remove(&token));
         }
     }
 
     /// From now on a session can be replaced by whoever knows its token.
     pub(crate) fn name_session(&mut self, session: SessionId, token: SessionToken) {
-        if let Some(outbox) = self.outboxes.get(&session) {
-            outbox.successor.token.set(Some(token));
+        if let Some(sink) = self.sinks.get(&session) {
+            sink.set_token(token);
             self.tokens.insert(token, session);
         }
     }
 
     /// Ends the session of this token, if it is here; says when all shards are told.
     pub(crate) fn replace(&mut self, token: SessionToken, ended: oneshot::Sender<()>) {
-        let session = self.tokens.get(&token).and_then(|session| self.outboxes.get(session));
+        let session = self.tokens.get(&token).and_then(|session| self.sinks.get(session));
         match session {
-            Some(outbox) => outbox.successor.comes(ended),
+            Some(sink) => sink.replaced(ended),
             None => {
                 // It may have ended just now.
                 self.carry_commands();
@@ -177,8 +178,8 @@ impl Core {
         &self.shard
     }
 
-    pub(crate) fn outboxes(&self) -> impl Iterator<Item = &Rc<Outbox>> {
-        self.outboxes.values()
+    pub(crate) fn sinks(&self) -> impl Iterator<Item = &Rc<dyn EffectSink>> {
+        self.sinks.values()
     }
 
     /// Notes a command for the shard of `core`; done when [`Core::handle`] is called.

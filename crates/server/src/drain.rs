@@ -3,7 +3,6 @@
 
 use std::{rc::Rc, time::Duration};
 
-use sennit_protocol::{Reply, control};
 use tokio::{
     sync::oneshot,
     time::{Instant, sleep},
@@ -43,26 +42,18 @@ pub(crate) async fn all(cores: &Cores) {
     }
 }
 
-/// What every session is told.
-pub(crate) fn go_away() -> Reply {
-    Reply::GoAway(control::GoAway {
-        reason: "the broker stops".to_owned(),
-        grace_ms: u64::try_from(DRAIN.as_millis()).unwrap_or(u64::MAX),
-    })
-}
-
 /// Says goodbye to the sessions of a core, and waits until its lane has written everything and
 /// they have taken what is theirs.
 pub(crate) async fn one(core: CoreHandle, hall: Rc<Hall>, done: oneshot::Sender<()>) {
     core.with(|core| {
         core.drain();
-        core.outboxes().for_each(|outbox| outbox.reply(&go_away(), 0));
+        core.sinks().for_each(|sink| sink.say_goodbye());
     });
     hall.closing.begin();
     let begin = Instant::now();
     loop {
         let (is_fenced, is_quiet, all_sent) = core.look(|core| {
-            let all_sent = core.outboxes().all(|outbox| outbox.is_empty());
+            let all_sent = core.sinks().all(|sink| sink.has_sent_all());
             (core.is_fenced(), core.is_quiet(), all_sent)
         });
         let patience = if is_fenced { DRAIN_FENCED } else { DRAIN };

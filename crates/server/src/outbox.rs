@@ -1,6 +1,8 @@
 //! What waits to be sent on one connection. Confirms are merged while they wait; deliveries stay
 //! where they lie until the socket takes them.
 
+mod effects;
+
 use std::{
     cell::{Cell, RefCell},
     collections::{HashMap, HashSet},
