@@ -38,10 +38,6 @@ pub(crate) struct Answers {
     pub(crate) for_lot: RefCell<Vec<(u64, Result<Answer, Refusal>)>>,
     /// Rung when there is something of that.
     pub(crate) lot_bell: Rc<Notify>,
-    /// Topics whose dead letters have nowhere to go yet.
-    pub(crate) dead_letter_topics_needed: Vec<TopicId>,
-    /// Topics of streams whose time is over.
-    pub(crate) streams_ended: Vec<TopicId>,
 }
 
 impl Answers {
@@ -53,14 +49,7 @@ impl Answers {
             asked: 0,
             for_lot: RefCell::default(),
             lot_bell: Rc::default(),
-            dead_letter_topics_needed: Vec::new(),
-            streams_ended: Vec::new(),
         }
-    }
-
-    /// Whether anything has to be done that no session has asked for.
-    pub(crate) fn needs_control(&self) -> bool {
-        !self.dead_letter_topics_needed.is_empty() || !self.streams_ended.is_empty()
     }
 
     /// How many questions were asked so far.
@@ -86,13 +75,6 @@ impl Answers {
         Origin { session: self.session, request: OF_LOT | number }
     }
 
-    /// The dead letters of this topic have nowhere to go. Each of its partitions may say so.
-    pub(crate) fn dead_letter_topic_needed(&mut self, source: TopicId) {
-        if !self.dead_letter_topics_needed.contains(&source) {
-            self.dead_letter_topics_needed.push(source);
-        }
-    }
-
     /// Takes an effect that is meant for this session.
     pub(crate) fn take(&mut self, effect: Effect) {
         let (request, answer) = match effect {
@@ -109,14 +91,6 @@ impl Answers {
             Effect::Cursors { origin, cursors } => (origin.request, Ok(Answer::Cursors(cursors))),
             Effect::Stream(origin, answer) => (origin.request, Ok(Answer::Stream(*answer))),
             Effect::Refused { origin, refusal } => (origin.request, Err(refusal)),
-            Effect::DeadLetterTopicNeeded { source } => {
-                self.dead_letter_topic_needed(source);
-                return;
-            }
-            Effect::StreamEnded { topic } => {
-                self.streams_ended.push(topic);
-                return;
-            }
             _ => return,
         };
         if request & OF_LOT != 0 {

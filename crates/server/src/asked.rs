@@ -6,12 +6,12 @@ use std::{cell::RefCell, rc::Rc, sync::atomic::Ordering};
 use sennit_engine::{Command, Credit, CursorClaim, Origin, Read, SessionId};
 use sennit_model::{Filter, FilterError, GroupId, Offset, TopicId, WhenSlow};
 use sennit_protocol::{ErrorCode, Reply, Request, control};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 
 use crate::{
+    control::{self as topic_control, ControlReply},
     core::CoreHandle,
     fitting::fitting,
-    inbox::{self, ControlReply},
     outbox::Outbox,
     routes::{Beginning, Routes, Subscription},
 };
@@ -83,10 +83,7 @@ impl Asked {
         if let Some(Wanted { cursor: Some(claim), .. }) = &mut wanted {
             claim.number = self.core.cores.claims.fetch_add(1, Ordering::Relaxed);
         }
-        let (sender, answer) = oneshot::channel();
-        let _ =
-            self.core.cores.inboxes[0].send(inbox::Message::Control(self.session, request, sender));
-        let answer = answer.await;
+        let answer = topic_control::ask(&self.core.cores, self.session, request).await;
         self.controls.add_permits(self.permits);
         let is_wanted = self.is_wanted(beginning);
         let Ok(ControlReply { reply, home }) = answer else {

@@ -1,7 +1,7 @@
 //! Where answers broke off because a stream could not be read on, so that the next one ends before that
 //! place and who goes on from there is told why. Each core has all of them. It reads nothing.
 
-use std::collections::HashMap;
+use std::{cell::RefCell, collections::HashMap};
 
 use sennit_model::{Offset, TopicId};
 
@@ -10,17 +10,18 @@ const BREAKS_MAX: usize = 1024;
 
 /// Where answers broke off, the last of each stream.
 #[derive(Debug, Default)]
-pub(crate) struct Breaks(HashMap<TopicId, Offset>);
+pub(crate) struct Breaks(RefCell<HashMap<TopicId, Offset>>);
 
 impl Breaks {
-    pub(crate) fn broke_off(&mut self, topic: TopicId, at: Offset) {
-        if self.0.len() >= BREAKS_MAX {
-            self.0.clear();
+    pub(crate) fn broke_off(&self, topic: TopicId, at: Offset) {
+        let mut breaks = self.0.borrow_mut();
+        if breaks.len() >= BREAKS_MAX {
+            breaks.clear();
         }
-        self.0.insert(topic, at);
+        breaks.insert(topic, at);
     }
 
     pub(crate) fn of(&self, topic: TopicId) -> Option<Offset> {
-        self.0.get(&topic).copied()
+        self.0.borrow().get(&topic).copied()
     }
 }

@@ -11,6 +11,7 @@ use tokio::{
         TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
+    task::spawn_local,
     time::{Instant, timeout, timeout_at},
 };
 
@@ -51,8 +52,17 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long what waits in the outbox may take to go out once the session has ended.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// The native protocol on a core.
+#[derive(Debug)]
+pub(crate) struct NativeDoor(pub(crate) CoreHandle);
+
+/// Has a core serve a connection.
+pub(crate) fn arrives(arrival: Arrival) -> Message {
+    Message::call(|door: &Rc<NativeDoor>| drop(spawn_local(serve(arrival, door.0.clone()))))
+}
+
 /// Serves a connection until it ends.
-pub(crate) async fn serve(arrival: Arrival, core: CoreHandle) {
+async fn serve(arrival: Arrival, core: CoreHandle) {
     let Arrival { stream, moved } = arrival;
     let stream = match TcpStream::from_std(stream) {
         Ok(stream) => stream,
@@ -78,7 +88,7 @@ pub(crate) async fn serve(arrival: Arrival, core: CoreHandle) {
     let (scratch, pace) = (core.write_scratch.clone(), core.pace.clone());
     let cores = core.cores.clone();
     let (mut reading, writing) = stream.into_split();
-    let writer = tokio::task::spawn_local(write(writing, outbox.clone(), scratch, pace));
+    let writer = spawn_local(write(writing, outbox.clone(), scratch, pace));
     let mut session = Session::new(id, core.clone(), outbox.clone());
     let mut input = BytesMut::new();
     let end = tokio::select! {
@@ -99,7 +109,7 @@ pub(crate) async fn serve(arrival: Arrival, core: CoreHandle) {
             let stream = reading.reunite(writing).ok().and_then(|both| both.into_std().ok());
             if let (Some(stream), Some(moved)) = (stream, session.moves_out(input)) {
                 let arrival = Arrival { stream, moved: Some(Box::new(moved)) };
-                let _ = cores.inboxes[to].send(Message::Connection(arrival));
+                let _ = cores.inboxes[to].send(arrives(arrival));
             }
         }
         Ok(_) => {}

@@ -3,7 +3,7 @@
 //! the next start.
 #![expect(clippy::result_large_err, reason = "a failure is rare, and leaves at once as a reply")]
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
 
 use sennit_engine::{
     CatalogueCommand, Command, PartitionCommand, PartitionDescription, Refusal, SessionId, Topic,
@@ -13,15 +13,15 @@ use sennit_model::{
     TopicId, TopicKind, TopicName,
 };
 use sennit_protocol::{ErrorCode, Reply, Request, control, topic_kind};
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::spawn_local};
 
 use crate::{
     answers::Answer,
     changes::Changes,
-    core::{CoreHandle, own_session},
+    core::{CoreHandle, Cores, own_session},
     descriptions::{group_description, partition_descriptions, watched_topic},
-    found::{FoundPartition, Lag},
-    inbox::ControlReply,
+    found::{Found, FoundPartition, Lag},
+    inbox::Message,
     placement::shard_of,
     refusal_reply, reserved,
     subscriptions::Subscriptions,
@@ -46,8 +46,30 @@ pub(crate) struct Control {
     frame_bytes_max: usize,
 }
 
-/// How long to wait before a dead-letter topic that could not be made is tried again.
-const DEAD_LETTER_TOPIC_AGAIN: Duration = Duration::from_secs(10);
+/// The answer to a request about names and settings.
+#[derive(Debug)]
+pub(crate) struct ControlReply {
+    /// What the client is told.
+    pub(crate) reply: Reply,
+    /// The topic beside which the topic in question is placed.
+    pub(crate) home: TopicId,
+}
+
+/// Asks the first core, for a session. Without an answer the broker stops.
+pub(crate) fn ask(
+    cores: &Cores,
+    session: SessionId,
+    request: Request,
+) -> oneshot::Receiver<ControlReply> {
+    let (sender, answer) = oneshot::channel();
+    let _ = cores.inboxes[0].send(Message::call(move |control: &Rc<Control>| {
+        let control = control.clone();
+        spawn_local(async move {
+            let _ = sender.send(control.answer(session, request).await);
+        });
+    }));
+    answer
+}
 
 /// Answers that shards owe.
 pub(crate) type Asked = Vec<oneshot::Receiver<Result<Answer, Refusal>>>;
@@ -64,6 +86,16 @@ impl Control {
         let frame_bytes_max = sennit_model::limits::FRAME_BYTES_MAX;
         let (changes, watches) = Default::default();
         Self { core, changes, watches, subscriptions, frame_bytes_max }
+    }
+
+    /// Begins with what shards have found when they were recovered: nobody is let in before `done` is told.
+    pub(crate) async fn begin(self: Rc<Self>, found: Found, done: oneshot::Sender<()>) {
+        if let Err(error) = self.reconcile(&found.partitions).await {
+            tracing::error!(error = error.message, "shards lag the catalogue");
+        }
+        self.release_streams(&found.held_streams, &found.forks).await;
+        self.subscriptions.load().await;
+        let _ = done.send(());
     }
 
     /// Brings the shards in line with the catalogue: `owned` are the partitions they were
@@ -132,30 +164,16 @@ impl Control {
         Ok(())
     }
 
-    /// Creates the dead-letter topics that shards have asked for. One that cannot be made is tried again
-    /// later: shards ask once, and their messages wait for it.
-    pub(crate) async fn create_dead_letter_topics(&self) {
-        loop {
-            let needed = self.core.with(|core| core.answers.dead_letter_topics_needed.pop());
-            let Some(source) = needed else { return };
-            if let Err(error) = self.create_dead_letter_topic(source).await {
-                let (topic, error) = (self.name_of(source), error.message);
-                tracing::error!(topic, error, "no dead-letter topic: it is tried again");
-                tokio::time::sleep(DEAD_LETTER_TOPIC_AGAIN).await;
-                self.core.with(|core| core.answers.dead_letter_topic_needed(source));
-            }
-        }
-    }
-
     /// What a topic is called, for people; its number where it is gone.
-    fn name_of(&self, topic: TopicId) -> String {
+    pub(crate) fn name_of(&self, topic: TopicId) -> String {
         let name = self.core.look(|core| {
             core.shard().catalogue().topic(topic).map(|topic| topic.created.name.to_string())
         });
         name.unwrap_or_else(|| format!("number {}", topic.0))
     }
 
-    async fn create_dead_letter_topic(&self, source: TopicId) -> Result<(), Failure> {
+    /// Creates the topic for the dead letters of another, and tells all partitions.
+    pub(crate) async fn create_dead_letter_topic(&self, source: TopicId) -> Result<(), Failure> {
         let name = self.core.look(|core| {
             core.shard().catalogue().topic(source).map(|topic| topic.created.name.clone())
         });
@@ -182,6 +200,7 @@ impl Control {
     }
 
     /// Does a request about names and settings. The broker itself may do more than its clients.
+
     pub(crate) async fn answer(&self, session: SessionId, request: Request) -> ControlReply {
         if session != own_session(self.core.index)
             && let Some(refusal) = reserved::refusal(&request)

@@ -5,6 +5,7 @@ mod effect_sink;
 mod emptying;
 mod folding;
 mod handle;
+mod needs;
 mod routing;
 mod surveying;
 
@@ -16,7 +17,9 @@ use std::{
     time::Duration,
 };
 
-use sennit_engine::{Command, Effect, SessionId, StreamAppend, StreamCommand, StreamContent};
+use sennit_engine::{
+    Command, Effect, HoldingGroup, SessionId, StreamAppend, StreamCommand, StreamContent,
+};
 use sennit_model::{
     Timestamp,
     limits::{LAZY_BYTES, LAZY_SPAN},
@@ -24,10 +27,13 @@ use sennit_model::{
 use sennit_shard::{Fetch, Shard};
 use tokio::sync::oneshot;
 
-pub(crate) use self::{effect_sink::EffectSink, handle::CoreHandle};
+pub(crate) use self::{
+    effect_sink::EffectSink,
+    handle::{Closes, CoreHandle},
+    needs::CatalogueNeeds,
+};
 use crate::{
     answers::Answers,
-    breaks::Breaks,
     clock::now,
     gauge::IngestGauge,
     inbox::{self, Committed, Message},
@@ -98,7 +104,8 @@ pub(crate) struct Core {
     /// Effects for other cores' sessions, gathered during this pass.
     effects: Vec<Vec<Effect>>,
     pub(crate) answers: Answers,
-    pub(crate) breaks: Breaks,
+    /// Takes what shards need of the catalogue, on the first core.
+    needs: Option<Rc<dyn CatalogueNeeds>>,
     fenced: bool,
     storage_full: bool,
     draining: bool,
@@ -124,11 +131,23 @@ impl Core {
             commands: (0..count).map(|_| Vec::new()).collect(),
             effects: (0..count).map(|_| Vec::new()).collect(),
             answers: Answers::new(own_session(index)),
-            breaks: Breaks::default(),
+            needs: None,
             fenced: false,
             storage_full: false,
             draining: false,
             scratch: Vec::new(),
+        }
+    }
+
+    /// What shards need of the catalogue goes here from now on.
+    pub(crate) fn set_needs(&mut self, needs: Rc<dyn CatalogueNeeds>) {
+        self.needs = Some(needs);
+    }
+
+    /// The groups of a shard that hold messages which others are through with.
+    pub(crate) fn holding(&self, shard: usize, groups: &[HoldingGroup]) {
+        if let Some(needs) = &self.needs {
+            needs.names_of_holding(shard, groups);
         }
     }
 

@@ -13,14 +13,14 @@ use sennit_shard::{
     PackLengths, Recovered, RecoveryReport, Room, START_SLOTS, Settings, Shard, held_slots,
 };
 use tokio::{
-    sync::{mpsc as async_mpsc, oneshot},
+    sync::mpsc as async_mpsc,
     task::{LocalSet, spawn_local},
 };
 
 use crate::{
     clock::now,
     config::Config,
-    connection,
+    connection::NativeDoor,
     control::Control,
     core::{CoreHandle, Cores, Workers},
     doors::{Doors, ShardDoor},
@@ -32,7 +32,7 @@ use crate::{
         door::Door,
         hall::Hall,
         lot::Lot,
-        port,
+        port::HttpDoor,
         status::Status,
         streams::{StorageRules, StreamsDoor, StreamsSettings},
     },
@@ -40,6 +40,7 @@ use crate::{
     lane_thread,
     metrics::CoreMetrics,
     move_thread::{self, Loans, PackPin},
+    needs::Needs,
     neighbours::Neighbours,
     read_thread::ReadThreads,
     reserve::Reserve,
@@ -165,6 +166,7 @@ impl CoreThread {
             let metrics = &core.cores.metrics;
             let neighbours = Rc::new(Neighbours::of(index, metrics.clone()));
             let hall = Rc::new(Hall::new(metrics[index].clone(), Some(neighbours.clone()), rules));
+            core.add_closing(hall.clone());
             let asked = Streams::of_connections(core.clone(), neighbours);
             let cores = core.cores.clone();
             let streams = StreamsDoor::new(asked, cores, streams, hall.clone());
@@ -175,8 +177,18 @@ impl CoreThread {
             }
             let (data, allows) = (config.data, config.streams_allow_private_webhooks);
             let subscriptions = Subscriptions::new(core.clone(), data, allows);
-            let control = Control::new(core.clone(), subscriptions);
-            take_messages(core, control, door, receiver, failed).await;
+            let services = core.services.clone();
+            services.add(subscriptions.clone());
+            let control = Rc::new(Control::new(core.clone(), subscriptions));
+            if index == 0 {
+                let needs = Rc::new(Needs::default());
+                core.with(|core| core.set_needs(needs.clone()));
+                spawn_local(needs.serve(control.clone()));
+            }
+            services.add(control);
+            services.add(Rc::new(NativeDoor(core.clone())));
+            services.add(Rc::new(HttpDoor { door, cores: core.cores.clone() }));
+            take_messages(core, receiver, failed).await;
         });
         // With the tasks goes the core, and with it what its workers wait for.
         drop(local);
@@ -190,8 +202,6 @@ impl CoreThread {
 /// Takes what reaches the core until the broker stops.
 async fn take_messages(
     core: CoreHandle,
-    control: Control,
-    door: Rc<Door>,
     mut receiver: inbox::Receiver,
     failed: async_mpsc::UnboundedSender<(u32, Fault)>,
 ) {
@@ -199,12 +209,6 @@ async fn take_messages(
     while receiver.recv_many(&mut messages, MESSAGES_MAX).await > 0 {
         for message in messages.drain(..) {
             match message {
-                Message::Connection(arrival) => {
-                    spawn_local(connection::serve(arrival, core.clone()));
-                }
-                Message::HttpConnection(arrival) => {
-                    spawn_local(port::arrive(arrival, door.clone(), core.cores.clone()));
-                }
                 Message::Replace(token, ended) => core.with(|core| core.replace(token, ended)),
                 Message::Commands(commands) => core.with(|core| core.handle_from_afar(commands)),
                 Message::Effects(effects) => core.with(|core| core.effects_from_afar(effects)),
@@ -222,50 +226,15 @@ async fn take_messages(
                     let _ = answer.send(core.look(|core| core.shard().packs_in_use()));
                 }
                 Message::Fetched(fetch, bytes) => core.with(|core| core.fetched(fetch, bytes)),
-                Message::BrokeOff(topic, at) => {
-                    core.with(|core| core.breaks.broke_off(topic, at));
-                }
-                Message::Control(session, request, answer) => {
-                    let control = control.clone();
-                    spawn_local(async move {
-                        let _ = answer.send(control.answer(session, request).await);
-                    });
-                }
-                Message::Holding(shard, groups) => control.name_holding(shard, &groups),
-                Message::Locate(name, answer) => {
-                    let _ = answer.send(control.locate(&name));
-                }
-                Message::CreateStream(create, answer) => {
-                    let control = control.clone();
-                    spawn_local(async move {
-                        let _ = answer.send(control.create_stream(*create).await);
-                    });
-                }
-                Message::DeleteStream(name, answer) => {
-                    let control = control.clone();
-                    spawn_local(async move {
-                        let _ = answer.send(control.delete_stream(&name).await);
-                    });
-                }
-                Message::Subscriptions(asked, answer) => {
-                    let subscriptions = control.subscriptions.clone();
-                    spawn_local(async move {
-                        let _ = answer.send(subscriptions.answer(asked).await);
-                    });
-                }
-                Message::Watch(pattern, changes, answer) => {
-                    let _ = answer.send(control.watch(pattern, changes));
-                }
-                Message::Reconcile(found, done) => {
-                    spawn_local(reconcile(control.clone(), found, done));
-                }
+                Message::Call(call) => call.run(&core.services),
+                Message::Holding(shard, groups) => core.look(|core| core.holding(shard, &groups)),
                 Message::Fenced(fault) => {
                     tracing::error!(shard = core.index, %fault, "the journal failed");
                     core.with(|core| core.fenced());
                     let _ = failed.send((core.index as u32, fault));
                 }
                 Message::Drain(done) => {
-                    spawn_local(drain::one(core.clone(), door.hall().clone(), done));
+                    spawn_local(drain::one(core.clone(), done));
                 }
                 Message::End => {
                     core.with(|core| core.end_lane());
@@ -273,23 +242,7 @@ async fn take_messages(
                 }
             }
         }
-        if core.look(|core| core.answers.needs_control()) {
-            let control = control.clone();
-            spawn_local(async move {
-                control.create_dead_letter_topics().await;
-                control.end_streams().await;
-            });
-        }
     }
-}
-
-async fn reconcile(control: Control, found: Found, done: oneshot::Sender<()>) {
-    if let Err(error) = control.reconcile(&found.partitions).await {
-        tracing::error!(error = error.message, "shards lag the catalogue");
-    }
-    control.release_streams(&found.held_streams, &found.forks).await;
-    control.subscriptions.load().await;
-    let _ = done.send(());
 }
 
 /// Whether the disk has no room for the slots that all lanes lack which have been recovered so far: the shard

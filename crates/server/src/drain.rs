@@ -1,7 +1,7 @@
 //! Stopping: sessions are told, what was published is committed, what waits for them goes out, all
 //! within bounds. Then the cores end.
 
-use std::{rc::Rc, time::Duration};
+use std::time::Duration;
 
 use tokio::{
     sync::oneshot,
@@ -10,7 +10,6 @@ use tokio::{
 
 use crate::{
     core::{CoreHandle, Cores},
-    http::hall::Hall,
     inbox::Message,
 };
 
@@ -44,12 +43,12 @@ pub(crate) async fn all(cores: &Cores) {
 
 /// Says goodbye to the sessions of a core, and waits until its lane has written everything and
 /// they have taken what is theirs.
-pub(crate) async fn one(core: CoreHandle, hall: Rc<Hall>, done: oneshot::Sender<()>) {
+pub(crate) async fn one(core: CoreHandle, done: oneshot::Sender<()>) {
     core.with(|core| {
         core.drain();
         core.sinks().for_each(|sink| sink.say_goodbye());
     });
-    hall.closing.begin();
+    core.begin_to_close();
     let begin = Instant::now();
     loop {
         let (is_fenced, is_quiet, all_sent) = core.look(|core| {
@@ -57,7 +56,7 @@ pub(crate) async fn one(core: CoreHandle, hall: Rc<Hall>, done: oneshot::Sender<
             (core.is_fenced(), core.is_quiet(), all_sent)
         });
         let patience = if is_fenced { DRAIN_FENCED } else { DRAIN };
-        if all_sent && hall.is_empty() && (is_fenced || is_quiet) {
+        if all_sent && core.has_closed() && (is_fenced || is_quiet) {
             break;
         }
         if begin.elapsed() >= patience {

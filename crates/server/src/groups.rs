@@ -11,9 +11,8 @@ use sennit_protocol::{ErrorCode, Reply, control};
 
 use crate::{
     answers::Answer,
-    control::{Control, Failure, done, gather, with_topic, wrong_answer},
+    control::{Control, ControlReply, Failure, done, gather, with_topic, wrong_answer},
     descriptions::{group_description, parked_runs},
-    inbox::ControlReply,
     metrics::Holding,
 };
 

@@ -6,7 +6,9 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use rustix::net::sockopt::set_tcp_congestion;
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::{arrival::Arrival, core::Cores, descriptors::Descriptors, error::ServeError, inbox};
+use crate::{
+    arrival::Arrival, connection, core::Cores, descriptors::Descriptors, error::ServeError,
+};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -73,7 +75,7 @@ pub(crate) async fn accept(listener: Listener, cores: Arc<Cores>) {
         match listener.accept().await.into_std() {
             Ok(stream) => {
                 let arrival = Arrival { stream, moved: None };
-                let _ = cores.inboxes[next].send(inbox::Message::Connection(arrival));
+                let _ = cores.inboxes[next].send(connection::arrives(arrival));
                 next = (next + 1) % cores.inboxes.len();
             }
             Err(error) => tracing::warn!(%error, "a connection could not be handed on"),

@@ -8,9 +8,10 @@ use sennit_protocol::{ErrorCode, Reply, control};
 
 use crate::{
     answers::Answer,
-    control::{Control, Failure, done, gather, unknown_topic, with_topic, wrong_answer},
+    control::{
+        Control, ControlReply, Failure, done, gather, unknown_topic, with_topic, wrong_answer,
+    },
     cursor_list::cursor_list,
-    inbox::ControlReply,
 };
 
 impl Control {

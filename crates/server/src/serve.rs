@@ -4,6 +4,7 @@
 use std::{
     net::SocketAddr,
     pin::pin,
+    rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -16,12 +17,13 @@ use std::{
 use sennit_journal::{DataDirectory, DirectorySettings, LaneConfig};
 use tokio::{
     sync::{mpsc as async_mpsc, oneshot},
-    task::LocalSet,
+    task::{LocalSet, spawn_local},
 };
 
 use crate::{
     backup::Backups,
     config::Config,
+    control::Control,
     core::Cores,
     core_thread::CoreThread,
     descriptors::Descriptors,
@@ -135,7 +137,7 @@ impl Broker<'_> {
         let rules = config.browser_rules(addresses.http.ip());
         let port = Port::new(http, config.http_connections, cores.clone(), status.clone(), &rules);
         let early = port.early();
-        tokio::task::spawn_local(port.serve());
+        spawn_local(port.serve());
 
         let (failed, mut failures) = async_mpsc::unbounded_channel();
         let (recovered, mut recoveries) = async_mpsc::unbounded_channel();
@@ -175,7 +177,10 @@ impl Broker<'_> {
             found.partitions.sort_by_key(|found| found.id);
             // Nobody is let in before the shards are as the catalogue says.
             let (asked, reconciled) = oneshot::channel();
-            let _ = cores.inboxes[0].send(Message::Reconcile(found, asked));
+            let reconcile = Message::call(move |control: &Rc<Control>| {
+                spawn_local(control.clone().begin(found, asked));
+            });
+            let _ = cores.inboxes[0].send(reconcile);
             let _ = reconciled.await;
             Ok(())
         };
@@ -191,7 +196,7 @@ impl Broker<'_> {
             cores.inboxes.iter().for_each(|inbox| drop(inbox.send(Message::End)));
             return Err(error);
         }
-        let accepting = tokio::task::spawn_local(listener::accept(native, cores.clone()));
+        let accepting = spawn_local(listener::accept(native, cores.clone()));
         status.recovering.store(false, Relaxed);
         early.closing.begin();
         let _scrub = match config.scrub_every {

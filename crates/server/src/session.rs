@@ -18,9 +18,10 @@ use crate::{
     arrival::Moved,
     asked::Asked,
     clock::now,
+    control::{self as topic_control, ControlReply},
     core::CoreHandle,
     holding_back,
-    inbox::{ControlReply, Message},
+    inbox::Message,
     outbox::Outbox,
     placement::{has_place_at, has_reading_place_at, shard_of},
     reserved,
@@ -121,9 +122,7 @@ impl Session {
                 (topic, self.routes.borrow().homes.get(&topic).copied().unwrap_or(topic))
             }
             Request::Subscribe(_) | Request::Read(_) => {
-                let (sender, answer) = oneshot::channel();
-                let ask = Message::Control(self.id, request.clone(), sender);
-                let _ = self.core.cores.inboxes[0].send(ask);
+                let answer = topic_control::ask(&self.core.cores, self.id, request.clone());
                 let Ok(ControlReply { reply: Reply::Subscribed(subscribed), home }) = answer.await
                 else {
                     return None;

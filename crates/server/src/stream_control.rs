@@ -298,30 +298,22 @@ impl Control {
         }
     }
 
-    /// Takes away the streams whose time is over.
-    pub(crate) async fn end_streams(&self) {
-        loop {
-            let ended = self.core.with(|core| core.answers.streams_ended.pop());
-            let Some(topic) = ended.and_then(|ended| self.topic(ended)) else {
-                if ended.is_none() {
-                    return;
-                }
-                continue;
-            };
-            let _changes = self.changes.of(topic.created.name.as_str()).await;
-            // Who had the name before may have taken the stream away.
-            if ended.and_then(|ended| self.topic(ended)).is_none() {
-                continue;
-            }
-            let place = (first_partition(topic.id()), topic.created.home);
-            let asks = StreamCommand::Ask { touches: false };
-            if let Err(StreamFailure::Stream(StreamRefusal::Unknown)) =
-                ask(&self.core, place, asks).await
-                && let Err(failure) = self.remove_stream(&topic).await
-            {
-                let name = topic.created.name.as_str();
-                tracing::warn!(name, %failure, "a stream whose time is over was not deleted");
-            }
+    /// Takes away a stream whose time is over.
+    pub(crate) async fn end_stream(&self, ended: TopicId) {
+        let Some(topic) = self.topic(ended) else { return };
+        let _changes = self.changes.of(topic.created.name.as_str()).await;
+        // Who had the name before may have taken the stream away.
+        if self.topic(ended).is_none() {
+            return;
+        }
+        let place = (first_partition(topic.id()), topic.created.home);
+        let asks = StreamCommand::Ask { touches: false };
+        if let Err(StreamFailure::Stream(StreamRefusal::Unknown)) =
+            ask(&self.core, place, asks).await
+            && let Err(failure) = self.remove_stream(&topic).await
+        {
+            let name = topic.created.name.as_str();
+            tracing::warn!(name, %failure, "a stream whose time is over was not deleted");
         }
     }
 

@@ -9,11 +9,13 @@ use sennit_engine::{
     StreamRead, StreamRefusal, StreamStatus,
 };
 use sennit_model::{Offset, PartitionId, PartitionIndex, ReadFrom, TopicId, TopicName};
-use sennit_protocol::{ErrorCode, control};
-use tokio::sync::oneshot;
+use sennit_protocol::{ErrorCode, control::Error as ControlError};
+use tokio::{sync::oneshot, task::spawn_local};
 
 use crate::{
     answers::Answer,
+    breaks::Breaks,
+    control::Control,
     core::{CoreHandle, content_bytes},
     inbox::Message,
     neighbours::Neighbours,
@@ -36,6 +38,7 @@ pub(crate) struct Streams {
     /// What the first core has told of names. A number is never given to another topic: one that is
     /// gone says so itself.
     names: RefCell<HashMap<TopicName, Located, RandomState>>,
+    breaks: Rc<Breaks>,
     /// Who wants to know whose streams are asked for.
     neighbours: Option<Rc<Neighbours>>,
 }
@@ -52,20 +55,22 @@ impl Streams {
     }
 
     fn new_with(core: CoreHandle, neighbours: Option<Rc<Neighbours>>) -> Self {
-        Self { core, names: RefCell::default(), neighbours }
+        let breaks = core.services.find_or_add();
+        Self { core, names: RefCell::default(), breaks, neighbours }
     }
 
     /// An answer broke off here: the next one ends before it, whichever core is asked, so that who goes
     /// on is told why.
     pub(crate) fn breaks_off(&self, topic: TopicId, at: Offset) {
         for inbox in &self.core.cores.inboxes {
-            let _ = inbox.send(Message::BrokeOff(topic, at));
+            let _ =
+                inbox.send(Message::call(move |breaks: &Rc<Breaks>| breaks.broke_off(topic, at)));
         }
     }
 
     /// Where an answer broke off last.
     pub(crate) fn break_of(&self, topic: TopicId) -> Option<Offset> {
-        self.core.look(|core| core.breaks.of(topic))
+        self.breaks.of(topic)
     }
 
     /// Has a stream be there; says whether it was not before, and how it is.
@@ -75,7 +80,11 @@ impl Streams {
     ) -> Result<(bool, Identified<StreamStatus>), StreamFailure> {
         let (sender, answer) = oneshot::channel();
         let name = create.name.clone();
-        self.ask_first_core(Message::CreateStream(Box::new(create), sender));
+        self.ask_first_core(|control| {
+            spawn_local(async move {
+                let _ = sender.send(control.create_stream(create).await);
+            });
+        });
         let Created { is_new, status, located } = answer.await.map_err(|_| stopping())??;
         self.remember(name, located);
         Ok((is_new, Identified { of: located.tag, answer: status }))
@@ -164,14 +173,20 @@ impl Streams {
     /// Deletes a stream; what its forks need of it stays until they are gone.
     pub(crate) async fn delete(&self, name: &TopicName) -> Result<(), StreamFailure> {
         let (sender, answer) = oneshot::channel();
-        self.ask_first_core(Message::DeleteStream(name.clone(), sender));
+        let deletes = name.clone();
+        self.ask_first_core(|control| {
+            spawn_local(async move {
+                let _ = sender.send(control.delete_stream(&deletes).await);
+            });
+        });
         let deleted = answer.await.unwrap_or_else(|_| Err(stopping()));
         self.names.borrow_mut().remove(name);
         deleted
     }
 
-    fn ask_first_core(&self, message: Message) {
-        let _ = self.core.cores.inboxes[0].send(message);
+    fn ask_first_core(&self, ask: impl FnOnce(Rc<Control>) + Send + 'static) {
+        let call = Message::call(move |control: &Rc<Control>| ask(control.clone()));
+        let _ = self.core.cores.inboxes[0].send(call);
     }
 
     pub(crate) fn shard(&self, home: TopicId) -> usize {
@@ -196,7 +211,10 @@ impl Streams {
             self.core.look(|core| core.shard().catalogue().topic_named(name).map(Located::of))
         } else {
             let (sender, answer) = oneshot::channel();
-            self.ask_first_core(Message::Locate(name.clone(), sender));
+            let name = name.clone();
+            self.ask_first_core(move |control| {
+                let _ = sender.send(control.locate(&name));
+            });
             answer.await.map_err(|_| stopping())?
         };
         let located = located.ok_or(StreamRefusal::Unknown)?;
@@ -262,7 +280,7 @@ pub(crate) async fn has_room(
 ) -> Result<(), StreamFailure> {
     let room = core.cores.gauges[shard].room_for(bytes, APPEND_PATIENCE).await;
     room.map_err(|none| {
-        let mut error = control::Error::new(ErrorCode::Busy, none.to_string());
+        let mut error = ControlError::new(ErrorCode::Busy, none.to_string());
         error.retry_after_ms = 1000;
         StreamFailure::Broker(Box::new(error))
     })
@@ -388,7 +406,7 @@ impl Fork {
 }
 
 pub(crate) fn stopping() -> StreamFailure {
-    let error = control::Error::new(ErrorCode::ShuttingDown, "the broker stops");
+    let error = ControlError::new(ErrorCode::ShuttingDown, "the broker stops");
     StreamFailure::Broker(Box::new(error))
 }
 

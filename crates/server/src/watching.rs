@@ -1,6 +1,8 @@
 //! A session's watch: asked of the first core, told to the client as long as both are there. It does not
 //! know which topics there are.
 
+use std::rc::Rc;
+
 use sennit_model::{TopicPattern, limits::WATCH_TOPICS_MAX};
 use sennit_protocol::{
     ErrorCode, Reply,
@@ -15,7 +17,7 @@ use crate::{
     asked::Asked,
     control::{Control, Failure},
     descriptions::watched_topic,
-    inbox,
+    inbox::Message,
     outbox::Outbox,
     watches::{CHANGES_WAITING_MAX, Change},
 };
@@ -80,7 +82,9 @@ impl Asked {
         })?;
         let (changes, received) = mpsc::channel(CHANGES_WAITING_MAX);
         let (sender, answer) = oneshot::channel();
-        let message = inbox::Message::Watch(pattern, changes, sender);
+        let message = Message::call(move |control: &Rc<Control>| {
+            let _ = sender.send(control.watch(pattern, changes));
+        });
         let _ = self.core.cores.inboxes[0].send(message);
         match answer.await {
             Ok(Ok(topics)) => Ok((topics, received)),

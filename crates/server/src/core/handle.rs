@@ -6,13 +6,24 @@ use sennit_shard::Shard;
 use tokio::sync::Notify;
 
 use super::{Core, Cores, Workers};
-use crate::{clock::now, outgoing::Outgoing, pace::Pace, waiting_room::WaitingRoom};
+use crate::{
+    clock::now, outgoing::Outgoing, pace::Pace, services::Services, waiting_room::WaitingRoom,
+};
 
 /// Looks at the sockets, at most, before what they have brought is done.
 const LOOKS_MAX: usize = 16;
 
 /// The least time between two looks at what is due.
 const TIMER_STEP: Duration = Duration::from_millis(1);
+
+/// What has to end its work when the broker stops.
+pub(crate) trait Closes: std::fmt::Debug {
+    /// It takes nothing new from now on.
+    fn begin(&self);
+
+    /// Whether what was under way is done.
+    fn has_closed(&self) -> bool;
+}
 
 /// A core, and the bell that makes it carry what has gathered.
 #[derive(Clone, Debug)]
@@ -25,6 +36,10 @@ pub(crate) struct CoreHandle {
     pub(crate) pace: Rc<Pace>,
     /// What waits for the sockets of all of them.
     pub(crate) waiting_room: Rc<WaitingRoom>,
+    /// What has to end its work when the broker stops.
+    closing: Rc<RefCell<Vec<Rc<dyn Closes>>>>,
+    /// What else runs on the core.
+    pub(crate) services: Rc<Services>,
     pub(crate) cores: Arc<Cores>,
     pub(crate) index: usize,
 }
@@ -38,9 +53,26 @@ impl CoreHandle {
             write_scratch: Rc::default(),
             pace: Rc::default(),
             waiting_room: Rc::default(),
+            closing: Rc::default(),
+            services: Rc::default(),
             cores,
             index,
         }
+    }
+
+    /// When the broker stops, this is told and waited for.
+    pub(crate) fn add_closing(&self, closes: Rc<dyn Closes>) {
+        self.closing.borrow_mut().push(closes);
+    }
+
+    /// The broker stops.
+    pub(crate) fn begin_to_close(&self) {
+        self.closing.borrow().iter().for_each(|closes| closes.begin());
+    }
+
+    /// Whether all that was under way then is done.
+    pub(crate) fn has_closed(&self) -> bool {
+        self.closing.borrow().iter().all(|closes| closes.has_closed())
     }
 
     /// Does something with the core, and has it carry what comes of it once the connections that

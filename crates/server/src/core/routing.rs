@@ -44,7 +44,13 @@ impl Core {
             return;
         }
         if session == own_session(home) {
-            self.answers.take(effect);
+            match (&effect, &self.needs) {
+                (Effect::DeadLetterTopicNeeded { source }, Some(needs)) => {
+                    needs.dead_letter_topic(*source);
+                }
+                (Effect::StreamEnded { topic }, Some(needs)) => needs.end_of_stream(*topic),
+                _ => self.answers.take(effect),
+            }
             return;
         }
         if self.draining && matches!(effect, Effect::Deliver(_)) {

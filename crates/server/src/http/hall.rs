@@ -19,7 +19,7 @@ use super::{
     lot_door::LotDoor,
     refused::Refused,
 };
-use crate::{metrics::CoreMetrics, neighbours::Neighbours, outgoing::Outgoing};
+use crate::{core::Closes, metrics::CoreMetrics, neighbours::Neighbours, outgoing::Outgoing};
 
 /// Bytes of a read.
 const READ_BYTES: usize = 64 << 10;
@@ -91,6 +91,16 @@ impl Hall {
     /// An account of a body that comes.
     pub(super) fn account(self: &Rc<Self>) -> BodyAccount {
         BodyAccount { hall: self.clone(), bytes: 0 }
+    }
+}
+
+impl Closes for Hall {
+    fn begin(&self) {
+        self.closing.begin();
+    }
+
+    fn has_closed(&self) -> bool {
+        self.is_empty()
     }
 }
 

@@ -7,6 +7,7 @@ use std::{cell::Cell, io, net, rc::Rc, sync::Arc};
 use tokio::{
     net::TcpStream,
     sync::{OwnedSemaphorePermit, Semaphore},
+    task::spawn_local,
 };
 
 use super::{
@@ -73,7 +74,7 @@ impl Port {
             match this.places.clone().try_acquire_owned() {
                 Ok(place) => this.place(stream, place),
                 Err(_) => {
-                    tokio::task::spawn_local(this.clone().wait_for_place(stream, waits));
+                    spawn_local(this.clone().wait_for_place(stream, waits));
                 }
             }
         }
@@ -106,7 +107,7 @@ impl Port {
         let is_early = !self.early.hall().closing.has_begun();
         let door = if is_early { &self.early } else { &self.late };
         let door = door.clone();
-        tokio::task::spawn_local(async move {
+        spawn_local(async move {
             // Connections stay here: this thread has no neighbours and no lot.
             let _ = welcome(stream, 0, door.clone()).await;
             door.hall().metrics.http_connections.less(1);
@@ -117,13 +118,27 @@ impl Port {
     fn hand_on(&self, stream: TcpStream, place: OwnedSemaphorePermit, to: usize) -> io::Result<()> {
         let stream = stream.into_std()?;
         let arrival = HttpArrival { stream, place, moves: 0 };
-        let _ = self.cores.inboxes[to].send(Message::HttpConnection(arrival));
+        let _ = self.cores.inboxes[to].send(arrives(arrival));
         Ok(())
     }
 }
 
+/// HTTP on a core.
+#[derive(Debug)]
+pub(crate) struct HttpDoor {
+    pub(crate) door: Rc<Door>,
+    pub(crate) cores: Arc<Cores>,
+}
+
+/// Has a core serve a connection of the HTTP port.
+fn arrives(arrival: HttpArrival) -> Message {
+    Message::call(|http: &Rc<HttpDoor>| {
+        spawn_local(arrive(arrival, http.door.clone(), http.cores.clone()));
+    })
+}
+
 /// Serves a connection on the thread of `door` until it ends, or leaves its task.
-pub(crate) async fn arrive(arrival: HttpArrival, door: Rc<Door>, cores: Arc<Cores>) {
+async fn arrive(arrival: HttpArrival, door: Rc<Door>, cores: Arc<Cores>) {
     let HttpArrival { stream, place, moves } = arrival;
     match TcpStream::from_std(stream) {
         Ok(stream) => {
@@ -161,7 +176,7 @@ fn see_off(left: Option<(Socket, Left)>, place: OwnedSemaphorePermit, door: &Doo
     door.hall().metrics.http_connections.less(1);
     if let Some((stream, Left::Moves(Departure { to, moves }))) = left {
         let arrival = HttpArrival { stream, place, moves };
-        let _ = cores.inboxes[to].send(Message::HttpConnection(arrival));
+        let _ = cores.inboxes[to].send(arrives(arrival));
     }
 }
 

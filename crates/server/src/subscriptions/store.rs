@@ -22,8 +22,8 @@ use tokio::sync::{Notify, oneshot};
 
 use super::change::Change;
 use crate::{
+    control as topic_control,
     core::{CoreHandle, own_session},
-    inbox::Message,
     stream_request::{CreateStream, StreamFailure},
     streams::Streams,
 };
@@ -213,10 +213,8 @@ impl Store {
         self.grown_bytes.set(0);
         let positions = vec![control::ReadPosition { partition: 0, offset: first.0 }];
         let trim = control::TrimTopic { topic: STREAM.to_owned(), positions };
-        let (sender, trimmed) = oneshot::channel();
         let own = own_session(self.core.index);
-        let request = Message::Control(own, Request::TrimTopic(trim), sender);
-        let _ = self.core.cores.inboxes[0].send(request);
+        let trimmed = topic_control::ask(&self.core.cores, own, Request::TrimTopic(trim));
         // One that fails is made good by the next.
         let _ = trimmed.await;
     }

@@ -2,9 +2,11 @@
 //! and methods become what is asked of the first core, what it says becomes an answer. It knows no
 //! subscriptions.
 
+use std::rc::Rc;
+
 use http::{HeaderValue, Method, StatusCode, header};
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, task::spawn_local};
 
 use super::{
     StreamsDoor,
@@ -26,6 +28,7 @@ use crate::{
         Ack, Asked, NewSubscription, RESERVED, SubscriptionRefusal, Told,
         limits::SUBSCRIPTION_BODY_BYTES_MAX,
     },
+    subscriptions::Subscriptions,
 };
 
 /// Why something is not even asked.
@@ -70,7 +73,13 @@ impl StreamsDoor {
 
     async fn ask(&self, asked: Asked) -> Result<Told, SubscriptionRefusal> {
         let (sender, told) = oneshot::channel();
-        let _ = self.cores.inboxes[0].send(Message::Subscriptions(asked, sender));
+        let call = Message::call(move |subscriptions: &Rc<Subscriptions>| {
+            let subscriptions = subscriptions.clone();
+            spawn_local(async move {
+                let _ = sender.send(subscriptions.answer(asked).await);
+            });
+        });
+        let _ = self.cores.inboxes[0].send(call);
         let stopping = || SubscriptionRefusal::Unavailable("it is about to stop".into());
         told.await.unwrap_or_else(|_| Err(stopping()))
     }

@@ -1,0 +1,18 @@
+//! What shards need of the catalogue without a session's asking; the first core hears of all of it.
+
+use std::fmt;
+
+use sennit_engine::HoldingGroup;
+use sennit_model::TopicId;
+
+/// Takes what shards need; it is called while the core is at work, and does it later.
+pub(crate) trait CatalogueNeeds: fmt::Debug {
+    /// The dead letters of this topic have nowhere to go. Each of its partitions may say so.
+    fn dead_letter_topic(&self, source: TopicId);
+
+    /// The time of this topic's stream is over.
+    fn end_of_stream(&self, topic: TopicId);
+
+    /// The groups of a shard that hold messages which others are through with: their names are wanted.
+    fn names_of_holding(&self, shard: usize, groups: &[HoldingGroup]);
+}
