@@ -1,17 +1,18 @@
 //! A session's request about names and settings while it waits for its answer, and what the session
-//! learns from it.
+//! learns from it. It does not know what the request does.
 
 use std::{cell::RefCell, rc::Rc, sync::atomic::Ordering};
 
 use sennit_engine::{Command, Credit, CursorClaim, Origin, Read, SessionId};
-use sennit_model::{Filter, FilterError, GroupId, Offset, TopicId, WhenSlow};
+use sennit_model::{Filter, FilterError, GroupId, OffsetRange, WhenSlow};
 use sennit_protocol::{ErrorCode, Reply, Request, control};
 use tokio::sync::Semaphore;
 
 use crate::{
-    control::{self as topic_control, ControlReply},
+    control_request::{ControlAnswer, TopicPlace},
     core::CoreHandle,
     fitting::fitting,
+    native_control,
     outbox::Outbox,
     routes::{Beginning, Routes, Subscription},
 };
@@ -83,29 +84,35 @@ impl Asked {
         if let Some(Wanted { cursor: Some(claim), .. }) = &mut wanted {
             claim.number = self.core.cores.claims.fetch_add(1, Ordering::Relaxed);
         }
-        let answer = topic_control::ask(&self.core.cores, self.session, request).await;
+        let answer = native_control::ask(&self.core.cores, self.session, &request).await;
         self.controls.add_permits(self.permits);
         let is_wanted = self.is_wanted(beginning);
-        let Ok(ControlReply { reply, home }) = answer else {
-            let error = control::Error::new(ErrorCode::ShuttingDown, "the broker stops");
-            self.outbox.refused(self.number, error);
-            return;
-        };
-        let reply = fitting(reply, self.outbox.frame_bytes_max());
-        match (&reply, wanted) {
-            (Reply::TopicOpened(opened), _) => {
-                self.learn(TopicId(opened.topic_id), home, opened.partitions);
+        let frame_bytes_max = self.outbox.frame_bytes_max();
+        let answer = match answer {
+            Some(Ok(answer)) => answer,
+            Some(Err(error)) => {
+                let reply = fitting(Reply::Error(*error), frame_bytes_max);
+                return self.outbox.reply(&reply, self.number);
             }
-            (Reply::Subscribed(subscribed), Some(wanted)) => {
-                self.learn(TopicId(subscribed.topic_id), home, subscribed.partitions);
+            None => {
+                let error = control::Error::new(ErrorCode::ShuttingDown, "the broker stops");
+                return self.outbox.refused(self.number, error);
+            }
+        };
+        let subscription = wanted.as_ref().map_or(0, |wanted| wanted.number);
+        let reply = fitting(native_control::reply(&answer, subscription), frame_bytes_max);
+        let is_told = !matches!(reply, Reply::Error(_));
+        // Of what no frame of the connection can tell nothing is learnt, and it does not begin.
+        if let Some(place) = answer.place().filter(|_| is_told) {
+            self.learn(place);
+            if let Some(wanted) = wanted {
                 if !is_wanted {
                     let message = format!("subscription {} ended before it began", wanted.number);
                     let error = control::Error::new(ErrorCode::UnknownSubscription, message);
                     return self.outbox.refused(self.number, error);
                 }
-                return self.subscribed(&reply, subscribed, wanted, home);
+                return self.subscribed(&reply, place, &answer, wanted);
             }
-            _ => {}
         }
         self.outbox.reply(&reply, self.number);
     }
@@ -115,7 +122,7 @@ impl Asked {
         beginning.is_none_or(|beginning| self.routes.borrow_mut().answered(beginning))
     }
 
-    fn learn(&self, topic: TopicId, home: TopicId, partitions: u32) {
+    fn learn(&self, TopicPlace { topic, home, partitions }: TopicPlace) {
         let mut routes = self.routes.borrow_mut();
         if topic != home {
             routes.homes.insert(topic, home);
@@ -128,18 +135,18 @@ impl Asked {
     fn subscribed(
         &self,
         reply: &Reply,
-        subscribed: &control::Subscribed,
+        TopicPlace { topic, home, partitions }: TopicPlace,
+        answer: &ControlAnswer,
         Wanted { number, credit, cursor, when_slow, filter }: Wanted,
-        home: TopicId,
     ) {
-        let partitions = subscribed.partitions;
-        let subscription = Subscription {
-            topic: TopicId(subscribed.topic_id),
-            home,
-            group: GroupId(subscribed.group_id),
-            partitions,
-            window: Subscription::share(partitions, credit),
+        let (group, ranges): (_, &[OffsetRange]) = match answer {
+            ControlAnswer::ConsumerStart(start) => (start.group, &[]),
+            ControlAnswer::ReaderStart(start) => (GroupId::NONE, &start.ranges),
+            // Nothing else answers a request that begins a subscription.
+            _ => return self.outbox.reply(reply, self.number),
         };
+        let window = Subscription::share(partitions, credit);
+        let subscription = Subscription { topic, home, group, partitions, window };
         {
             let mut routes = self.routes.borrow_mut();
             if routes.closed {
@@ -159,8 +166,8 @@ impl Asked {
             for (shard, partition) in subscription.each_partition(shards) {
                 let (group, number) = (subscription.group, number);
                 let command = if subscription.is_reader() {
-                    let range = subscribed.ranges.get(partition.index.0 as usize);
-                    let at = Offset(range.map_or(0, |range| range.first));
+                    let range = ranges.get(partition.index.0 as usize);
+                    let at = range.map(|range| range.start).unwrap_or_default();
                     Command::Read(Read {
                         origin,
                         subscription: number,

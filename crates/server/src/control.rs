@@ -1,37 +1,32 @@
 //! Names and settings. The first core's shard leads the catalogue; once it has committed a change,
 //! the shards that own the partitions follow. What a crash leaves undone between the two is done at
-//! the next start.
-#![expect(clippy::result_large_err, reason = "a failure is rare, and leaves at once as a reply")]
+//! the next start. It is asked in the types of `control_request`, and knows no protocol.
 
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
 
-use sennit_engine::{
-    CatalogueCommand, Command, PartitionCommand, PartitionDescription, Refusal, SessionId, Topic,
-};
+use sennit_engine::{CatalogueCommand, Command, PartitionCommand, Refusal, SessionId, Topic};
 use sennit_model::{
-    GroupConfig, GroupName, Incarnation, Offset, PartitionId, PartitionIndex, StartAt, TopicConfig,
-    TopicId, TopicKind, TopicName,
+    GroupId, GroupName, Incarnation, Offset, PartitionId, PartitionIndex, TopicId, TopicName,
 };
-use sennit_protocol::{ErrorCode, Reply, Request, control, topic_kind};
 use tokio::{sync::oneshot, task::spawn_local};
 
 use crate::{
     answers::Answer,
     changes::Changes,
+    control_request::{ControlAnswer, ControlRefusal, ControlRequest},
     core::{CoreHandle, Cores, own_session},
-    descriptions::{group_description, partition_descriptions, watched_topic},
     found::{Found, FoundPartition, Lag},
     inbox::Message,
     placement::shard_of,
-    refusal_reply, reserved,
+    reserved,
     subscriptions::Subscriptions,
     watches::Watches,
 };
 
-pub(crate) use crate::refusal_reply::wrong_answer;
+mod topics;
+mod watch;
 
-/// Most topics in a page of a listing.
-const PAGE_TOPICS_MAX: usize = 1000;
+pub(crate) use self::{topics::place_of, watch::watch};
 
 /// Topics whose partitions are brought in line at once when the broker starts.
 const OPENED_MAX: usize = 4096;
@@ -43,24 +38,23 @@ pub(crate) struct Control {
     pub(crate) changes: Changes,
     pub(crate) watches: Rc<RefCell<Watches>>,
     pub(crate) subscriptions: Rc<Subscriptions>,
-    frame_bytes_max: usize,
 }
 
-/// The answer to a request about names and settings.
-#[derive(Debug)]
-pub(crate) struct ControlReply {
-    /// What the client is told.
-    pub(crate) reply: Reply,
-    /// The topic beside which the topic in question is placed.
-    pub(crate) home: TopicId,
+/// A change that the catalogue has committed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Changed {
+    pub(crate) topic: TopicId,
+    pub(crate) group: Option<GroupId>,
+    /// Whether something was created that did not exist before.
+    pub(crate) created: bool,
 }
 
 /// Asks the first core, for a session. Without an answer the broker stops.
 pub(crate) fn ask(
     cores: &Cores,
     session: SessionId,
-    request: Request,
-) -> oneshot::Receiver<ControlReply> {
+    request: ControlRequest,
+) -> oneshot::Receiver<Result<ControlAnswer, ControlRefusal>> {
     let (sender, answer) = oneshot::channel();
     let _ = cores.inboxes[0].send(Message::call(move |control: &Rc<Control>| {
         let control = control.clone();
@@ -74,24 +68,16 @@ pub(crate) fn ask(
 /// Answers that shards owe.
 pub(crate) type Asked = Vec<oneshot::Receiver<Result<Answer, Refusal>>>;
 
-/// What went wrong, as the client is told.
-pub(crate) type Failure = control::Error;
-
-pub(crate) fn failure(refusal: Refusal) -> Failure {
-    refusal_reply::reply(&refusal)
-}
-
 impl Control {
     pub(crate) fn new(core: CoreHandle, subscriptions: Rc<Subscriptions>) -> Self {
-        let frame_bytes_max = sennit_model::limits::FRAME_BYTES_MAX;
         let (changes, watches) = Default::default();
-        Self { core, changes, watches, subscriptions, frame_bytes_max }
+        Self { core, changes, watches, subscriptions }
     }
 
     /// Begins with what shards have found when they were recovered: nobody is let in before `done` is told.
     pub(crate) async fn begin(self: Rc<Self>, found: Found, done: oneshot::Sender<()>) {
         if let Err(error) = self.reconcile(&found.partitions).await {
-            tracing::error!(error = error.message, "shards lag the catalogue");
+            tracing::error!(error = error.to_string(), "shards lag the catalogue");
         }
         self.release_streams(&found.held_streams, &found.forks).await;
         self.subscriptions.load().await;
@@ -100,7 +86,7 @@ impl Control {
 
     /// Brings the shards in line with the catalogue: `owned` are the partitions they were
     /// recovered with, in the order of their numbers.
-    pub(crate) async fn reconcile(&self, owned: &[FoundPartition]) -> Result<(), Failure> {
+    pub(crate) async fn reconcile(&self, owned: &[FoundPartition]) -> Result<(), ControlRefusal> {
         let shards = self.core.cores.inboxes.len();
         let lag = self.core.look(|core| Lag::of(owned, core.shard().catalogue(), shards));
         for topics in lag.topics.chunks(OPENED_MAX) {
@@ -123,7 +109,7 @@ impl Control {
             }
             match self.change_partition(shard, partition, PartitionCommand::Drop).await {
                 // A stream whose time is over went meanwhile; the others are still to be looked at.
-                Err(error) if error.error_code() == Some(ErrorCode::UnknownTopic) => {}
+                Err(ControlRefusal::Engine(Refusal::UnknownTopic)) => {}
                 dropped => drop(dropped?),
             }
         }
@@ -132,7 +118,7 @@ impl Control {
 
     /// Has topics again whose partitions are there, and whose names and settings the catalogue has
     /// lost.
-    async fn adopt_lost(&self, owned: &[FoundPartition]) -> Result<(), Failure> {
+    async fn adopt_lost(&self, owned: &[FoundPartition]) -> Result<(), ControlRefusal> {
         let mut lost: BTreeMap<TopicId, Vec<(usize, PartitionIndex)>> = BTreeMap::new();
         self.core.look(|core| {
             let catalogue = core.shard().catalogue();
@@ -173,7 +159,10 @@ impl Control {
     }
 
     /// Creates the topic for the dead letters of another, and tells all partitions.
-    pub(crate) async fn create_dead_letter_topic(&self, source: TopicId) -> Result<(), Failure> {
+    pub(crate) async fn create_dead_letter_topic(
+        &self,
+        source: TopicId,
+    ) -> Result<(), ControlRefusal> {
         let name = self.core.look(|core| {
             core.shard().catalogue().topic(source).map(|topic| topic.created.name.clone())
         });
@@ -181,7 +170,7 @@ impl Control {
         let _changes = self.changes.of(name.as_str()).await;
         let incarnation = incarnation()?;
         let command = CatalogueCommand::CreateDeadLetterTopic { source, incarnation };
-        let (topic, _, created) = self.change_catalogue(command).await?;
+        let Changed { topic, created, .. } = self.change_catalogue(command).await?;
         // The letters' partitions first: the source's send there as soon as they know them.
         self.open_partitions(topic).await?;
         if created {
@@ -192,7 +181,7 @@ impl Control {
     }
 
     /// Tells the partitions of a topic what it and its groups are called, for their dead letters.
-    async fn name_partitions(&self, topic: TopicId) -> Result<(), Failure> {
+    async fn name_partitions(&self, topic: TopicId) -> Result<(), ControlRefusal> {
         let topic = self.core.look(|core| core.shard().catalogue().topic(topic).cloned());
         let Some(topic) = topic else { return Ok(()) };
         let names = PartitionCommand::Name(Arc::new(topic.source_names()));
@@ -200,45 +189,49 @@ impl Control {
     }
 
     /// Does a request about names and settings. The broker itself may do more than its clients.
-
-    pub(crate) async fn answer(&self, session: SessionId, request: Request) -> ControlReply {
-        if session != own_session(self.core.index)
-            && let Some(refusal) = reserved::refusal(&request)
-        {
-            return refused(refusal);
+    async fn answer(
+        &self,
+        session: SessionId,
+        request: ControlRequest,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        if session != own_session(self.core.index) {
+            reserved::check_request(&request)?;
         }
-        let answered = match request {
-            Request::CreateTopic(body) => self.create_topic(body).await,
-            Request::AlterTopic(body) => self.alter_topic(body).await,
-            Request::DeleteTopic(body) => self.delete_topic(body).await,
-            Request::DescribeTopic(body) => self.describe_topic(body).await,
-            Request::ListTopics(body) => self.list_topics(&body),
-            Request::CreateGroup(body) => self.create_group(body).await,
-            Request::AlterGroup(body) => self.alter_group(body).await,
-            Request::DeleteGroup(body) => self.delete_group(body).await,
-            Request::RetryParked(body) => self.retry_parked(body).await,
-            Request::ListGroups(body) => self.list_groups(&body),
-            Request::DescribeGroup(body) => self.describe_group(body).await,
-            Request::OpenTopic(body) => self.open_topic(body).await,
-            Request::Subscribe(body) => self.subscribe(body).await,
-            Request::Read(body) => self.read(body).await,
-            Request::SetCursor(body) => self.set_cursor(session, body).await,
-            Request::DeleteCursor(body) => self.delete_cursor(body).await,
-            Request::TrimTopic(body) => self.trim_topic(body).await,
-            Request::ListCursors(body) => self.list_cursors(body).await,
-            other => Err(control::Error::new(
-                ErrorCode::Internal,
-                format!("{:?} is not for the control", other.kind()),
-            )),
-        };
-        answered.unwrap_or_else(refused)
+        match request {
+            ControlRequest::CreateTopic { name, config } => self.create_topic(name, config).await,
+            ControlRequest::AlterTopic { name, config } => self.alter_topic(&name, config).await,
+            ControlRequest::DeleteTopic { name } => self.delete_topic(&name).await,
+            ControlRequest::DescribeTopic { name } => self.describe_topic(&name).await,
+            ControlRequest::ListTopics(list) => Ok(self.list_topics(&list)),
+            ControlRequest::OpenTopic { name, create_if_missing } => {
+                self.open_topic(name, create_if_missing).await
+            }
+            ControlRequest::TrimTopic { topic, positions } => {
+                self.trim_topic(&topic, &positions).await
+            }
+            ControlRequest::CreateGroup(create) => self.create_group(create).await,
+            ControlRequest::AlterGroup(alter) => self.alter_group(alter).await,
+            ControlRequest::DeleteGroup { topic, group } => self.delete_group(&topic, &group).await,
+            ControlRequest::ListGroups { topic } => self.list_groups(&topic),
+            ControlRequest::DescribeGroup { topic, group } => {
+                self.describe_group(&topic, &group).await
+            }
+            ControlRequest::RetryParked(retry) => self.retry_parked(retry).await,
+            ControlRequest::Subscribe(subscribe) => self.subscribe(subscribe).await,
+            ControlRequest::Read(read) => self.read(read).await,
+            ControlRequest::SetCursor(set) => self.set_cursor(session, set).await,
+            ControlRequest::DeleteCursor { topic, cursor } => {
+                self.delete_cursor(&topic, cursor).await
+            }
+            ControlRequest::ListCursors { topic } => self.list_cursors(&topic).await,
+        }
     }
 
     async fn ask(
         &self,
         shard: usize,
         command: impl FnOnce(sennit_engine::Origin) -> Command,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, ControlRefusal> {
         let answer = self.core.with(|core| {
             let (origin, answer) = core.answers.ask();
             core.command(shard, command(origin));
@@ -246,20 +239,18 @@ impl Control {
             answer
         });
         match answer.await {
-            Ok(answer) => answer.map_err(failure),
-            Err(_) => Err(control::Error::new(ErrorCode::ShuttingDown, "the broker stops")),
+            Ok(answer) => answer.map_err(ControlRefusal::Engine),
+            Err(_) => Err(ControlRefusal::ShuttingDown),
         }
     }
 
     pub(crate) async fn change_catalogue(
         &self,
         command: CatalogueCommand,
-    ) -> Result<(TopicId, u32, bool), Failure> {
+    ) -> Result<Changed, ControlRefusal> {
         match self.ask(self.core.index, |origin| Command::Catalogue(origin, command)).await? {
-            Answer::Done { topic, group, created } => {
-                Ok((topic, group.map_or(0, |group| group.0), created))
-            }
-            _ => Err(wrong_answer()),
+            Answer::Done { topic, group, created } => Ok(Changed { topic, group, created }),
+            _ => Err(ControlRefusal::WrongAnswer),
         }
     }
 
@@ -268,12 +259,12 @@ impl Control {
         shard: usize,
         partition: PartitionId,
         command: PartitionCommand,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Answer, ControlRefusal> {
         self.ask(shard, |origin| Command::Partition(origin, partition, command)).await
     }
 
     /// Has every partition of a topic be as the catalogue says.
-    pub(crate) async fn open_partitions(&self, topic: TopicId) -> Result<(), Failure> {
+    pub(crate) async fn open_partitions(&self, topic: TopicId) -> Result<(), ControlRefusal> {
         match self.ask_to_open(topic) {
             Some(asked) => gather(asked).await.map(drop),
             None => Ok(()),
@@ -296,7 +287,7 @@ impl Control {
         &self,
         topic: &Topic,
         command: &PartitionCommand,
-    ) -> Result<Vec<Answer>, Failure> {
+    ) -> Result<Vec<Answer>, ControlRefusal> {
         gather(self.ask_partitions(topic, |_| command.clone())).await
     }
 
@@ -331,238 +322,39 @@ impl Control {
         })
     }
 
-    pub(crate) fn topic_named(&self, name: &str) -> Result<Topic, Failure> {
-        let parsed: TopicName = name.parse().map_err(|error| Failure::from(&error))?;
-        let found = self.core.look(|core| core.shard().catalogue().topic_named(&parsed).cloned());
-        found.ok_or_else(|| unknown_topic(name))
-    }
-
-    pub(crate) fn group_named(
-        &self,
-        topic: &Topic,
-        name: &str,
-    ) -> Result<sennit_engine::CatalogueGroup, Failure> {
-        let parsed: GroupName = name.parse().map_err(|error| Failure::from(&error))?;
-        topic.group(&parsed).cloned().ok_or_else(|| {
-            let topic = topic.created.name.as_str();
-            let message = format!("topic {topic:?} has no group {name:?}");
-            with_topic(control::Error::new(ErrorCode::UnknownGroup, message), topic)
-        })
-    }
-
-    async fn create_topic(&self, body: control::CreateTopic) -> Result<ControlReply, Failure> {
-        let name: TopicName = body.name.parse().map_err(|error| Failure::from(&error))?;
-        let config = body.topic_config().map_err(|error| Failure::from(&error))?;
-        let _changes = self.changes.of(name.as_str()).await;
-        let (topic, created) = self.new_topic(name, config).await?;
-        Ok(done(topic, 0, created))
-    }
-
-    async fn new_topic(
-        &self,
-        name: TopicName,
-        config: TopicConfig,
-    ) -> Result<(TopicId, bool), Failure> {
-        let incarnation = incarnation()?;
-        let command = CatalogueCommand::CreateTopic {
-            name,
-            config,
-            incarnation,
-            placed: None,
-            is_stream: false,
-        };
-        let (topic, _, created) = self.change_catalogue(command).await?;
-        if created {
-            self.open_partitions(topic).await?;
-            self.announce(topic, Offset(0));
-        }
-        Ok((topic, created))
-    }
-
-    /// Tells those who watch, and those who subscribe to it as a stream, that a topic is there and may
-    /// be read; what lies behind `from` is new.
-    pub(crate) fn announce(&self, topic: TopicId, from: Offset) {
-        let topic = self.core.look(|core| core.shard().catalogue().topic(topic).cloned());
-        // It may be deleted again by now.
-        let Some(topic) = topic else { return };
-        let name = &topic.created.name;
-        self.watches.borrow_mut().appeared(name, &watched_topic(&topic));
-        if topic.config().partitions == 1 {
-            self.subscriptions.appeared(name, topic.id(), from);
-        }
-    }
-
-    async fn alter_topic(&self, body: control::AlterTopic) -> Result<ControlReply, Failure> {
-        let config = body.topic_config().map_err(|error| Failure::from(&error))?;
-        let _changes = self.changes.of(&body.name).await;
-        let topic = self.topic_named(&body.name)?.id();
-        self.change_catalogue(CatalogueCommand::AlterTopic { topic, config }).await?;
-        self.open_partitions(topic).await?;
-        Ok(done(topic, 0, false))
-    }
-
-    async fn delete_topic(&self, body: control::DeleteTopic) -> Result<ControlReply, Failure> {
-        let _changes = self.changes.of(&body.name).await;
-        let topic = self.topic_named(&body.name)?;
-        self.remove_whole(&topic).await?;
-        Ok(done(topic.id(), 0, false))
-    }
-
-    /// Deletes a topic, whatever may need it.
-    pub(crate) async fn remove_topic(&self, topic: &Topic) -> Result<(), Failure> {
-        self.change_catalogue(CatalogueCommand::DeleteTopic { topic: topic.id() }).await?;
-        self.watches.borrow_mut().gone(&topic.created.name, &watched_topic(topic));
-        self.subscriptions.gone(&topic.created.name, topic.id());
-        match self.tell_partitions(topic, &PartitionCommand::Drop).await {
-            // A start, which has just found that the catalogue does not know it, was first.
-            Err(error) if error.error_code() == Some(ErrorCode::UnknownTopic) => {}
-            dropped => drop(dropped?),
-        }
-        if topic.created.home != topic.id() {
-            // Its source has nowhere to send its dead letters now.
-            self.open_partitions(topic.created.home).await?;
-        }
-        Ok(())
-    }
-
-    async fn open_topic(&self, body: control::OpenTopic) -> Result<ControlReply, Failure> {
-        let topic = match self.topic_named(&body.name) {
-            Err(_) if body.create_if_missing => {
-                let name: TopicName = body.name.parse().map_err(|error| Failure::from(&error))?;
-                let _changes = self.changes.of(&body.name).await;
-                if self.topic_named(&body.name).is_err() {
-                    self.new_topic(name, TopicConfig::of_kind(TopicKind::Queue)).await?;
-                }
-                self.topic_named(&body.name)?
-            }
-            found => found?,
-        };
-        let opened = control::TopicOpened {
-            topic_id: topic.id().0,
-            incarnation: topic.created.incarnation.0,
-            partitions: topic.config().partitions,
-            limits: Some(control::Limits::new(self.frame_bytes_max)),
-        };
-        Ok(ControlReply { reply: Reply::TopicOpened(opened), home: topic.created.home })
-    }
-
-    async fn subscribe(&self, body: control::Subscribe) -> Result<ControlReply, Failure> {
-        let mut topic = self.topic_named(&body.topic)?;
-        let mut group = self.group_named(&topic, &body.group);
-        if body.create_group_if_missing
-            && group.as_ref().is_err_and(|e| e.error_code() == Some(ErrorCode::UnknownGroup))
-        {
-            let name: GroupName = body.group.parse().map_err(|error| Failure::from(&error))?;
-            let _changes = self.changes.of(&body.topic).await;
-            topic = self.topic_named(&body.topic)?;
-            if self.group_named(&topic, &body.group).is_err() {
-                let config = GroupConfig::default();
-                self.new_group(topic.id(), name, config, StartAt::Earliest).await?;
-            }
-            topic = self.topic_named(&body.topic)?;
-            group = self.group_named(&topic, &body.group);
-        }
-        let group = group?;
-        let lease = group.config().lease.as_millis();
-        let subscribed = control::Subscribed {
-            subscription: body.subscription,
-            topic_id: topic.id().0,
-            group_id: group.id.0,
-            partitions: topic.config().partitions,
-            lease_ms: u64::try_from(lease).unwrap_or(u64::MAX),
-            ranges: Vec::new(),
-        };
-        Ok(ControlReply { reply: Reply::Subscribed(subscribed), home: topic.created.home })
-    }
-
-    fn list_topics(&self, body: &control::ListTopics) -> Result<ControlReply, Failure> {
-        let size = match body.page_size as usize {
-            0 => PAGE_TOPICS_MAX,
-            size => size.min(PAGE_TOPICS_MAX),
-        };
-        let (topics, next_page_token) = self.core.look(|core| {
-            let mut named = core.shard().catalogue().topics_after_name(&body.page_token);
-            let entries = named.by_ref().take(size).map(|topic| control::TopicEntry {
-                name: topic.created.name.to_string(),
-                id: topic.id().0,
-                config: Some(topic.config().into()),
-            });
-            let entries: Vec<_> = entries.collect();
-            let last = entries.last().map(|entry| entry.name.clone());
-            let next = named.next().and(last);
-            (entries, next.unwrap_or_default())
-        });
-        let list = control::TopicList { topics, next_page_token };
-        Ok(ControlReply { reply: Reply::TopicList(list), home: TopicId::default() })
-    }
-
-    pub(crate) async fn describe_partitions(
-        &self,
-        topic: &Topic,
-    ) -> Result<Vec<PartitionDescription>, Failure> {
-        let answers = self.tell_partitions(topic, &PartitionCommand::Describe).await?;
-        let described = answers.into_iter().map(|answer| match answer {
-            Answer::Described(description) => Ok(description),
-            _ => Err(wrong_answer()),
-        });
-        described.collect()
-    }
-
-    async fn describe_topic(&self, body: control::DescribeTopic) -> Result<ControlReply, Failure> {
-        let topic = self.topic_named(&body.name)?;
-        let partitions = self.describe_partitions(&topic).await?;
-        let groups = topic.groups.iter().map(|group| group_description(&topic, group, &partitions));
-        let groups = groups.collect();
-        let description = control::TopicDescription {
-            name: topic.created.name.to_string(),
-            id: topic.id().0,
-            incarnation: topic.created.incarnation.0,
-            config: Some(topic.config().into()),
-            kind: topic_kind(topic.config()).into(),
-            created_ms: None,
-            partitions: partition_descriptions(&partitions),
-            groups,
-        };
-        let reply = Reply::TopicDescription(description);
-        Ok(ControlReply { reply, home: topic.created.home })
+    pub(crate) fn topic_named(&self, name: &TopicName) -> Result<Topic, ControlRefusal> {
+        let found = self.core.look(|core| core.shard().catalogue().topic_named(name).cloned());
+        found.ok_or_else(|| ControlRefusal::UnknownTopic(name.clone()))
     }
 }
 
+/// The group of this name in a topic.
+pub(crate) fn group_named(
+    topic: &Topic,
+    name: &GroupName,
+) -> Result<sennit_engine::CatalogueGroup, ControlRefusal> {
+    topic.group(name).cloned().ok_or_else(|| ControlRefusal::UnknownGroup {
+        topic: topic.created.name.clone(),
+        group: name.clone(),
+    })
+}
+
 /// Waits for all answers.
-pub(crate) async fn gather(asked: Asked) -> Result<Vec<Answer>, Failure> {
+pub(crate) async fn gather(asked: Asked) -> Result<Vec<Answer>, ControlRefusal> {
     let mut answers = Vec::with_capacity(asked.len());
     for answer in asked {
-        let answer = answer
-            .await
-            .map_err(|_| control::Error::new(ErrorCode::ShuttingDown, "the broker stops"))?;
-        answers.push(answer.map_err(failure)?);
+        let answer = answer.await.map_err(|_| ControlRefusal::ShuttingDown)?;
+        answers.push(answer?);
     }
     Ok(answers)
 }
 
-pub(crate) fn done(topic: TopicId, group: u32, created: bool) -> ControlReply {
-    let done = control::Done { created, topic_id: topic.0, group_id: group, messages: 0 };
-    ControlReply { reply: Reply::Done(done), home: topic }
+/// The answer that a change is committed, which made no messages ready.
+pub(crate) fn done(topic: TopicId, group: Option<GroupId>, created: bool) -> ControlAnswer {
+    ControlAnswer::Done { topic, group, created, messages: 0 }
 }
 
-fn refused(error: Failure) -> ControlReply {
-    ControlReply { reply: Reply::Error(error), home: TopicId::default() }
-}
-
-pub(crate) fn incarnation() -> Result<Incarnation, Failure> {
-    let random = getrandom::u64().map_err(|error| {
-        let message = format!("the system has no random numbers: {error}");
-        control::Error::new(ErrorCode::Internal, message)
-    })?;
+pub(crate) fn incarnation() -> Result<Incarnation, ControlRefusal> {
+    let random = getrandom::u64().map_err(ControlRefusal::NoRandomNumbers)?;
     Ok(Incarnation(random))
-}
-
-pub(crate) fn unknown_topic(name: &str) -> Failure {
-    let message = format!("there is no topic {name:?}");
-    with_topic(control::Error::new(ErrorCode::UnknownTopic, message), name)
-}
-
-pub(crate) fn with_topic(mut error: Failure, topic: &str) -> Failure {
-    error.topic = Some(topic.to_owned());
-    error
 }

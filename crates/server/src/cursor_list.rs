@@ -1,23 +1,23 @@
-//! The named cursors of a topic, gathered from what its partitions say.
+//! The named cursors of a topic, gathered from what its partitions answered. It knows no protocol.
 
 use std::collections::BTreeMap;
 
-use sennit_protocol::control;
+use sennit_model::PartitionIndex;
 
-use crate::answers::Answer;
+use crate::{
+    answers::Answer,
+    control_request::{CursorPositions, PartitionOffset},
+};
 
 /// All cursors by name, of the answers by partition; `None` if one answers another question.
-pub(crate) fn cursor_list(answers: Vec<Answer>) -> Option<control::CursorList> {
+pub(crate) fn cursor_list(answers: Vec<Answer>) -> Option<Vec<CursorPositions>> {
     let mut cursors = BTreeMap::<_, Vec<_>>::new();
-    for (partition, answer) in (0..).zip(answers) {
+    for (partition, answer) in (0..).map(PartitionIndex).zip(answers) {
         let Answer::Cursors(held) = answer else { return None };
         for (name, offset) in held {
-            let position = control::ReadPosition { partition, offset: offset.0 };
-            cursors.entry(name).or_default().push(position);
+            cursors.entry(name).or_default().push(PartitionOffset { partition, offset });
         }
     }
-    let cursors = cursors
-        .into_iter()
-        .map(|(name, positions)| control::Cursor { name: name.to_string(), positions });
-    Some(control::CursorList { cursors: cursors.collect() })
+    let cursors = cursors.into_iter();
+    Some(cursors.map(|(name, positions)| CursorPositions { name, positions }).collect())
 }

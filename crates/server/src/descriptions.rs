@@ -1,40 +1,50 @@
-//! How topics and groups are, as clients are told: what the catalogue knows of them, and what their
-//! partitions say. Asks nobody.
+//! Descriptions of topics and groups: what the catalogue knows of them together with what their partitions
+//! answered. It asks nobody, and knows no protocol.
 
 use sennit_engine::{CatalogueGroup, PartitionDescription, Topic};
-use sennit_model::GroupId;
-use sennit_protocol::control;
+use sennit_model::{GroupId, PartitionIndex};
 
-/// How the partitions of a topic are, by index.
-pub(crate) fn partition_descriptions(
-    partitions: &[PartitionDescription],
-) -> Vec<control::PartitionDescription> {
-    let describe =
-        |(index, partition): (u32, &PartitionDescription)| control::PartitionDescription {
-            index,
-            start: partition.start.0,
-            end: partition.end.0,
-            bytes: partition.bytes,
-            oldest_ms: partition.oldest_appended_at.map(|at| at.0),
-            dead_bytes: partition.dead_bytes,
-            damaged: partition.damaged,
-            lost: partition.lost,
-        };
-    (0..).zip(partitions).map(describe).collect()
+use crate::{
+    control_request::{GroupDescription, ParkedRun, TopicDescription},
+    watches::WatchedTopic,
+};
+
+/// Describes a topic, of which these are the partitions.
+pub(crate) fn topic_description(
+    topic: &Topic,
+    partitions: Vec<PartitionDescription>,
+) -> TopicDescription {
+    let groups = topic.groups.iter().map(|group| group_description(topic, group, &partitions));
+    TopicDescription {
+        name: topic.created.name.clone(),
+        id: topic.id(),
+        incarnation: topic.created.incarnation,
+        config: *topic.config(),
+        groups: groups.collect(),
+        partitions,
+    }
 }
 
-/// How a group is in all partitions of its topic.
+/// Describes a group, of whose topic these are the partitions; without its runs of parked messages.
 pub(crate) fn group_description(
     topic: &Topic,
     group: &CatalogueGroup,
     partitions: &[PartitionDescription],
-) -> control::GroupDescription {
-    let mut description = control::GroupDescription {
-        name: group.name().to_string(),
-        id: group.id.0,
-        topic: topic.created.name.to_string(),
-        config: Some(group.config().into()),
-        ..control::GroupDescription::default()
+) -> GroupDescription {
+    let mut description = GroupDescription {
+        name: group.name().clone(),
+        id: group.id,
+        topic: topic.created.name.clone(),
+        config: *group.config(),
+        ready: 0,
+        leased: 0,
+        delayed: 0,
+        dying: 0,
+        parked: 0,
+        parked_runs: Vec::new(),
+        consumers: 0,
+        settled_before: Vec::new(),
+        holds_since: None,
     };
     for partition in partitions {
         let Some(held) = partition.groups.iter().find(|held| held.group == group.id) else {
@@ -46,10 +56,10 @@ pub(crate) fn group_description(
         description.dying += held.dying;
         description.parked += held.parked;
         description.consumers = description.consumers.max(held.consumers);
-        description.settled_before.push(held.settled_before.0);
+        description.settled_before.push(held.settled_before);
         let holding = partition.holding.as_ref().filter(|held| held.groups.contains(&group.id));
-        let since = holding.map(|held| held.since.0);
-        description.holds_since_ms = description.holds_since_ms.into_iter().chain(since).min();
+        let since = holding.map(|held| held.since);
+        description.holds_since = description.holds_since.into_iter().chain(since).min();
     }
     description
 }
@@ -58,25 +68,18 @@ pub(crate) fn group_description(
 pub(crate) fn parked_runs(
     group: GroupId,
     partitions: &[PartitionDescription],
-) -> impl Iterator<Item = control::ParkedRun> {
-    (0..).zip(partitions).flat_map(move |(partition, held)| {
+) -> impl Iterator<Item = ParkedRun> {
+    (0..).map(PartitionIndex).zip(partitions).flat_map(move |(partition, held)| {
         let parked = held.parked.iter().filter(move |parked| parked.group == group);
-        parked.map(move |parked| control::ParkedRun {
-            partition,
-            first: parked.range.start.0,
-            count: parked.range.count(),
-            attempts: parked.attempts,
-            failed_at_ms: parked.failed_at.0,
-            reason: parked.reason.to_string(),
-        })
+        parked.map(move |run| ParkedRun { partition, run: run.clone() })
     })
 }
 
 /// What a watch is told of a topic.
-pub(crate) fn watched_topic(topic: &Topic) -> control::WatchedTopic {
-    control::WatchedTopic {
-        name: topic.created.name.to_string(),
-        id: topic.id().0,
+pub(crate) fn watched_topic(topic: &Topic) -> WatchedTopic {
+    WatchedTopic {
+        name: topic.created.name.clone(),
+        id: topic.id(),
         partitions: topic.config().partitions,
     }
 }

@@ -1,17 +1,19 @@
-//! What clients ask of groups: names and settings go to the catalogue, and its partitions follow. What a
-//! group does with messages is the engine's.
-#![expect(clippy::result_large_err, reason = "a failure is rare, and leaves at once as a reply")]
+//! Requests about groups: names and settings go to the catalogue, and its partitions follow. What a group
+//! does with messages is the engine's. It knows no protocol.
 
-use sennit_engine::{CatalogueCommand, HoldingGroup, PartitionCommand, Topic};
+use sennit_engine::{CatalogueCommand, HoldingGroup, PartitionCommand, Refusal, Topic};
 use sennit_model::{
-    GroupConfig, GroupName, Offset, OffsetRange, PartitionIndex, StartAt, TopicId,
+    GroupConfig, GroupName, OffsetRange, PartitionIndex, StartAt, TopicId, TopicName,
     limits::PARKED_SHOWN_MAX,
 };
-use sennit_protocol::{ErrorCode, Reply, control};
 
 use crate::{
     answers::Answer,
-    control::{Control, ControlReply, Failure, done, gather, with_topic, wrong_answer},
+    control::{Changed, Control, done, gather, group_named, place_of},
+    control_request::{
+        AlterGroup, ConsumerStart, ControlAnswer, ControlRefusal, CreateGroup, ListedGroup,
+        OffsetsOfPartition, RetryParked, Subscribe,
+    },
     descriptions::{group_description, parked_runs},
     metrics::Holding,
 };
@@ -19,109 +21,139 @@ use crate::{
 impl Control {
     pub(crate) async fn create_group(
         &self,
-        body: control::CreateGroup,
-    ) -> Result<ControlReply, Failure> {
-        let name: GroupName = body.name.parse().map_err(|error| Failure::from(&error))?;
-        let config = body.group_config().map_err(|error| Failure::from(&error))?;
-        let _changes = self.changes.of(&body.topic).await;
-        let topic = self.topic_named(&body.topic)?.id();
-        let (group, created) = self.new_group(topic, name, config, body.start_at()).await?;
+        create: CreateGroup,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        let CreateGroup { topic, group, config, start } = create;
+        let _changes = self.changes.of(topic.as_str()).await;
+        let topic = self.topic_named(&topic)?.id();
+        let Changed { group, created, .. } = self.new_group(topic, group, config, start).await?;
         Ok(done(topic, group, created))
     }
 
-    pub(crate) async fn new_group(
+    async fn new_group(
         &self,
         topic: TopicId,
         name: GroupName,
         config: GroupConfig,
         start: StartAt,
-    ) -> Result<(u32, bool), Failure> {
+    ) -> Result<Changed, ControlRefusal> {
         let command = CatalogueCommand::CreateGroup { topic, name, config, start };
-        let (_, group, created) = self.change_catalogue(command).await?;
-        if created {
+        let changed = self.change_catalogue(command).await?;
+        if changed.created {
             self.open_partitions(topic).await?;
         }
-        Ok((group, created))
+        Ok(changed)
     }
 
     pub(crate) async fn delete_group(
         &self,
-        body: control::DeleteGroup,
-    ) -> Result<ControlReply, Failure> {
-        let _changes = self.changes.of(&body.topic).await;
-        let topic = self.topic_named(&body.topic)?;
-        let group = self.group_named(&topic, &body.name)?.id;
+        topic: &TopicName,
+        group: &GroupName,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        let _changes = self.changes.of(topic.as_str()).await;
+        let topic = self.topic_named(topic)?;
+        let group = group_named(&topic, group)?.id;
         let topic = topic.id();
         self.change_catalogue(CatalogueCommand::DeleteGroup { topic, group }).await?;
         self.open_partitions(topic).await?;
-        Ok(done(topic, group.0, false))
+        Ok(done(topic, Some(group), false))
     }
 
     pub(crate) async fn alter_group(
         &self,
-        body: control::AlterGroup,
-    ) -> Result<ControlReply, Failure> {
-        let _changes = self.changes.of(&body.topic).await;
-        let topic = self.topic_named(&body.topic)?;
-        let group = self.group_named(&topic, &body.name)?;
-        let config = body.over(*group.config()).map_err(|error| Failure::from(&error))?;
+        alter: AlterGroup,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        let _changes = self.changes.of(alter.topic.as_str()).await;
+        let topic = self.topic_named(&alter.topic)?;
+        let group = group_named(&topic, &alter.group)?;
+        let held = *group.config();
+        let config = GroupConfig {
+            lease: alter.lease.unwrap_or(held.lease),
+            attempts_max: alter.attempts_max.unwrap_or(held.attempts_max),
+        };
+        config.check().map_err(Refusal::Config)?;
         let (topic, group) = (topic.id(), group.id);
         self.change_catalogue(CatalogueCommand::AlterGroup { topic, group, config }).await?;
         self.open_partitions(topic).await?;
-        Ok(done(topic, group.0, false))
+        Ok(done(topic, Some(group), false))
     }
 
     pub(crate) async fn retry_parked(
         &self,
-        body: control::RetryParked,
-    ) -> Result<ControlReply, Failure> {
-        let topic = self.topic_named(&body.topic)?;
-        let group = self.group_named(&topic, &body.name)?.id;
+        retry: RetryParked,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        let topic = self.topic_named(&retry.topic)?;
+        let group = group_named(&topic, &retry.group)?.id;
         let mut asked = Vec::new();
-        if body.offsets.is_empty() {
+        if retry.offsets.is_empty() {
             asked = self.ask_partitions(&topic, |_| PartitionCommand::RetryParked(group, None));
         }
-        for offsets in &body.offsets {
-            let (partition, range) = range_of(&topic, offsets)?;
+        for offsets in &retry.offsets {
+            let range = checked_range(&topic, offsets)?;
             asked.extend(self.ask_partitions_that(&topic, |index| {
-                (index == partition).then_some(PartitionCommand::RetryParked(group, Some(range)))
+                (index == offsets.partition)
+                    .then_some(PartitionCommand::RetryParked(group, Some(range)))
             }));
         }
         let mut messages = 0;
         for answer in gather(asked).await? {
-            let Answer::Unparked(count) = answer else { return Err(wrong_answer()) };
+            let Answer::Unparked(count) = answer else { return Err(ControlRefusal::WrongAnswer) };
             messages += count;
         }
-        let done =
-            control::Done { created: false, topic_id: topic.id().0, group_id: group.0, messages };
-        Ok(ControlReply { reply: Reply::Done(done), home: topic.id() })
+        let (topic, group) = (topic.id(), Some(group));
+        Ok(ControlAnswer::Done { topic, group, created: false, messages })
     }
 
-    pub(crate) fn list_groups(&self, body: &control::ListGroups) -> Result<ControlReply, Failure> {
-        let topic = self.topic_named(&body.topic)?;
+    pub(crate) fn list_groups(&self, topic: &TopicName) -> Result<ControlAnswer, ControlRefusal> {
+        let topic = self.topic_named(topic)?;
         let mut groups: Vec<_> = topic.groups.iter().collect();
         groups.sort_unstable_by(|a, b| a.name().cmp(b.name()));
-        let groups = groups.into_iter().map(|group| control::GroupEntry {
-            name: group.name().to_string(),
-            id: group.id.0,
-            config: Some(group.config().into()),
+        let groups = groups.into_iter().map(|group| ListedGroup {
+            name: group.name().clone(),
+            id: group.id,
+            config: *group.config(),
         });
-        let list = control::GroupList { groups: groups.collect() };
-        Ok(ControlReply { reply: Reply::GroupList(list), home: topic.created.home })
+        Ok(ControlAnswer::Groups(groups.collect()))
     }
 
     pub(crate) async fn describe_group(
         &self,
-        body: control::DescribeGroup,
-    ) -> Result<ControlReply, Failure> {
-        let topic = self.topic_named(&body.topic)?;
-        let group = self.group_named(&topic, &body.name)?;
+        topic: &TopicName,
+        group: &GroupName,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        let topic = self.topic_named(topic)?;
+        let group = group_named(&topic, group)?;
         let partitions = self.describe_partitions(&topic).await?;
         let mut description = group_description(&topic, &group, &partitions);
         description.parked_runs =
             parked_runs(group.id, &partitions).take(PARKED_SHOWN_MAX).collect();
-        let reply = Reply::GroupDescription(description);
-        Ok(ControlReply { reply, home: topic.created.home })
+        Ok(ControlAnswer::Group(description))
+    }
+
+    /// Says what a consumer has to know of its group. Its partitions hear of it from whoever asks.
+    pub(crate) async fn subscribe(
+        &self,
+        subscribe: Subscribe,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        let Subscribe { topic: name, group: group_name, create_group_if_missing } = subscribe;
+        let mut topic = self.topic_named(&name)?;
+        let mut group = group_named(&topic, &group_name);
+        if create_group_if_missing && group.is_err() {
+            let _changes = self.changes.of(name.as_str()).await;
+            topic = self.topic_named(&name)?;
+            if group_named(&topic, &group_name).is_err() {
+                let config = GroupConfig::default();
+                self.new_group(topic.id(), group_name.clone(), config, StartAt::Earliest).await?;
+            }
+            topic = self.topic_named(&name)?;
+            group = group_named(&topic, &group_name);
+        }
+        let group = group?;
+        Ok(ControlAnswer::ConsumerStart(ConsumerStart {
+            place: place_of(&topic),
+            group: group.id,
+            lease: group.config().lease,
+        }))
     }
 }
 
@@ -143,20 +175,19 @@ impl Control {
     }
 }
 
-/// The partition and offsets that a client names.
-fn range_of(
+/// The offsets that a client names, if they are offsets of the topic.
+fn checked_range(
     topic: &Topic,
-    offsets: &control::OffsetsOfPartition,
-) -> Result<(PartitionIndex, OffsetRange), Failure> {
-    let control::OffsetsOfPartition { partition, start, end } = *offsets;
-    let (name, partitions) = (topic.created.name.as_str(), topic.config().partitions);
-    if partition >= partitions {
-        let message = format!("topic {name:?} has {partitions} partitions, none is {partition}");
-        return Err(with_topic(control::Error::new(ErrorCode::UnknownTopic, message), name));
+    offsets: &OffsetsOfPartition,
+) -> Result<OffsetRange, ControlRefusal> {
+    let OffsetsOfPartition { partition, start, end } = *offsets;
+    let (topic, partitions) = (&topic.created.name, topic.config().partitions);
+    if partition >= PartitionIndex(partitions) {
+        let topic = topic.clone();
+        return Err(ControlRefusal::UnknownPartition { topic, partitions, partition });
     }
     if start >= end {
-        let message = format!("offsets {start}..{end} are none: the end is behind the start");
-        return Err(with_topic(control::Error::new(ErrorCode::InvalidConfig, message), name));
+        return Err(ControlRefusal::NoOffsets { topic: topic.clone(), start, end });
     }
-    Ok((PartitionIndex(partition), OffsetRange { start: Offset(start), end: Offset(end) }))
+    Ok(OffsetRange { start, end })
 }

@@ -51,7 +51,7 @@ impl Needs {
             }
             while let Some(source) = take(&self.dead_letter_topics) {
                 if let Err(error) = control.create_dead_letter_topic(source).await {
-                    let (topic, error) = (control.name_of(source), error.message);
+                    let (topic, error) = (control.name_of(source), error.to_string());
                     tracing::error!(topic, error, "no dead-letter topic: it is tried again");
                     spawn_local(self.clone().ask_again(source));
                 }

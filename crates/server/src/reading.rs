@@ -1,122 +1,106 @@
 //! What is asked about reading by offset: where a reader begins, and the cursors of a topic. It does
-//! not deliver anything.
-#![expect(clippy::result_large_err, reason = "a failure is rare, and leaves at once as a reply")]
+//! not deliver anything, and knows no protocol.
 
 use sennit_engine::{CursorClaim, CursorSetter, PartitionCommand, SessionId, Topic};
-use sennit_model::{CursorName, GroupId, NameError, Offset, ReadFrom};
-use sennit_protocol::{ErrorCode, Reply, control};
+use sennit_model::{CursorName, Offset, OffsetRange, ReadFrom, TopicName};
 
 use crate::{
     answers::Answer,
-    control::{
-        Control, ControlReply, Failure, done, gather, unknown_topic, with_topic, wrong_answer,
+    control::{Control, done, gather, place_of},
+    control_request::{
+        ControlAnswer, ControlRefusal, PartitionOffset, Read, ReaderStart, SetCursor,
     },
     cursor_list::cursor_list,
 };
 
 impl Control {
     /// Says where a reader begins. It begins there whatever happens until its shards hear of it.
-    pub(crate) async fn read(&self, body: control::Read) -> Result<ControlReply, Failure> {
-        let topic = self.topic_named(&body.topic)?;
-        if body.topic_id.is_some_and(|id| id != topic.id().0) {
-            return Err(unknown_topic(&body.topic));
+    pub(crate) async fn read(&self, read: Read) -> Result<ControlAnswer, ControlRefusal> {
+        let Read { topic: name, topic_id, from, positions: given, cursor, take_over } = read;
+        let topic = self.topic_named(&name)?;
+        if topic_id.is_some_and(|id| id != topic.id()) {
+            return Err(ControlRefusal::UnknownTopic(name));
         }
-        let from = body.read_from();
-        let cursor = body.cursor.as_deref().map(cursor_name).transpose()?;
-        let take_over = body.take_over;
         // What it is asked here claims nothing yet.
         let cursor = cursor.map(|name| CursorClaim { name, take_over, number: 0 });
-        let positions = positions(&topic, &body.topic, &body.positions)?;
+        let positions = positions(&topic, &given)?;
         let asked = self.ask_partitions(&topic, |index| match positions[index.0 as usize] {
             Some(position) => PartitionCommand::Locate(ReadFrom::Offset(position), None),
             None => PartitionCommand::Locate(from, cursor.clone()),
         });
         let ranges = gather(asked).await?.into_iter().map(|answer| match answer {
-            Answer::Located { first, end } => Ok(control::ReadRange { first: first.0, end: end.0 }),
-            _ => Err(wrong_answer()),
+            Answer::Located { first, end } => Ok(OffsetRange { start: first, end }),
+            _ => Err(ControlRefusal::WrongAnswer),
         });
-        let subscribed = control::Subscribed {
-            subscription: body.subscription,
-            topic_id: topic.id().0,
-            group_id: GroupId::NONE.0,
-            partitions: topic.config().partitions,
-            lease_ms: 0,
-            ranges: ranges.collect::<Result<_, _>>()?,
-        };
-        Ok(ControlReply { reply: Reply::Subscribed(subscribed), home: topic.created.home })
+        let ranges = ranges.collect::<Result<_, _>>()?;
+        Ok(ControlAnswer::ReaderStart(ReaderStart { place: place_of(&topic), ranges }))
     }
 
     pub(crate) async fn set_cursor(
         &self,
         session: SessionId,
-        body: control::SetCursor,
-    ) -> Result<ControlReply, Failure> {
-        let topic = self.topic_named(&body.topic)?;
-        let name = cursor_name(&body.name)?;
-        let (subscription, take_over) = (body.subscription, body.take_over);
+        set: SetCursor,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        let topic = self.topic_named(&set.topic)?;
+        let (subscription, take_over) = (set.subscription, set.take_over);
         let by = CursorSetter { session, subscription, take_over };
-        let positions = positions(&topic, &body.topic, &body.positions)?;
+        let positions = positions(&topic, &set.positions)?;
         let asked = self.ask_partitions_that(&topic, |index| {
             let offset = positions[index.0 as usize]?;
-            Some(PartitionCommand::SetCursor(name.clone(), offset, by))
+            Some(PartitionCommand::SetCursor(set.cursor.clone(), offset, by))
         });
         gather(asked).await?;
-        Ok(done(topic.id(), 0, false))
+        Ok(done(topic.id(), None, false))
     }
 
     pub(crate) async fn trim_topic(
         &self,
-        body: control::TrimTopic,
-    ) -> Result<ControlReply, Failure> {
-        let topic = self.topic_named(&body.topic)?;
-        let positions = positions(&topic, &body.topic, &body.positions)?;
+        name: &TopicName,
+        given: &[PartitionOffset],
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        let topic = self.topic_named(name)?;
+        let positions = positions(&topic, given)?;
         let asked = self.ask_partitions_that(&topic, |index| {
             positions[index.0 as usize].map(PartitionCommand::Trim)
         });
         gather(asked).await?;
-        Ok(done(topic.id(), 0, false))
+        Ok(done(topic.id(), None, false))
     }
 
     pub(crate) async fn delete_cursor(
         &self,
-        body: control::DeleteCursor,
-    ) -> Result<ControlReply, Failure> {
-        let topic = self.topic_named(&body.topic)?;
-        let command = PartitionCommand::DeleteCursor(cursor_name(&body.name)?);
+        name: &TopicName,
+        cursor: CursorName,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        let topic = self.topic_named(name)?;
+        let command = PartitionCommand::DeleteCursor(cursor.clone());
         let answers = self.tell_partitions(&topic, &command).await?;
         if !answers.iter().any(|answer| matches!(answer, Answer::Done { created: true, .. })) {
-            let message = format!("topic {:?} has no cursor {:?}", body.topic, body.name);
-            let error = control::Error::new(ErrorCode::UnknownCursor, message);
-            return Err(with_topic(error, &body.topic));
+            return Err(ControlRefusal::UnknownCursor { topic: name.clone(), cursor });
         }
-        Ok(done(topic.id(), 0, false))
+        Ok(done(topic.id(), None, false))
     }
 
     pub(crate) async fn list_cursors(
         &self,
-        body: control::ListCursors,
-    ) -> Result<ControlReply, Failure> {
-        let topic = self.topic_named(&body.topic)?;
+        name: &TopicName,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        let topic = self.topic_named(name)?;
         let answers = self.tell_partitions(&topic, &PartitionCommand::ListCursors).await?;
-        let list = cursor_list(answers).ok_or_else(wrong_answer)?;
-        Ok(ControlReply { reply: Reply::CursorList(list), home: topic.created.home })
+        cursor_list(answers).map(ControlAnswer::Cursors).ok_or(ControlRefusal::WrongAnswer)
     }
-}
-
-fn cursor_name(name: &str) -> Result<CursorName, Failure> {
-    name.parse().map_err(|error: NameError| Failure::from(&error))
 }
 
 /// An offset for each partition that `given` names, by partition.
 fn positions(
     topic: &Topic,
-    name: &str,
-    given: &[control::ReadPosition],
-) -> Result<Vec<Option<Offset>>, Failure> {
+    given: &[PartitionOffset],
+) -> Result<Vec<Option<Offset>>, ControlRefusal> {
     let mut positions = vec![None; topic.config().partitions as usize];
-    for position in given {
-        let held = positions.get_mut(position.partition as usize);
-        *held.ok_or_else(|| unknown_topic(name))? = Some(Offset(position.offset));
+    for &PartitionOffset { partition, offset } in given {
+        let held = positions.get_mut(partition.0 as usize);
+        let unknown = || ControlRefusal::UnknownTopic(topic.created.name.clone());
+        *held.ok_or_else(unknown)? = Some(offset);
     }
     Ok(positions)
 }

@@ -1,12 +1,16 @@
 //! What of topics is the broker's own: what lies below `__ds/` can be read by all, and changed by nobody
-//! from outside. It knows no sessions and no streams.
+//! from outside. It knows no sessions, no streams and no protocol.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use sennit_model::{TopicId, TopicName};
-use sennit_protocol::{ErrorCode, Request, control};
 
-use crate::subscription_request::{RESERVED, is_reserved};
+use crate::{
+    control_request::{
+        AlterGroup, ControlRefusal, ControlRequest, CreateGroup, RetryParked, Subscribe,
+    },
+    subscription_request::is_reserved,
+};
 
 /// The number of the topic that the broker itself writes to, once there is one.
 #[derive(Debug)]
@@ -29,27 +33,38 @@ impl OwnTopic {
     }
 }
 
-/// Why a client's request is not done, if it would change what is the broker's own, or have somebody
-/// take its messages or add to them.
-pub(crate) fn refusal(request: &Request) -> Option<control::Error> {
-    let topic = match request {
-        Request::CreateTopic(body) => &body.name,
-        Request::AlterTopic(body) => &body.name,
-        Request::DeleteTopic(body) => &body.name,
-        Request::OpenTopic(body) => &body.name,
-        Request::TrimTopic(body) => &body.topic,
-        Request::CreateGroup(body) => &body.topic,
-        Request::AlterGroup(body) => &body.topic,
-        Request::DeleteGroup(body) => &body.topic,
-        Request::RetryParked(body) => &body.topic,
-        Request::Subscribe(body) => &body.topic,
-        _ => return None,
-    };
-    topic.parse::<TopicName>().is_ok_and(|name| is_reserved(&name)).then(error)
+/// Refuses a request that would change what is the broker's own, have a client take its messages or add
+/// to them.
+///
+/// # Errors
+/// The topic that it names is reserved.
+pub(crate) fn check_request(request: &ControlRequest) -> Result<(), ControlRefusal> {
+    match request {
+        ControlRequest::CreateTopic { name, .. }
+        | ControlRequest::AlterTopic { name, .. }
+        | ControlRequest::DeleteTopic { name }
+        | ControlRequest::OpenTopic { name, .. } => check_topic(name),
+        ControlRequest::TrimTopic { topic, .. }
+        | ControlRequest::CreateGroup(CreateGroup { topic, .. })
+        | ControlRequest::AlterGroup(AlterGroup { topic, .. })
+        | ControlRequest::DeleteGroup { topic, .. }
+        | ControlRequest::RetryParked(RetryParked { topic, .. })
+        | ControlRequest::Subscribe(Subscribe { topic, .. }) => check_topic(topic),
+        ControlRequest::DescribeTopic { .. }
+        | ControlRequest::ListTopics(_)
+        | ControlRequest::ListGroups { .. }
+        | ControlRequest::DescribeGroup { .. }
+        | ControlRequest::Read(_)
+        | ControlRequest::SetCursor(_)
+        | ControlRequest::DeleteCursor { .. }
+        | ControlRequest::ListCursors { .. } => Ok(()),
+    }
 }
 
-/// What a client is told that would change what is the broker's own.
-pub(crate) fn error() -> control::Error {
-    let message = format!("what is below {RESERVED}/ is the broker's own: it can only be read");
-    control::Error::new(ErrorCode::TopicReserved, message)
+/// Refuses a change of a topic that is the broker's own.
+///
+/// # Errors
+/// The topic is reserved.
+pub(crate) fn check_topic(name: &TopicName) -> Result<(), ControlRefusal> {
+    if is_reserved(name) { Err(ControlRefusal::Reserved) } else { Ok(()) }
 }

@@ -5,9 +5,7 @@ use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use sennit_engine::{Command, Credit, DeliveryRun, Origin, ReaderChange, SessionId, Verdict};
-use sennit_model::{
-    GroupId, Offset, PartitionId, PartitionIndex, TopicId, limits::SETTLE_RUNS_MAX,
-};
+use sennit_model::{GroupId, Offset, PartitionId, PartitionIndex, limits::SETTLE_RUNS_MAX};
 use sennit_protocol::{
     DecodeError, ErrorCode, Features, FrameHeader, FrameReader, Preface, Publish, PublishAt,
     PublishHead, Reply, Request, SetCredit, Settle, Taken, control, negotiated_frame_bytes_max,
@@ -18,13 +16,14 @@ use crate::{
     arrival::Moved,
     asked::Asked,
     clock::now,
-    control::{self as topic_control, ControlReply},
+    control_request::{ControlRefusal, TopicPlace},
     core::CoreHandle,
     holding_back,
     inbox::Message,
+    native_control,
     outbox::Outbox,
     placement::{has_place_at, has_reading_place_at, shard_of},
-    reserved,
+    refusal_reply::control_reply,
     routes::Routes,
     successor::SessionToken,
 };
@@ -122,13 +121,9 @@ impl Session {
                 (topic, self.routes.borrow().homes.get(&topic).copied().unwrap_or(topic))
             }
             Request::Subscribe(_) | Request::Read(_) => {
-                let answer = topic_control::ask(&self.core.cores, self.id, request.clone());
-                let Ok(ControlReply { reply: Reply::Subscribed(subscribed), home }) = answer.await
-                else {
-                    return None;
-                };
-                let topic = TopicId(subscribed.topic_id);
-                if subscribed.partitions > 1 {
+                let answer = native_control::ask(&self.core.cores, self.id, request).await;
+                let TopicPlace { topic, home, partitions } = answer?.ok()?.place()?;
+                if partitions > 1 {
                     self.routes.borrow_mut().spread.insert(topic);
                 }
                 (topic, home)
@@ -301,7 +296,8 @@ impl Session {
             Err(error) => return self.refuse_batch(head, control::Error::from(&error), request),
         };
         if self.core.cores.own_topic.is(head.partition.topic) {
-            return self.refuse_batch(head, reserved::error(), request);
+            let error = control_reply(&ControlRefusal::Reserved);
+            return self.refuse_batch(head, error, request);
         }
         let shard = self.shard(head.partition);
         // The frame may have begun to come when there was room, and so may those of very many others.

@@ -16,7 +16,8 @@ use sennit_model::{
 
 use crate::{
     answers::Answer,
-    control::{Control, Failure, failure, incarnation},
+    control::{Control, incarnation},
+    control_request::ControlRefusal,
     core::content_bytes,
     placement::{shard_of, shard_of_group},
     stream_offset::IncarnationTag,
@@ -127,7 +128,7 @@ impl Control {
             content = joined(made, content)?;
         }
         let config = config(durability);
-        let incarnation = incarnation().map_err(of_failure)?;
+        let incarnation = incarnation()?;
         let is_stream = true;
         let command = CatalogueCommand::CreateTopic {
             name: name.clone(),
@@ -155,7 +156,7 @@ impl Control {
         let topic = match created {
             Ok(Ok(Answer::Done { topic, .. })) => topic,
             Ok(Ok(_)) => return Err(wrong_answer()),
-            Ok(Err(refusal)) => return Err(of_failure(failure(refusal))),
+            Ok(Err(refusal)) => return Err(ControlRefusal::Engine(refusal).into()),
             Err(_) => return Err(stopping()),
         };
         if is_opened.is_ok() {
@@ -165,7 +166,7 @@ impl Control {
         } else {
             // Nothing is left of what was refused.
             if let Some(topic) = self.topic(topic) {
-                self.remove_topic(&topic).await.map_err(of_failure)?;
+                self.remove_topic(&topic).await?;
             }
             let source = settings.fork.map(|of| (of.source, of.home));
             self.remove_fork(source, topic).await?;
@@ -327,7 +328,7 @@ impl Control {
                 Ok(())
             }
             Ok(StreamAnswer::Deleted { is_unused: true, fork_of }) => {
-                self.remove_topic(topic).await.map_err(of_failure)?;
+                self.remove_topic(topic).await?;
                 self.remove_fork(fork_of.map(|of| (of.source, of.home)), topic.id()).await
             }
             Ok(_) => Err(wrong_answer()),
@@ -358,7 +359,7 @@ impl Control {
         match ask(&self.core, source, StreamCommand::RemoveFork(fork)).await {
             Ok(StreamAnswer::Deleted { is_unused: true, fork_of }) => {
                 if let Some(topic) = self.topic(source.0.topic) {
-                    self.remove_topic(&topic).await.map_err(of_failure)?;
+                    self.remove_topic(&topic).await?;
                 }
                 Ok(fork_of.map(|of| (of.source, of.home)))
             }
@@ -369,7 +370,7 @@ impl Control {
     }
 
     /// Deletes a topic, whatever may need it; what it was forked from is not held any more.
-    pub(crate) async fn remove_whole(&self, topic: &Topic) -> Result<(), Failure> {
+    pub(crate) async fn remove_whole(&self, topic: &Topic) -> Result<(), ControlRefusal> {
         let place = (first_partition(topic.id()), topic.created.home);
         // It is no fork of its own: this only says what it is a fork of, deleted or not.
         let asks = StreamCommand::RemoveFork(topic.id());
@@ -492,8 +493,4 @@ fn opened(answer: StreamAnswer) -> Result<(bool, StreamStatus), StreamFailure> {
         StreamAnswer::Opened { created, status } => Ok((created, status)),
         _ => Err(wrong_answer()),
     }
-}
-
-fn of_failure(error: Failure) -> StreamFailure {
-    StreamFailure::Broker(Box::new(error))
 }

@@ -4,10 +4,9 @@ use sennit_engine::{
     Refusal, StreamAppend, StreamContent, StreamRefusal, StreamSettings, StreamStatus, Topic,
 };
 use sennit_model::{Durability, Offset, PartitionId, PartitionIndex, TopicId, TopicName};
-use sennit_protocol::control;
 
 use crate::{
-    refusal_reply,
+    control_request::ControlRefusal,
     stream_offset::{Identified, IncarnationTag, StreamOffset},
 };
 
@@ -109,9 +108,9 @@ pub(crate) enum StreamFailure {
         "the offset is of another stream: the one that had this name is deleted; read from offset=-1"
     )]
     OtherStream,
-    /// The broker has, as the native protocol says it too: full disk, shutting down, a limit.
-    #[error("{}", .0.message)]
-    Broker(Box<control::Error>),
+    /// The broker has refused it: the disk is full, the broker is shutting down, a limit is reached.
+    #[error("{0}")]
+    Broker(Box<ControlRefusal>),
     /// What is to be forked is not there.
     #[error("the stream to be forked does not exist")]
     SourceUnknown,
@@ -163,7 +162,13 @@ impl StreamFailure {
             Refusal::Limit { limit: name, value: limit } => {
                 StreamRefusal::Limit { name, limit: *limit }.into()
             }
-            refusal => Self::Broker(Box::new(refusal_reply::reply(refusal))),
+            refusal => ControlRefusal::Engine(refusal.clone()).into(),
         }
+    }
+}
+
+impl From<ControlRefusal> for StreamFailure {
+    fn from(refusal: ControlRefusal) -> Self {
+        Self::Broker(Box::new(refusal))
     }
 }

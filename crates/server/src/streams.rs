@@ -9,13 +9,13 @@ use sennit_engine::{
     StreamRead, StreamRefusal, StreamStatus,
 };
 use sennit_model::{Offset, PartitionId, PartitionIndex, ReadFrom, TopicId, TopicName};
-use sennit_protocol::{ErrorCode, control::Error as ControlError};
 use tokio::{sync::oneshot, task::spawn_local};
 
 use crate::{
     answers::Answer,
     breaks::Breaks,
     control::Control,
+    control_request::ControlRefusal,
     core::{CoreHandle, content_bytes},
     inbox::Message,
     neighbours::Neighbours,
@@ -279,11 +279,7 @@ pub(crate) async fn has_room(
     bytes: u64,
 ) -> Result<(), StreamFailure> {
     let room = core.cores.gauges[shard].room_for(bytes, APPEND_PATIENCE).await;
-    room.map_err(|none| {
-        let mut error = ControlError::new(ErrorCode::Busy, none.to_string());
-        error.retry_after_ms = 1000;
-        StreamFailure::Broker(Box::new(error))
-    })
+    room.map_err(|none| ControlRefusal::Busy(none).into())
 }
 
 /// Asks a stream; dropped, it is not awaited any more.
@@ -406,10 +402,9 @@ impl Fork {
 }
 
 pub(crate) fn stopping() -> StreamFailure {
-    let error = ControlError::new(ErrorCode::ShuttingDown, "the broker stops");
-    StreamFailure::Broker(Box::new(error))
+    ControlRefusal::ShuttingDown.into()
 }
 
 pub(crate) fn wrong_answer() -> StreamFailure {
-    StreamFailure::Broker(Box::new(crate::refusal_reply::wrong_answer()))
+    ControlRefusal::WrongAnswer.into()
 }

@@ -1,14 +1,21 @@
 //! Who watches for topics, on the first core: told of those that a pattern means as the catalogue commits
-//! them. It knows no session.
+//! them. It knows no session and no protocol.
 
-use sennit_model::{TopicName, TopicPattern, limits::WATCH_TOPICS_MAX};
-use sennit_protocol::control::WatchedTopic;
+use sennit_model::{TopicId, TopicName, TopicPattern, limits::WATCH_TOPICS_MAX};
 use tokio::sync::mpsc;
 
 /// Changes that may wait for a session to take them. One that is so far behind watches anew.
 pub(crate) const CHANGES_WAITING_MAX: usize = 1024;
 
-/// A topic that a watch is told of.
+/// A topic as a watch is told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WatchedTopic {
+    pub(crate) name: TopicName,
+    pub(crate) id: TopicId,
+    pub(crate) partitions: u32,
+}
+
+/// What has become of a topic that is watched for.
 #[derive(Debug)]
 pub(crate) enum Change {
     /// It is there now.
@@ -44,16 +51,16 @@ impl Watches {
     }
 
     /// A topic is there, and may be read.
-    pub(crate) fn appeared(&mut self, name: &TopicName, topic: &WatchedTopic) {
-        self.tell(name, |watch| {
+    pub(crate) fn appeared(&mut self, topic: &WatchedTopic) {
+        self.tell(&topic.name, |watch| {
             watch.count += 1;
             (watch.count <= WATCH_TOPICS_MAX).then(|| Change::Appeared(topic.clone()))
         });
     }
 
     /// A topic was deleted.
-    pub(crate) fn gone(&mut self, name: &TopicName, topic: &WatchedTopic) {
-        self.tell(name, |watch| {
+    pub(crate) fn gone(&mut self, topic: &WatchedTopic) {
+        self.tell(&topic.name, |watch| {
             watch.count = watch.count.saturating_sub(1);
             Some(Change::Gone(topic.clone()))
         });
@@ -82,8 +89,8 @@ mod tests {
     }
 
     fn appear(watches: &mut Watches, name: &str) {
-        let topic = WatchedTopic { name: name.into(), ..WatchedTopic::default() };
-        watches.appeared(&name.parse().unwrap(), &topic);
+        let name = name.parse().unwrap();
+        watches.appeared(&WatchedTopic { name, id: TopicId(1), partitions: 1 });
     }
 
     #[test]
@@ -93,7 +100,9 @@ mod tests {
         appear(&mut watches, "bills.eu");
         appear(&mut watches, "orders.eu");
         let heard = orders.try_recv();
-        assert!(matches!(&heard, Ok(Change::Appeared(topic)) if topic.name == "orders.eu"));
+        assert!(
+            matches!(&heard, Ok(Change::Appeared(topic)) if topic.name.as_str() == "orders.eu")
+        );
         assert!(orders.try_recv().is_err());
     }
 

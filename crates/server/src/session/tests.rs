@@ -10,7 +10,9 @@ use sennit_journal::{
     LaneConfig,
     disk::{Access, RealDisk},
 };
-use sennit_model::{BatchBuilder, Message, ProducerStamp, Timestamp, TopicConfig, TopicKind};
+use sennit_model::{
+    BatchBuilder, Message, ProducerStamp, Timestamp, TopicConfig, TopicId, TopicKind,
+};
 use sennit_shard::{PackLengths, Recovered, Room, Settings};
 
 use super::*;

@@ -4,9 +4,8 @@
 use std::{rc::Rc, time::Duration};
 
 use bytes::Bytes;
-use sennit_engine::{StreamAppend, StreamContent, StreamNote, StreamRefusal};
+use sennit_engine::{Refusal, StreamAppend, StreamContent, StreamNote, StreamRefusal};
 use sennit_model::{BatchBuilder, Message, TopicName};
-use sennit_protocol::ErrorCode;
 use serde_json::json;
 use tokio::{select, sync::Notify, time::sleep};
 
@@ -21,6 +20,7 @@ use super::{
 };
 use crate::{
     clock::{self, now},
+    control_request::ControlRefusal,
     stream_offset::Identified,
     stream_request::StreamFailure,
     streams::wrong_answer,
@@ -224,8 +224,8 @@ fn takes_no_wakes(failure: &StreamFailure, is_there: bool) -> bool {
                 matches!(refusal, Closed { .. } | Deleted | ContentType { .. } | NativeTopic);
             is_there && takes_none
         }
-        StreamFailure::Broker(error) => {
-            is_there && error.error_code() == Some(ErrorCode::KeyMissing)
+        StreamFailure::Broker(refusal) => {
+            is_there && **refusal == ControlRefusal::Engine(Refusal::KeyMissing)
         }
         _ => false,
     }

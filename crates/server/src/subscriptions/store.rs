@@ -14,15 +14,16 @@ use sennit_engine::{
     StreamAppend, StreamContent, StreamNote, StreamRead, StreamRefusal, StreamSettings,
 };
 use sennit_model::{
-    BatchBuilder, Durability, Message as BatchMessage, Messages, Offset, ReadFrom, TopicName,
+    BatchBuilder, Durability, Message as BatchMessage, Messages, Offset, PartitionIndex, ReadFrom,
+    TopicName,
     limits::{APPEND_BYTES_MAX, BATCH_MESSAGES_MAX},
 };
-use sennit_protocol::{Request, control};
 use tokio::sync::{Notify, oneshot};
 
 use super::change::Change;
 use crate::{
-    control as topic_control,
+    control,
+    control_request::{ControlRequest, PartitionOffset},
     core::{CoreHandle, own_session},
     stream_request::{CreateStream, StreamFailure},
     streams::Streams,
@@ -211,10 +212,9 @@ impl Store {
         };
         self.whole_bytes.set(bytes_of(&texts));
         self.grown_bytes.set(0);
-        let positions = vec![control::ReadPosition { partition: 0, offset: first.0 }];
-        let trim = control::TrimTopic { topic: STREAM.to_owned(), positions };
-        let own = own_session(self.core.index);
-        let trimmed = topic_control::ask(&self.core.cores, own, Request::TrimTopic(trim));
+        let positions = vec![PartitionOffset { partition: PartitionIndex(0), offset: first }];
+        let trim = ControlRequest::TrimTopic { topic: self.name.clone(), positions };
+        let trimmed = control::ask(&self.core.cores, own_session(self.core.index), trim);
         // One that fails is made good by the next.
         let _ = trimmed.await;
     }

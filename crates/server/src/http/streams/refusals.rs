@@ -3,12 +3,12 @@
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, StatusCode, header};
-use sennit_engine::StreamRefusal;
+use sennit_engine::{Refusal, StreamRefusal};
 use sennit_model::Offset;
-use sennit_protocol::{ErrorCode, control};
 
 use super::{names, offset_token::Token};
 use crate::{
+    control_request::ControlRefusal,
     http::{body::Body, response::Response},
     stream_request::StreamFailure,
 };
@@ -118,7 +118,7 @@ impl From<StreamFailure> for Problem {
                 }
             }
             StreamFailure::OtherStream => Self::new(Status::GONE, "offset_of_other_stream", detail),
-            StreamFailure::Broker(error) => of_broker(&error),
+            StreamFailure::Broker(refusal) => of_broker(&refusal),
             StreamFailure::SourceUnknown => Self::not_found("unknown_source", detail),
             StreamFailure::SourceDeleted => Self::new(Status::CONFLICT, "source_deleted", detail),
             StreamFailure::SourceContentType(_) => {
@@ -193,26 +193,52 @@ fn comes_free_after(limit: &str) -> Option<u32> {
     }
 }
 
-fn of_broker(error: &control::Error) -> Problem {
+fn of_broker(refusal: &ControlRefusal) -> Problem {
     use StatusCode as Status;
-    let (status, code) = match ErrorCode::of_number(error.code) {
-        Some(ErrorCode::StorageFull) => (Status::INSUFFICIENT_STORAGE, "storage_full"),
-        Some(ErrorCode::ShuttingDown) => (Status::SERVICE_UNAVAILABLE, "shutting_down"),
-        Some(ErrorCode::Busy) => (Status::TOO_MANY_REQUESTS, "busy"),
-        Some(ErrorCode::OutcomeUnknown) => (Status::SERVICE_UNAVAILABLE, "outcome_unknown"),
-        Some(ErrorCode::LimitReached) => (Status::TOO_MANY_REQUESTS, "limit_reached"),
-        Some(ErrorCode::UnknownTopic) => (Status::NOT_FOUND, "unknown_stream"),
-        Some(ErrorCode::TopicExists) => (Status::CONFLICT, "settings_differ"),
-        Some(ErrorCode::KeyMissing) => (Status::CONFLICT, "key_missing"),
-        Some(ErrorCode::InvalidName) => (Status::BAD_REQUEST, "invalid_name"),
-        Some(ErrorCode::InvalidConfig) => (Status::BAD_REQUEST, "bad_request"),
-        _ => (Status::INTERNAL_SERVER_ERROR, "internal"),
+    let (status, code) = match refusal {
+        ControlRefusal::Engine(refusal) => of_engine(refusal),
+        ControlRefusal::ShuttingDown => (Status::SERVICE_UNAVAILABLE, "shutting_down"),
+        ControlRefusal::Busy(_) => (Status::TOO_MANY_REQUESTS, "busy"),
+        ControlRefusal::TooManyWatched(_) => (Status::TOO_MANY_REQUESTS, "limit_reached"),
+        ControlRefusal::UnknownTopic(_) | ControlRefusal::UnknownPartition { .. } => {
+            (Status::NOT_FOUND, "unknown_stream")
+        }
+        ControlRefusal::NoOffsets { .. } => (Status::BAD_REQUEST, "bad_request"),
+        ControlRefusal::UnknownGroup { .. }
+        | ControlRefusal::UnknownCursor { .. }
+        | ControlRefusal::Reserved
+        | ControlRefusal::WrongAnswer
+        | ControlRefusal::NoRandomNumbers(_) => (Status::INTERNAL_SERVER_ERROR, "internal"),
     };
-    let problem = Problem::new(status, code, error.message.clone());
-    if error.retryable || error.retry_after_ms > 0 {
-        problem.with(header::RETRY_AFTER, error.retry_after_ms.div_ceil(1000).max(1))
+    let problem = Problem::new(status, code, refusal.to_string());
+    let after_ms = refusal.retry_after_ms();
+    if refusal.is_retryable() || after_ms > 0 {
+        problem.with(header::RETRY_AFTER, after_ms.div_ceil(1000).max(1))
     } else {
         problem
+    }
+}
+
+fn of_engine(refusal: &Refusal) -> (StatusCode, &'static str) {
+    use StatusCode as Status;
+    match refusal {
+        Refusal::StorageFull => (Status::INSUFFICIENT_STORAGE, "storage_full"),
+        Refusal::OutcomeUnknown => (Status::SERVICE_UNAVAILABLE, "outcome_unknown"),
+        Refusal::Limit { .. } => (Status::TOO_MANY_REQUESTS, "limit_reached"),
+        Refusal::UnknownTopic => (Status::NOT_FOUND, "unknown_stream"),
+        Refusal::SettingsDiffer { .. } => (Status::CONFLICT, "settings_differ"),
+        Refusal::KeyMissing => (Status::CONFLICT, "key_missing"),
+        Refusal::Name(_) => (Status::BAD_REQUEST, "invalid_name"),
+        Refusal::Config(_) => (Status::BAD_REQUEST, "bad_request"),
+        Refusal::StreamClosed
+        | Refusal::UnknownGroup
+        | Refusal::SettingFixed { .. }
+        | Refusal::SequenceGap { .. }
+        | Refusal::ProducerFenced { .. }
+        | Refusal::SequenceOverlap { .. }
+        | Refusal::OffsetMismatch { .. }
+        | Refusal::CursorHeld { .. }
+        | Refusal::CursorLost { .. } => (Status::INTERNAL_SERVER_ERROR, "internal"),
     }
 }
 
@@ -221,7 +247,7 @@ mod tests {
     use sennit_model::Incarnation;
 
     use super::*;
-    use crate::stream_offset::IncarnationTag;
+    use crate::{gauge::NoRoom, stream_offset::IncarnationTag};
 
     fn answer(failure: impl Into<StreamFailure>) -> Response {
         Problem::from(failure.into()).into()
@@ -257,18 +283,17 @@ mod tests {
 
     #[test]
     fn each_failure_of_the_broker_says_whether_to_come_again() {
-        for (code, status, comes_again) in [
-            (ErrorCode::StorageFull, 507, true),
-            (ErrorCode::ShuttingDown, 503, true),
-            (ErrorCode::Busy, 429, true),
-            (ErrorCode::OutcomeUnknown, 503, ErrorCode::OutcomeUnknown.is_retryable()),
-            (ErrorCode::Internal, 500, false),
+        for (refusal, status, comes_again) in [
+            (ControlRefusal::Engine(Refusal::StorageFull), 507, true),
+            (ControlRefusal::ShuttingDown, 503, true),
+            (ControlRefusal::Busy(NoRoom::TooLong), 429, true),
+            (ControlRefusal::Engine(Refusal::OutcomeUnknown), 503, true),
+            (ControlRefusal::WrongAnswer, 500, false),
         ] {
-            let error = control::Error::new(code, "so it is".to_owned());
-            let response = answer(StreamFailure::Broker(Box::new(error)));
-            assert_eq!(response.status(), status, "{code:?}");
+            let response = answer(refusal.clone());
+            assert_eq!(response.status(), status, "{refusal:?}");
             let said = response.headers.get(&header::RETRY_AFTER).is_some();
-            assert_eq!(said, comes_again, "{code:?}");
+            assert_eq!(said, comes_again, "{refusal:?}");
         }
     }
 
@@ -286,7 +311,7 @@ mod tests {
                 response.headers.get(&header::RETRY_AFTER).map(|value| value.to_str().unwrap());
             assert_eq!((response.status().as_u16(), said), (status, after), "{name}");
         }
-        let refusal = sennit_engine::Refusal::memory_shard_bytes();
+        let refusal = Refusal::memory_shard_bytes();
         let full = Response::from(Problem::from(StreamFailure::of_refusal(&refusal)));
         assert_eq!(full.headers[header::RETRY_AFTER], "10");
     }
