@@ -10,12 +10,11 @@ use tokio::sync::{
 
 use crate::{
     asked::Asked,
-    control::watch,
+    control::{CHANGES_WAITING_MAX, Change, WatchedTopic, watch},
     control_request::ControlRefusal,
     native_control::watched_topic,
     outbox::Outbox,
     refusal_reply::control_reply,
-    watches::{CHANGES_WAITING_MAX, Change, WatchedTopic},
 };
 
 /// Topics in a frame, which is then smaller than any that a client may refuse.

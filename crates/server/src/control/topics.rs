@@ -4,13 +4,16 @@
 use sennit_engine::{CatalogueCommand, PartitionCommand, PartitionDescription, Refusal, Topic};
 use sennit_model::{Offset, TopicConfig, TopicId, TopicKind, TopicName};
 
-use super::{Changed, Control, done, incarnation};
+use super::{
+    Changed, Control,
+    descriptions::{topic_description, watched_topic},
+    done, incarnation,
+};
 use crate::{
     answers::Answer,
     control_request::{
         ControlAnswer, ControlRefusal, ListTopics, ListedTopic, TopicOpened, TopicPage, TopicPlace,
     },
-    descriptions::{topic_description, watched_topic},
 };
 
 /// Most topics in a page of a listing.
@@ -145,7 +148,7 @@ impl Control {
     }
 
     /// Asks every partition of a topic for its description.
-    pub(crate) async fn describe_partitions(
+    pub(super) async fn describe_partitions(
         &self,
         topic: &Topic,
     ) -> Result<Vec<PartitionDescription>, ControlRefusal> {
@@ -159,7 +162,7 @@ impl Control {
 }
 
 /// Where the partitions of a topic are.
-pub(crate) fn place_of(topic: &Topic) -> TopicPlace {
+pub(super) fn place_of(topic: &Topic) -> TopicPlace {
     TopicPlace {
         topic: topic.id(),
         home: topic.created.home,

@@ -6,14 +6,12 @@ use std::rc::Rc;
 use sennit_model::{TopicPattern, limits::WATCH_TOPICS_MAX};
 use tokio::sync::{mpsc, oneshot};
 
-use super::Control;
-use crate::{
-    control_request::ControlRefusal,
-    core::Cores,
+use super::{
+    Control,
     descriptions::watched_topic,
-    inbox::Message,
     watches::{Change, WatchedTopic},
 };
+use crate::{control_request::ControlRefusal, core::Cores, inbox::Message};
 
 /// Has the first core watch for topics: the answer is which there are, and `changes` receives what
 /// follows. Without an answer the broker stops.

@@ -8,11 +8,11 @@ use sennit_model::{GroupId, limits::FRAME_BYTES_MAX};
 use sennit_protocol::{Reply, control, topic_kind};
 
 use crate::{
+    control::WatchedTopic,
     control_request::{
         ConsumerStart, ControlAnswer, CursorPositions, GroupDescription, ListedGroup, ListedTopic,
         ParkedRun, PartitionOffset, ReaderStart, TopicDescription, TopicOpened, TopicPage,
     },
-    watches::WatchedTopic,
 };
 
 /// The reply that tells a client of an answer. `subscription` is the number that the client has chosen, if

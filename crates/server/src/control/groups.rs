@@ -7,19 +7,22 @@ use sennit_model::{
     limits::PARKED_SHOWN_MAX,
 };
 
+use super::{
+    Changed, Control,
+    descriptions::{group_description, parked_runs},
+    done, gather, group_named, place_of,
+};
 use crate::{
     answers::Answer,
-    control::{Changed, Control, done, gather, group_named, place_of},
     control_request::{
         AlterGroup, ConsumerStart, ControlAnswer, ControlRefusal, CreateGroup, ListedGroup,
         OffsetsOfPartition, RetryParked, Subscribe,
     },
-    descriptions::{group_description, parked_runs},
     metrics::Holding,
 };
 
 impl Control {
-    pub(crate) async fn create_group(
+    pub(super) async fn create_group(
         &self,
         create: CreateGroup,
     ) -> Result<ControlAnswer, ControlRefusal> {
@@ -45,7 +48,7 @@ impl Control {
         Ok(changed)
     }
 
-    pub(crate) async fn delete_group(
+    pub(super) async fn delete_group(
         &self,
         topic: &TopicName,
         group: &GroupName,
@@ -59,7 +62,7 @@ impl Control {
         Ok(done(topic, Some(group), false))
     }
 
-    pub(crate) async fn alter_group(
+    pub(super) async fn alter_group(
         &self,
         alter: AlterGroup,
     ) -> Result<ControlAnswer, ControlRefusal> {
@@ -78,7 +81,7 @@ impl Control {
         Ok(done(topic, Some(group), false))
     }
 
-    pub(crate) async fn retry_parked(
+    pub(super) async fn retry_parked(
         &self,
         retry: RetryParked,
     ) -> Result<ControlAnswer, ControlRefusal> {
@@ -104,7 +107,7 @@ impl Control {
         Ok(ControlAnswer::Done { topic, group, created: false, messages })
     }
 
-    pub(crate) fn list_groups(&self, topic: &TopicName) -> Result<ControlAnswer, ControlRefusal> {
+    pub(super) fn list_groups(&self, topic: &TopicName) -> Result<ControlAnswer, ControlRefusal> {
         let topic = self.topic_named(topic)?;
         let mut groups: Vec<_> = topic.groups.iter().collect();
         groups.sort_unstable_by(|a, b| a.name().cmp(b.name()));
@@ -116,7 +119,7 @@ impl Control {
         Ok(ControlAnswer::Groups(groups.collect()))
     }
 
-    pub(crate) async fn describe_group(
+    pub(super) async fn describe_group(
         &self,
         topic: &TopicName,
         group: &GroupName,
@@ -131,7 +134,7 @@ impl Control {
     }
 
     /// Says what a consumer has to know of its group. Its partitions hear of it from whoever asks.
-    pub(crate) async fn subscribe(
+    pub(super) async fn subscribe(
         &self,
         subscribe: Subscribe,
     ) -> Result<ControlAnswer, ControlRefusal> {

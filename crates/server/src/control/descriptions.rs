@@ -4,13 +4,11 @@
 use sennit_engine::{CatalogueGroup, PartitionDescription, Topic};
 use sennit_model::{GroupId, PartitionIndex};
 
-use crate::{
-    control_request::{GroupDescription, ParkedRun, TopicDescription},
-    watches::WatchedTopic,
-};
+use super::watches::WatchedTopic;
+use crate::control_request::{GroupDescription, ParkedRun, TopicDescription};
 
 /// Describes a topic, of which these are the partitions.
-pub(crate) fn topic_description(
+pub(super) fn topic_description(
     topic: &Topic,
     partitions: Vec<PartitionDescription>,
 ) -> TopicDescription {
@@ -26,7 +24,7 @@ pub(crate) fn topic_description(
 }
 
 /// Describes a group, of whose topic these are the partitions; without its runs of parked messages.
-pub(crate) fn group_description(
+pub(super) fn group_description(
     topic: &Topic,
     group: &CatalogueGroup,
     partitions: &[PartitionDescription],
@@ -65,7 +63,7 @@ pub(crate) fn group_description(
 }
 
 /// The parked messages of a group, by partition and offset.
-pub(crate) fn parked_runs(
+pub(super) fn parked_runs(
     group: GroupId,
     partitions: &[PartitionDescription],
 ) -> impl Iterator<Item = ParkedRun> {
@@ -76,7 +74,7 @@ pub(crate) fn parked_runs(
 }
 
 /// What a watch is told of a topic.
-pub(crate) fn watched_topic(topic: &Topic) -> WatchedTopic {
+pub(super) fn watched_topic(topic: &Topic) -> WatchedTopic {
     WatchedTopic {
         name: topic.created.name.clone(),
         id: topic.id(),

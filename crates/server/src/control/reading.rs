@@ -4,18 +4,17 @@
 use sennit_engine::{CursorClaim, CursorSetter, PartitionCommand, SessionId, Topic};
 use sennit_model::{CursorName, Offset, OffsetRange, ReadFrom, TopicName};
 
+use super::{Control, cursor_list::cursor_list, done, gather, place_of};
 use crate::{
     answers::Answer,
-    control::{Control, done, gather, place_of},
     control_request::{
         ControlAnswer, ControlRefusal, PartitionOffset, Read, ReaderStart, SetCursor,
     },
-    cursor_list::cursor_list,
 };
 
 impl Control {
     /// Says where a reader begins. It begins there whatever happens until its shards hear of it.
-    pub(crate) async fn read(&self, read: Read) -> Result<ControlAnswer, ControlRefusal> {
+    pub(super) async fn read(&self, read: Read) -> Result<ControlAnswer, ControlRefusal> {
         let Read { topic: name, topic_id, from, positions: given, cursor, take_over } = read;
         let topic = self.topic_named(&name)?;
         if topic_id.is_some_and(|id| id != topic.id()) {
@@ -36,7 +35,7 @@ impl Control {
         Ok(ControlAnswer::ReaderStart(ReaderStart { place: place_of(&topic), ranges }))
     }
 
-    pub(crate) async fn set_cursor(
+    pub(super) async fn set_cursor(
         &self,
         session: SessionId,
         set: SetCursor,
@@ -53,7 +52,7 @@ impl Control {
         Ok(done(topic.id(), None, false))
     }
 
-    pub(crate) async fn trim_topic(
+    pub(super) async fn trim_topic(
         &self,
         name: &TopicName,
         given: &[PartitionOffset],
@@ -67,7 +66,7 @@ impl Control {
         Ok(done(topic.id(), None, false))
     }
 
-    pub(crate) async fn delete_cursor(
+    pub(super) async fn delete_cursor(
         &self,
         name: &TopicName,
         cursor: CursorName,
@@ -81,7 +80,7 @@ impl Control {
         Ok(done(topic.id(), None, false))
     }
 
-    pub(crate) async fn list_cursors(
+    pub(super) async fn list_cursors(
         &self,
         name: &TopicName,
     ) -> Result<ControlAnswer, ControlRefusal> {

@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// All cursors by name, of the answers by partition; `None` if one answers another question.
-pub(crate) fn cursor_list(answers: Vec<Answer>) -> Option<Vec<CursorPositions>> {
+pub(super) fn cursor_list(answers: Vec<Answer>) -> Option<Vec<CursorPositions>> {
     let mut cursors = BTreeMap::<_, Vec<_>>::new();
     for (partition, answer) in (0..).map(PartitionIndex).zip(answers) {
         let Answer::Cursors(held) = answer else { return None };
