@@ -174,3 +174,6 @@ fn reader(start: &ReaderStart, subscription: u32) -> control::Subscribed {
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;
