@@ -24,7 +24,7 @@ use crate::{
     inbox::Message,
     placement::shard_of,
     refusal_reply, reserved,
-    subscriptions::Subscriptions,
+    topic_listener::TopicListener,
     watches::Watches,
 };
 
@@ -42,7 +42,7 @@ pub(crate) struct Control {
     pub(crate) core: CoreHandle,
     pub(crate) changes: Changes,
     pub(crate) watches: Rc<RefCell<Watches>>,
-    pub(crate) subscriptions: Rc<Subscriptions>,
+    listener: Rc<dyn TopicListener>,
     frame_bytes_max: usize,
 }
 
@@ -82,10 +82,11 @@ pub(crate) fn failure(refusal: Refusal) -> Failure {
 }
 
 impl Control {
-    pub(crate) fn new(core: CoreHandle, subscriptions: Rc<Subscriptions>) -> Self {
+    /// Tells `listener` of topics that come and go.
+    pub(crate) fn new(core: CoreHandle, listener: Rc<dyn TopicListener>) -> Self {
         let frame_bytes_max = sennit_model::limits::FRAME_BYTES_MAX;
         let (changes, watches) = Default::default();
-        Self { core, changes, watches, subscriptions, frame_bytes_max }
+        Self { core, changes, watches, listener, frame_bytes_max }
     }
 
     /// Begins with what shards have found when they were recovered: nobody is let in before `done` is told.
@@ -94,7 +95,7 @@ impl Control {
             tracing::error!(error = error.message, "shards lag the catalogue");
         }
         self.release_streams(&found.held_streams, &found.forks).await;
-        self.subscriptions.load().await;
+        self.listener.clone().starts().await;
         let _ = done.send(());
     }
 
@@ -388,7 +389,7 @@ impl Control {
         let name = &topic.created.name;
         self.watches.borrow_mut().appeared(name, &watched_topic(&topic));
         if topic.config().partitions == 1 {
-            self.subscriptions.appeared(name, topic.id(), from);
+            self.listener.clone().appeared(name, topic.id(), from);
         }
     }
 
@@ -408,11 +409,16 @@ impl Control {
         Ok(done(topic.id(), 0, false))
     }
 
+    /// Whoever listens is told that a topic is gone.
+    pub(crate) fn listener_gone(&self, topic: &Topic) {
+        self.listener.clone().gone(&topic.created.name, topic.id());
+    }
+
     /// Deletes a topic, whatever may need it.
     pub(crate) async fn remove_topic(&self, topic: &Topic) -> Result<(), Failure> {
         self.change_catalogue(CatalogueCommand::DeleteTopic { topic: topic.id() }).await?;
         self.watches.borrow_mut().gone(&topic.created.name, &watched_topic(topic));
-        self.subscriptions.gone(&topic.created.name, topic.id());
+        self.listener_gone(topic);
         match self.tell_partitions(topic, &PartitionCommand::Drop).await {
             // A start, which has just found that the catalogue does not know it, was first.
             Err(error) if error.error_code() == Some(ErrorCode::UnknownTopic) => {}
