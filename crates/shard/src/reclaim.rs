@@ -6,7 +6,7 @@ use sennit_journal::Position;
 use crate::{room::low_slots, shard::Shard};
 
 /// So many segments without live messages make it worth to reclaim them at once when the disk is short: the
-/// segment whose header makes them free is one.
+/// segment whose header makes them free is one, and a long checkpoint takes more.
 const RECLAIM_SEGMENTS: usize = 2;
 
 impl Shard {
@@ -33,7 +33,13 @@ impl Shard {
             && self.writer.is_past_checkpoint()
             && self.writer.since_checkpoint() >= self.checkpoints.last_bytes();
         let is_low = self.is_low() && self.writer.is_past_checkpoint();
-        is_low || is_full_of_acks || self.writer.dead_count() >= RECLAIM_SEGMENTS
+        is_low || is_full_of_acks || self.writer.dead_count() >= self.worth_reclaiming()
+    }
+
+    /// How many segments have to be free of live messages, so that a checkpoint for them is worth it. Where it
+    /// fits the segment in use, the header that makes them free takes the place of the one before: one.
+    fn worth_reclaiming(&self) -> usize {
+        if self.checkpoint_segments() == 0 { 1 } else { RECLAIM_SEGMENTS }
     }
 
     /// Whether a full lane has so few slots left that a checkpoint has to be written before anything else.
@@ -93,7 +99,7 @@ impl Shard {
 
     /// A checkpoint is committed: the header of another segment makes those free that hold nothing live.
     pub(crate) fn free_dead_segments(&mut self) {
-        let enough = if self.is_low() { 1 } else { RECLAIM_SEGMENTS };
+        let enough = if self.is_low() { 1 } else { self.worth_reclaiming() };
         if self.is_short() && self.writer.dead_count() >= enough {
             self.turn_segment();
             self.writer.checkpoint_ended();
