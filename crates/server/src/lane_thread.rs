@@ -374,6 +374,8 @@ impl<D: Disk> Writer<D> {
         self.lane.add_spare(slot);
         self.room.made(wish);
         self.tell_whether_full();
+        // It was asked for before another lane was full, or before this one was no more.
+        self.give_back_surplus();
     }
 
     fn lend_slot(&mut self) -> Option<Slot> {

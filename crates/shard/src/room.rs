@@ -135,6 +135,10 @@ impl Room {
     /// How many of so many spare slots are to be kept, if some are to be given back. Where the disk `is_short`
     /// others need each of them that is not held.
     pub fn surplus(&mut self, spare: usize, is_short: bool) -> Option<usize> {
+        if is_short {
+            // Nor are others asked for.
+            self.ready = READY_SLOTS;
+        }
         let keep = if is_short { self.held + usize::from(self.is_full) } else { self.wanted() };
         let left_alone = if is_short { 0 } else { SURPLUS_SLOTS };
         if spare <= keep + left_alone {
@@ -236,6 +240,7 @@ mod tests {
         (0..4).for_each(|_| room.waited());
         assert!(room.wanted() > HELD);
         assert_eq!(room.surplus(HELD + 1, true), Some(HELD));
+        assert_eq!(room.next_wish(spare(HELD)), None);
     }
 
     #[test]
