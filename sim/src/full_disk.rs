@@ -122,7 +122,7 @@ impl Run {
         for _ in 0..ROUNDS {
             self.world.slot_step().map_err(calm)?;
             if !self.world.room.is_full() {
-                // What goes on now may fill it again.
+                // Publishes and packs may fill the disk again from here on.
                 return Ok(());
             }
             self.calmly(20)?;

@@ -223,15 +223,10 @@ impl Engine {
     pub(crate) fn subscribe(&mut self, subscribe: Subscribe, out: &mut Outbox) {
         let Subscribe { origin, subscription, partition: id, group, credit } = subscribe;
         let session = origin.session;
-        let partition = self.partitions.get_mut(&id);
-        let found =
-            partition.and_then(|partition| partition.group(group).is_some().then_some(partition));
-        let Some(partition) = found else {
-            // They were there when the consumer was told that it takes part.
-            let ended = Effect::SubscriptionEnded { session, subscription, partition: id };
-            return out.now.push(ended);
-        };
-        let Some(group) = partition.group(group) else { return };
+        // Topic and group were there when the consumer was told that it takes part.
+        let ended = Effect::SubscriptionEnded { session, subscription, partition: id };
+        let Some(partition) = self.partitions.get_mut(&id) else { return out.now.push(ended) };
+        let Some(group) = partition.group(group) else { return out.now.push(ended) };
         group.join(Holder { session, subscription }, bounded(credit));
         self.sessions.join(origin.session, (id, group.id()));
         out.now.push(Effect::Subscribed { origin, subscription, partition: id });

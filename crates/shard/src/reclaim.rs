@@ -44,11 +44,14 @@ impl Shard {
 
     /// Whether a full lane has so few slots left that a checkpoint has to be written before anything else.
     pub(crate) fn is_low(&self) -> bool {
+        if !self.storage_full {
+            return false;
+        }
         let (spare, written) = self.spare_slots;
         let segments = &self.writer.segments;
         let taken = segments.of(self.writer.end()).saturating_sub(segments.of(written));
         let left = (spare as u64).saturating_sub(taken);
-        self.storage_full && left <= low_slots(self.checkpoint_segments())
+        left <= low_slots(self.checkpoint_segments())
     }
 
     /// Says whether the disk has no room for another segment: publishes are refused while it is so.

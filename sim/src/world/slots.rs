@@ -22,8 +22,8 @@ fn published_bytes(command: &Command) -> u64 {
 }
 
 impl World {
-    /// Whether publishers go on. As in the broker they wait while as much as a segment holds is not committed, so
-    /// that a full disk has room for it; once it is full they are refused.
+    /// Whether publishers go on. They wait while as much as a segment holds is not committed, so that a full disk
+    /// has room for it; once the disk is full they are refused. The broker has them wait at half of that.
     #[must_use]
     pub fn takes_publishes(&self) -> bool {
         let on_their_way: u64 = self.commands.iter().map(published_bytes).sum();
@@ -58,7 +58,7 @@ impl World {
             self.surplus.extend(self.parts.lane.take_surplus(keep.max(self.slots_wanted)));
         }
         if let Some(slot) = self.surplus.pop() {
-            // What is left of it is a spare slot at the next start.
+            // If the removal fails, the next start finds a spare slot.
             let removed = self.parts.slots.remove(&slot);
             self.trace.step(format_args!("  slot removed: {}", removed.is_ok()));
         }
@@ -126,7 +126,7 @@ impl World {
         self.room = Room::new(checkpoint_segments, begins_full);
         if begins_full {
             self.storage_full(true);
-            // What was kept in case the newest checkpoint is damaged is room too.
+            // Segments that only the checkpoint before the newest needs are room too.
             let mut released = Vec::new();
             self.parts.shard.take_released(&mut released);
             released.into_iter().for_each(|segment| self.parts.lane.release(segment));
