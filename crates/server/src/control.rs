@@ -432,6 +432,7 @@ impl Control {
     }
 
     async fn open_topic(&self, body: control::OpenTopic) -> Result<ControlReply, Failure> {
+        self.wait_for_changes(&body.name).await;
         let topic = match self.topic_named(&body.name) {
             Err(_) if body.create_if_missing => {
                 let name: TopicName = body.name.parse().map_err(|error| Failure::from(&error))?;
@@ -452,7 +453,14 @@ impl Control {
         Ok(ControlReply { reply: Reply::TopicOpened(opened), home: topic.created.home })
     }
 
+    /// Waits for a change of a topic that is under way: between its commit and the end of it the catalogue has
+    /// what partitions do not know yet.
+    pub(crate) async fn wait_for_changes(&self, topic: &str) {
+        drop(self.changes.of(topic).await);
+    }
+
     async fn subscribe(&self, body: control::Subscribe) -> Result<ControlReply, Failure> {
+        self.wait_for_changes(&body.topic).await;
         let mut topic = self.topic_named(&body.topic)?;
         let mut group = self.group_named(&topic, &body.group);
         if body.create_group_if_missing

@@ -17,6 +17,7 @@ use crate::{
 impl Control {
     /// Says where a reader begins. It begins there whatever happens until its shards hear of it.
     pub(crate) async fn read(&self, body: control::Read) -> Result<ControlReply, Failure> {
+        self.wait_for_changes(&body.topic).await;
         let topic = self.topic_named(&body.topic)?;
         if body.topic_id.is_some_and(|id| id != topic.id().0) {
             return Err(unknown_topic(&body.topic));
