@@ -42,8 +42,10 @@ impl Run {
         let more = random.below(2 * self.swarm.segment_bytes);
         self.leave_free(more);
         self.fill(&mut random)?;
-        for _ in 0..random.between(1, 10) {
-            self.world.disk.power_off_after(random.between(1, 100));
+        // Lives that begin a segment and end with it, or get further.
+        let longest = *random.pick(&[8, 30, 100]).expect("there are three");
+        for _ in 0..random.between(1, 20) {
+            self.world.disk.power_off_after(random.between(1, longest));
             let worked = self.works_on(&mut random);
             let is_crash = random.chance(600);
             match worked {
@@ -120,7 +122,7 @@ impl Run {
         for _ in 0..ROUNDS {
             self.world.slot_step().map_err(calm)?;
             if !self.world.room.is_full() {
-                // What goes on now may fill it again.
+                // Publishes and packs may fill the disk again from here on.
                 return Ok(());
             }
             self.calmly(20)?;

@@ -169,6 +169,7 @@ impl Run {
         let topics = Topics::default();
         world.readers = Readers::new(seed);
         world.streams = Streams::new(seed);
+        world.holds_publishers = swarm.runs_full;
         let mut of_folding = Random::new(seed ^ FOLDING);
         let folding = ([0, 50, 300, 1000][of_folding.below(4) as usize], of_folding);
         let mut of_checkpoints = Random::new(seed ^ CHECKPOINTS);
@@ -212,6 +213,7 @@ impl Run {
     fn does(&mut self, operation: Operation) -> Result<(), Stop> {
         let Self { random, swarm, world, topics, .. } = self;
         match operation {
+            Operation::Publish | Operation::Resend if !world.takes_publishes() => {}
             Operation::Create => topics.create(world, random, swarm)?,
             Operation::Alter => topics.alter(world, random, swarm)?,
             Operation::Drop => topics.drop_one(world, random)?,

@@ -38,7 +38,7 @@ pub fn step(world: &mut World, swarm: &Swarm) -> Result<(), Violation> {
     }
     go_on(world);
     let eagerness = world.streams.eagerness;
-    if !world.streams.random.chance(eagerness) {
+    if !world.takes_publishes() || !world.streams.random.chance(eagerness) {
         return Ok(());
     }
     match world.streams.random.weighted(&[8, 50, 20, 5, 6, 3, 30, 6, 5, 2]) {

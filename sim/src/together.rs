@@ -22,7 +22,7 @@ const TYPE: &str = "application/json";
 
 /// One of them does something, if it is time.
 pub fn step(world: &mut World, swarm: &Swarm) {
-    if world.streams.eagerness == 0 || world.is_fenced {
+    if world.streams.eagerness == 0 || world.is_fenced || !world.takes_publishes() {
         return;
     }
     let tellers = &mut world.streams.tellers;

@@ -120,6 +120,8 @@ pub struct World {
     surplus: Vec<Slot>,
     /// How many slots the frames need that wait for the lane.
     slots_wanted: usize,
+    /// Whether publishers wait while as much as a segment holds is not committed.
+    pub holds_publishers: bool,
     /// How often the slot maker was asked in vain while the lane waits.
     waits: u32,
 }
@@ -171,6 +173,7 @@ impl World {
             wish: None,
             surplus: Vec::new(),
             slots_wanted: 0,
+            holds_publishers: false,
             waits: 0,
         };
         world.oracle.recovered(world.parts.report.generation, &[], now)?;

@@ -1,11 +1,13 @@
 //! `sennit bench`: hands over to the harness, and is its worker processes too.
 
+use std::time::Duration;
+
 use sennit_bench::{Options, Workload, worker};
 
 use crate::{
     address::{http_broker, native_broker},
     exit::{Exit, Failure},
-    interrupt::{is_interrupted, signal_name},
+    interrupt::{first_signal, signal_name},
     reach::no_broker,
 };
 
@@ -18,6 +20,9 @@ Examples:
 Load comes from processes of its own, on a schedule that does not wait for the broker. A row that
 is not clean (missing, duplicates, out of order, corrupt, errors) ends with exit code 1.
 docs/reference/benchmarks.md says what each figure means.";
+
+/// How much later than its processes a run that fails may hear of the signal that has ended both.
+const SIGNAL_LATE: Duration = Duration::from_secs(1);
 
 /// The arguments of `sennit bench`.
 #[derive(Debug, clap::Args)]
@@ -38,9 +43,10 @@ pub fn run(mut args: Args) -> Result<(), Failure> {
     args.options.server = native_broker(&args.options.server).map_err(usage)?;
     args.options.http = http_broker(&args.options.http).map_err(usage)?;
     // Its brokers and workers end then. So the run fails, and clears up behind itself.
-    let mut is_interrupted = is_interrupted(sennit_bench::end_children);
-    let run = sennit_bench::run(&args.workload, &args.options, &mut is_interrupted);
-    run.map_err(|error| match is_interrupted() {
+    let mut signal = first_signal(sennit_bench::end_children);
+    let run = sennit_bench::run(&args.workload, &args.options, &mut || signal.has_come());
+    // A Ctrl-C ends a broker of the run as well, and that may be noticed before the signal is.
+    run.map_err(|error| match signal.comes_within(SIGNAL_LATE) {
         true => Failure::new(Exit::Failed, format!("ended by {}", signal_name())),
         false => failure(&error),
     })

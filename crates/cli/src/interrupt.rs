@@ -9,6 +9,7 @@ use std::{
         mpsc,
     },
     thread,
+    time::Duration,
 };
 
 use tokio::{
@@ -36,13 +37,34 @@ pub fn interrupted() -> impl Future<Output = ()> {
     }
 }
 
-/// The same for callers that look now and then: what it returns says whether the first signal has
-/// come. `at_first` is called when it comes, on a thread of its own.
-pub fn is_interrupted(at_first: impl FnOnce() + Send + 'static) -> impl FnMut() -> bool {
-    let (mut heard, mut has_come) = (listen(at_first), false);
-    move || {
-        has_come |= heard.try_recv().is_ok();
-        has_come
+/// The same for callers that look now and then. `at_first` is called when the first signal comes, on a
+/// thread of its own.
+pub fn first_signal(at_first: impl FnOnce() + Send + 'static) -> FirstSignal {
+    let (came, heard) = mpsc::channel();
+    drop(listen(move || {
+        let _ = came.send(());
+        at_first();
+    }));
+    FirstSignal { heard, has_come: false }
+}
+
+/// Says whether the first signal has come.
+pub struct FirstSignal {
+    heard: mpsc::Receiver<()>,
+    has_come: bool,
+}
+
+impl FirstSignal {
+    /// Whether it has come.
+    pub fn has_come(&mut self) -> bool {
+        self.has_come |= self.heard.try_recv().is_ok();
+        self.has_come
+    }
+
+    /// Waits for it, at most so long; says whether it has come.
+    pub fn comes_within(&mut self, longest: Duration) -> bool {
+        self.has_come |= self.heard.recv_timeout(longest).is_ok();
+        self.has_come
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::{
     exit::{Exit, Failure},
-    interrupt::{is_interrupted, signal_name},
+    interrupt::{FirstSignal, first_signal, signal_name},
     output::{print_json, progress_of_bytes, talk},
 };
 
@@ -91,20 +91,20 @@ pub fn run(args: &Args) -> Result<(), Failure> {
 /// Reads until a signal comes, also while nothing does.
 struct Stoppable<'a, R> {
     source: R,
-    is_interrupted: Box<dyn FnMut() -> bool>,
+    signal: FirstSignal,
     is_stopped: &'a mut bool,
 }
 
 impl<'a, R> Stoppable<'a, R> {
     fn new(source: R, is_stopped: &'a mut bool) -> Self {
-        Self { source, is_interrupted: Box::new(is_interrupted(|| {})), is_stopped }
+        Self { source, signal: first_signal(|| {}), is_stopped }
     }
 }
 
 impl<R: Read + AsFd> Read for Stoppable<'_, R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         loop {
-            if (self.is_interrupted)() {
+            if self.signal.has_come() {
                 *self.is_stopped = true;
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }

@@ -222,16 +222,14 @@ impl Engine {
 
     pub(crate) fn subscribe(&mut self, subscribe: Subscribe, out: &mut Outbox) {
         let Subscribe { origin, subscription, partition: id, group, credit } = subscribe;
-        let Some(partition) = self.partitions.get_mut(&id) else {
-            return out.refuse(origin, Refusal::UnknownTopic);
-        };
-        let Some(group) = partition.group(group) else {
-            return out.refuse(origin, Refusal::UnknownGroup);
-        };
-        group.join(Holder { session: origin.session, subscription }, bounded(credit));
+        let session = origin.session;
+        // Topic and group were there when the consumer was told that it takes part.
+        let ended = Effect::SubscriptionEnded { session, subscription, partition: id };
+        let Some(partition) = self.partitions.get_mut(&id) else { return out.now.push(ended) };
+        let Some(group) = partition.group(group) else { return out.now.push(ended) };
+        group.join(Holder { session, subscription }, bounded(credit));
         self.sessions.join(origin.session, (id, group.id()));
         out.now.push(Effect::Subscribed { origin, subscription, partition: id });
-        let session = origin.session;
         let damaged = group.damaged.iter().map(|(start, end, _)| (start, end, GapReason::Damaged));
         let lost = self.lost.of(id).map(|(start, end)| (start, end, GapReason::Lost));
         out.now.extend(damaged.chain(lost).map(|(start, end, reason)| {

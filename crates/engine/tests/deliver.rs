@@ -4,8 +4,8 @@ mod world;
 
 use std::time::Duration;
 
-use sennit_engine::{Command, Credit, SessionId};
-use sennit_model::Message;
+use sennit_engine::{Command, Credit, Effect, SessionId};
+use sennit_model::{Message, PartitionId, TopicId};
 use world::{ALICE, BOB, GROUP, ORDERS, World, run};
 
 fn receivers(world: &mut World) -> Vec<(SessionId, u32)> {
@@ -145,4 +145,14 @@ fn acks_out_of_the_middle_of_what_was_leased_free_the_bytes_that_they_had() {
     assert!((8..18).contains(&leased), "{leased}");
     world.ack(run(leased - 4, 2, 1));
     assert_eq!(world.attempts(), [(leased, 1), (leased + 1, 1)]);
+}
+
+#[test]
+fn a_consumer_is_told_that_it_takes_no_part_in_what_has_gone_meanwhile() {
+    let mut world = World::new();
+    let nowhere = PartitionId { topic: TopicId(77), ..ORDERS };
+    let credit = Credit { messages: 1, bytes: 1 };
+    world.subscribe_to(nowhere, ALICE, credit);
+    let ended = Effect::SubscriptionEnded { session: ALICE, subscription: 7, partition: nowhere };
+    assert_eq!(world.effects, [ended]);
 }

@@ -218,7 +218,7 @@ impl<'a, F: DiskFile> Scan<'a, F> {
             Ends::Unknown { proven } => {
                 let tail = self.tail()?;
                 let durable = tail.durable.max(proven).0.saturating_sub(self.first.0);
-                // Who knows of a segment without its header knows that it was begun.
+                // A segment that is read without its header was begun: the lost header is damage.
                 let header_end = if self.at == 0 { BLOCK_BYTES as u64 } else { 0 };
                 let end = durable.max(not_next.end.unwrap_or(0)).max(header_end);
                 let end = end.min(self.length).next_multiple_of(BLOCK_BYTES as u64);

@@ -6,7 +6,6 @@ use std::{
     collections::BTreeSet,
     io,
     path::PathBuf,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
@@ -17,7 +16,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use hyper::body::{Body, Bytes, Frame, SizeHint};
+use bytes::Bytes;
 use sennit_journal::{
     Cut, CutFile, DirectorySettings, Fault,
     disk::{Access, RealDisk},
@@ -332,28 +331,20 @@ impl Archive {
     pub(crate) fn bytes(&self) -> u64 {
         self.left
     }
-}
 
-impl Body for Archive {
-    type Data = Bytes;
-    type Error = io::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
+    /// The next piece; `None` at the end.
+    pub(crate) fn poll_piece(
+        &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    ) -> Poll<Option<io::Result<Bytes>>> {
         let piece = std::task::ready!(self.pieces.poll_recv(context));
         Poll::Ready(match piece {
             Some(piece) => {
                 self.left = self.left.saturating_sub(piece.len() as u64);
-                Some(Ok(Frame::data(piece)))
+                Some(Ok(piece))
             }
             None if self.left > 0 => Some(Err(io::ErrorKind::UnexpectedEof.into())),
             None => None,
         })
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.left)
     }
 }

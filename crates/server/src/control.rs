@@ -18,7 +18,7 @@ use crate::{
     inbox::Message,
     placement::shard_of,
     reserved,
-    subscriptions::Subscriptions,
+    topic_listener::TopicListener,
 };
 
 mod cursor_list;
@@ -43,7 +43,7 @@ pub(crate) struct Control {
     pub(crate) core: CoreHandle,
     pub(crate) changes: Changes,
     pub(crate) watches: Rc<RefCell<Watches>>,
-    pub(crate) subscriptions: Rc<Subscriptions>,
+    listener: Rc<dyn TopicListener>,
 }
 
 /// A change that the catalogue has committed.
@@ -75,9 +75,10 @@ pub(crate) fn ask(
 type Asked = Vec<oneshot::Receiver<Result<Answer, Refusal>>>;
 
 impl Control {
-    pub(crate) fn new(core: CoreHandle, subscriptions: Rc<Subscriptions>) -> Self {
+    /// Tells `listener` of topics that come and go.
+    pub(crate) fn new(core: CoreHandle, listener: Rc<dyn TopicListener>) -> Self {
         let (changes, watches) = Default::default();
-        Self { core, changes, watches, subscriptions }
+        Self { core, changes, watches, listener }
     }
 
     /// What a topic is called, for people; its number where it is gone.

@@ -299,6 +299,9 @@ impl Core {
     /// Whether publishes to some shard are refused: then all of them free what they can.
     pub(crate) fn set_disk_short(&mut self, short: bool) {
         self.shard.set_disk_short(short);
+        if short {
+            self.workers.lane.tell(LaneMessage::Short);
+        }
         self.look_at = Timestamp(0);
     }
 

@@ -264,7 +264,7 @@ fn begins_full(
     let is_full = free < reserve.missing_bytes();
     if is_full {
         state.set_storage_full(true);
-        // What was kept in case the newest checkpoint is damaged is room too.
+        // Segments that only the checkpoint before the newest needs are room too.
         let mut released = Vec::new();
         state.take_released(&mut released);
         released.into_iter().for_each(|segment| lane.release(segment));

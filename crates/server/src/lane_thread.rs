@@ -44,6 +44,8 @@ pub(crate) enum LaneMessage {
     Room(bool),
     /// What a pin held back may be used again.
     Unpinned,
+    /// Some lane is full: each slot that this one does not hold is needed.
+    Short,
     /// Write no more.
     End,
 }
@@ -228,6 +230,7 @@ impl LaneThread {
                 }
                 LaneMessage::Room(room) => self.with(|writer| writer.set_room(room)),
                 LaneMessage::Unpinned => {}
+                LaneMessage::Short => self.with(Writer::give_back_surplus),
                 LaneMessage::End => return,
             }
         }
@@ -310,13 +313,18 @@ impl<D: Disk> Writer<D> {
             return;
         }
         segments.into_iter().for_each(|segment| self.lane.release(segment));
+        self.give_back_surplus();
+        self.tell_whether_full();
+    }
+
+    /// Has spare slots removed that are neither held nor left alone.
+    fn give_back_surplus(&mut self) {
         let is_short = self.reserve.is_short();
         if let Some(keep) = self.room.surplus(self.lane.spare_count(), is_short) {
             for slot in self.lane.take_surplus(keep) {
                 let _ = self.slots.send(SlotWish::Remove(slot));
             }
         }
-        self.tell_whether_full();
     }
 
     /// The lane has to wait for a slot. At the start it always has; later, more are kept ready.
@@ -357,6 +365,8 @@ impl<D: Disk> Writer<D> {
         if let Some(is_full) = changed {
             let _ = self.core.send(inbox::Message::StorageFull(is_full));
             self.ask_for_slots();
+            // It has one more than it holds, and others may have none.
+            self.give_back_surplus();
         }
     }
 
@@ -364,6 +374,8 @@ impl<D: Disk> Writer<D> {
         self.lane.add_spare(slot);
         self.room.made(wish);
         self.tell_whether_full();
+        // It was asked for before another lane was full, or before this one was no more.
+        self.give_back_surplus();
     }
 
     fn lend_slot(&mut self) -> Option<Slot> {
@@ -456,6 +468,24 @@ mod tests {
         assert_eq!((writer.lane.spare_count(), writer.lane.holds(0)), (1, false));
         writer.release(vec![1]);
         assert_eq!(writer.lane.spare_count(), 2);
+    }
+
+    #[test]
+    fn a_lane_gives_back_what_it_does_not_hold_once_another_is_full() {
+        let (mut writer, _, mut maker, _inbox) = writer();
+        let (slots, wishes) = mpsc::channel();
+        writer.slots = slots;
+        let reserve = writer.reserve.clone();
+        for _ in 0..writer.room.wanted() + 2 {
+            writer.lane.add_spare(maker.make().unwrap());
+        }
+        let mut gives_back = || {
+            writer.give_back_surplus();
+            wishes.try_iter().filter(|wish| matches!(wish, SlotWish::Remove(_))).count()
+        };
+        assert_eq!(gives_back(), 0, "so much is left alone");
+        reserve.lacks(0, 1, true);
+        assert_eq!(gives_back(), 2);
     }
 
     #[test]

@@ -72,6 +72,7 @@ mod streams_together;
 mod subscription_request;
 mod subscriptions;
 mod successor;
+mod topic_listener;
 mod waiting_room;
 mod watching;
 

@@ -118,8 +118,8 @@ impl Broker<'_> {
             (0..shards).map(|_| async_mpsc::unbounded_channel()).unzip();
         let metrics: Vec<Arc<CoreMetrics>> = (0..shards).map(|_| Arc::default()).collect();
         // What was taken before the disk was known to be full has to find room in the segment that was
-        // begun then.
-        let ingest_bytes = config.ingest_bytes.min(settings.segment_bytes);
+        // begun then, and in the slots that are held for it.
+        let ingest_bytes = config.ingest_bytes.min(settings.segment_bytes / 2);
         let reserve = Arc::new(Reserve::new(inboxes.clone(), settings.segment_bytes));
         let cores = Arc::new(Cores {
             inboxes,

@@ -324,7 +324,7 @@ impl Control {
         let place = (first_partition(topic.id()), topic.created.home);
         match ask(&self.core, place, StreamCommand::Delete).await {
             Ok(StreamAnswer::Deleted { is_unused: false, .. }) => {
-                self.subscriptions.gone(&topic.created.name, topic.id());
+                self.listener_gone(topic);
                 Ok(())
             }
             Ok(StreamAnswer::Deleted { is_unused: true, fork_of }) => {

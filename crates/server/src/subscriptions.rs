@@ -28,6 +28,7 @@ use std::{
     collections::HashMap,
     io,
     path::PathBuf,
+    pin::Pin,
     rc::Rc,
 };
 
@@ -49,6 +50,7 @@ use crate::{
     stream_offset::IncarnationTag,
     streams::Streams,
     subscription_request::{Config, limits::WEBHOOKS_UNDER_WAY_MAX},
+    topic_listener::TopicListener,
 };
 
 /// All subscriptions, on the first core.
@@ -66,6 +68,34 @@ pub(crate) struct Subscriptions {
     /// Where the keys lie.
     directory: PathBuf,
     keys: OnceCell<Rc<Keys>>,
+}
+
+impl TopicListener for Subscriptions {
+    fn starts(self: Rc<Self>) -> Pin<Box<dyn Future<Output = ()>>> {
+        Box::pin(async move { self.load().await })
+    }
+
+    fn appeared(self: Rc<Self>, stream: &TopicName, topic: TopicId, from: Offset) {
+        if stream == self.store.name() {
+            self.core.cores.own_topic.set(topic);
+        }
+        if self.roster.borrow().is_empty() {
+            return;
+        }
+        self.roster.borrow_mut().wakes_appeared(stream);
+        let (changes, followed) = self.roster.borrow_mut().appeared(stream, topic, from);
+        if !changes.is_empty() {
+            drop(self.keep(&changes));
+        }
+        self.follow_all(followed);
+    }
+
+    fn gone(self: Rc<Self>, stream: &TopicName, topic: TopicId) {
+        let changes = self.roster.borrow_mut().gone(stream, topic);
+        if !changes.is_empty() {
+            drop(self.keep(&changes));
+        }
+    }
 }
 
 impl Subscriptions {
@@ -89,7 +119,7 @@ impl Subscriptions {
     ///
     /// What cannot be read is not taken for nothing: then nobody is answered, nothing is written, and what
     /// lies there stays as it is.
-    pub(crate) async fn load(self: &Rc<Self>) {
+    async fn load(self: &Rc<Self>) {
         if let Some(topic) = self.topic(self.store.name()) {
             self.core.cores.own_topic.set(topic);
         }
@@ -118,30 +148,6 @@ impl Subscriptions {
             spawn_local(self.clone().drive(id, life));
         }
         self.follow_all(followed);
-    }
-
-    /// A stream is there, and was not before: what lies behind `from` is new.
-    pub(crate) fn appeared(self: &Rc<Self>, stream: &TopicName, topic: TopicId, from: Offset) {
-        if stream == self.store.name() {
-            self.core.cores.own_topic.set(topic);
-        }
-        if self.roster.borrow().is_empty() {
-            return;
-        }
-        self.roster.borrow_mut().wakes_appeared(stream);
-        let (changes, followed) = self.roster.borrow_mut().appeared(stream, topic, from);
-        if !changes.is_empty() {
-            drop(self.keep(&changes));
-        }
-        self.follow_all(followed);
-    }
-
-    /// A stream is gone.
-    pub(crate) fn gone(self: &Rc<Self>, stream: &TopicName, topic: TopicId) {
-        let changes = self.roster.borrow_mut().gone(stream, topic);
-        if !changes.is_empty() {
-            drop(self.keep(&changes));
-        }
     }
 
     /// Has changes be written.

@@ -16,6 +16,7 @@ mod moving;
 mod packs;
 mod passes;
 mod read_cache;
+mod reclaim;
 mod recover;
 mod recover_error;
 mod referred;

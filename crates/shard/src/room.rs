@@ -133,15 +133,20 @@ impl Room {
     }
 
     /// How many of so many spare slots are to be kept, if some are to be given back. Where the disk `is_short`
-    /// others need each of them.
+    /// others need each of them that is not held.
     pub fn surplus(&mut self, spare: usize, is_short: bool) -> Option<usize> {
+        if is_short {
+            // Nor are others asked for.
+            self.ready = READY_SLOTS;
+        }
+        let keep = if is_short { self.held + usize::from(self.is_full) } else { self.wanted() };
         let left_alone = if is_short { 0 } else { SURPLUS_SLOTS };
-        if spare <= self.wanted() + left_alone {
+        if spare <= keep + left_alone {
             return None;
         }
         // What was wanted in a hurry once is not wanted for ever.
         self.ready = (self.ready - 1).max(READY_SLOTS);
-        Some(self.wanted())
+        Some(keep)
     }
 
     /// Whether the disk had room when a slot was to be made.
@@ -226,6 +231,15 @@ mod tests {
             (None, Some(HELD))
         );
         assert_eq!((room.surplus(HELD, true), room.surplus(HELD + 1, true)), (None, Some(HELD)));
+        assert_eq!(room.next_wish(spare(HELD)), None);
+    }
+
+    #[test]
+    fn what_is_kept_ready_beyond_what_is_held_is_given_back_on_a_short_disk() {
+        let mut room = Room::new(0, false);
+        (0..4).for_each(|_| room.waited());
+        assert!(room.wanted() > HELD);
+        assert_eq!(room.surplus(HELD + 1, true), Some(HELD));
         assert_eq!(room.next_wish(spare(HELD)), None);
     }
 

@@ -19,7 +19,6 @@ use crate::{
     packs::{Packs, pack_of},
     passes::Compacting,
     read_cache::{Fetch, Found, ReadCache},
-    room::low_slots,
     tail_cache::TailCache,
     writer::Writer,
 };
@@ -27,10 +26,6 @@ use crate::{
 /// After this long without a commit, a frame that says what is durable is written: damage to the
 /// last records can then be told from a write that was torn.
 const MARK_AFTER: Duration = Duration::from_millis(50);
-
-/// So many segments without live messages make it worth to reclaim them at once when the disk is short: the
-/// segment whose header makes them free is one.
-const RECLAIM_SEGMENTS: usize = 2;
 
 /// In a turn a checkpoint gets this part of the bytes that everything else gets, and a piece at
 /// least: an eighth.
@@ -45,7 +40,7 @@ pub struct Shard {
     pub(crate) reads: ReadCache,
     pub(crate) moves: Moves,
     pub(crate) compacting: Compacting,
-    checkpoints: Checkpoints,
+    pub(crate) checkpoints: Checkpoints,
     /// Everything before this was taken by the lane.
     taken: Position,
     /// Everything before this is committed.
@@ -62,13 +57,13 @@ pub struct Shard {
     effects: Vec<Effect>,
     outbox: Outbox,
     /// How many spare slots the lane has once everything before this position is written.
-    spare_slots: (usize, Position),
-    storage_full: bool,
-    disk_short: bool,
+    pub(crate) spare_slots: (usize, Position),
+    pub(crate) storage_full: bool,
+    pub(crate) disk_short: bool,
     pub(crate) fenced: bool,
     /// Whether the generation is on the platter. Until then nothing is delivered: a life that left
     /// no trace would be taken for the next one, and its deliveries for that one's.
-    has_begun: bool,
+    pub(crate) has_begun: bool,
     counters: Counters,
 }
 
@@ -325,7 +320,7 @@ impl Shard {
     }
 
     /// Writes a piece of a checkpoint; says whether it is whole now.
-    fn write_piece(&mut self) -> bool {
+    pub(crate) fn write_piece(&mut self) -> bool {
         let is_whole = self.checkpoints.step(&self.engine, &mut self.writer);
         self.counters.checkpoints += u64::from(is_whole);
         is_whole
@@ -346,12 +341,7 @@ impl Shard {
         }
         if let Some(begin) = self.checkpoints.committed(end) {
             self.writer.replay_from(begin);
-            let frees = if self.is_low() { 1 } else { RECLAIM_SEGMENTS };
-            if self.is_short() && self.writer.dead_count() >= frees {
-                // The next segment's header makes the dead ones free.
-                self.turn_segment();
-                self.writer.checkpoint_ended();
-            }
+            self.free_dead_segments();
         } else {
             self.reclaim();
         }
@@ -368,41 +358,6 @@ impl Shard {
         self.record_moves();
         self.record_compaction(now);
         self.finish_turn(now);
-    }
-
-    /// Whether the disk has no room: what can come free is to.
-    pub(crate) fn is_short(&self) -> bool {
-        self.storage_full || self.disk_short
-    }
-
-    /// Writes a checkpoint on a short disk, if that frees segments. Everyone waits for the room: all of it at
-    /// once.
-    fn reclaim(&mut self) {
-        let is_idle = !self.checkpoints.is_pending() && !self.writer.says_replay_begins();
-        let may = self.is_short() && !self.fenced && is_idle;
-        if may && (self.checkpoints.is_under_way() || self.is_to_reclaim()) {
-            while !self.write_piece() {}
-        }
-    }
-
-    /// Whether a checkpoint is to be written because the disk is short. Where little is dead, acks may be all
-    /// that comes: what they take of the journal has to come free as they go on, with no more than the
-    /// segment of the last checkpoint, the one being written and the next in use.
-    fn is_to_reclaim(&self) -> bool {
-        let is_full_of_acks = self.writer.segments.dead_count(None) > 0
-            && self.writer.is_past_checkpoint()
-            && self.writer.since_checkpoint() >= self.checkpoints.last_bytes();
-        let is_low = self.is_low() && self.writer.is_past_checkpoint();
-        is_low || is_full_of_acks || self.writer.dead_count() >= RECLAIM_SEGMENTS
-    }
-
-    /// Whether a full lane has so few slots left that a checkpoint has to be written before anything else.
-    fn is_low(&self) -> bool {
-        let (spare, written) = self.spare_slots;
-        let segments = &self.writer.segments;
-        let taken = segments.of(self.writer.end()).saturating_sub(segments.of(written));
-        let left = (spare as u64).saturating_sub(taken);
-        self.storage_full && left <= low_slots(self.checkpoint_segments())
     }
 
     /// The lane has failed: nothing more is written. Whoever waits is told that the outcome is
@@ -470,52 +425,6 @@ impl Shard {
             self.moves.left.remove(&Home::Segment(segment));
             let begin = segment * segment_bytes;
             self.reads.forget(Position(begin), Position(begin + segment_bytes));
-        }
-    }
-
-    /// Says whether the disk has no room for another segment: publishes are refused while it is so.
-    pub fn set_storage_full(&mut self, full: bool) {
-        let was_short = self.is_short();
-        self.storage_full = full;
-        self.engine.set_storage_full(full);
-        self.short_changed(was_short);
-    }
-
-    /// Says how many spare slots the lane has now that everything before `written` is.
-    pub fn set_spare_slots(&mut self, count: usize, written: Position) {
-        self.spare_slots = (count, written);
-    }
-
-    /// Says whether a shard of this broker has no room on the disk that all of them share: this one frees what
-    /// it can then, and takes publishes all the same.
-    pub fn set_disk_short(&mut self, short: bool) {
-        let was_short = self.is_short();
-        self.disk_short = short;
-        self.short_changed(was_short);
-    }
-
-    fn short_changed(&mut self, was_short: bool) {
-        if was_short == self.is_short() {
-            return;
-        }
-        // What waits for room has a better chance now.
-        self.moves.try_again();
-        if self.is_short() {
-            self.writer.segments.forget_fallback();
-            if !self.has_begun {
-                // Starts that end before this is whole leave nothing that is needed: the next has the room.
-                self.reclaim_at_start();
-            } else {
-                self.reclaim();
-            }
-        }
-    }
-
-    /// Writes a checkpoint before anything else, if a replay has to read more than the last one.
-    fn reclaim_at_start(&mut self) {
-        let may = !self.fenced && !self.checkpoints.is_pending();
-        if may && self.writer.is_past_checkpoint() {
-            while !self.write_piece() {}
         }
     }
 

@@ -1,9 +1,36 @@
 //! The slots of the lane, and the room for them on a disk that may be full: made, held and lent as the broker
 //! does it, by the same rule. It judges nothing but that the lane goes on.
 
+use sennit_engine::{StreamCommand, StreamContent};
+
 use super::*;
 
+/// Bytes of messages that a command appends.
+fn published_bytes(command: &Command) -> u64 {
+    let of = |content: Option<&StreamContent>| content.map_or(0, |content| content.bytes() as u64);
+    match command {
+        Command::Publish(publish) | Command::PublishAt(publish, _) => {
+            publish.batch.bytes().len() as u64
+        }
+        Command::Stream(_, _, StreamCommand::Append(append)) => of(append.content.as_ref()),
+        Command::AppendTogether(_, appends) => {
+            appends.iter().map(|(_, append)| of(append.content.as_ref())).sum()
+        }
+        Command::Stream(_, _, StreamCommand::Open(open)) => of(open.content.as_ref()),
+        _ => 0,
+    }
+}
+
 impl World {
+    /// Whether publishers go on. They wait while as much as a segment holds is not committed, so that a full disk
+    /// has room for it; once the disk is full they are refused. The broker has them wait at half of that.
+    #[must_use]
+    pub fn takes_publishes(&self) -> bool {
+        let on_their_way: u64 = self.commands.iter().map(published_bytes).sum();
+        let bytes = self.parts.shard.uncommitted_bytes() + on_their_way;
+        !self.holds_publishers || self.room.is_full() || bytes < self.config.segment_bytes
+    }
+
     /// The lane waits for a slot. Only another program, or a disk that fails, may keep it from having one.
     pub(super) fn wait_for_slot(&mut self) -> Result<(), Stop> {
         self.slot_step()?;
@@ -31,7 +58,7 @@ impl World {
             self.surplus.extend(self.parts.lane.take_surplus(keep.max(self.slots_wanted)));
         }
         if let Some(slot) = self.surplus.pop() {
-            // What is left of it is a spare slot at the next start.
+            // If the removal fails, the next start finds a spare slot.
             let removed = self.parts.slots.remove(&slot);
             self.trace.step(format_args!("  slot removed: {}", removed.is_ok()));
         }
@@ -99,7 +126,7 @@ impl World {
         self.room = Room::new(checkpoint_segments, begins_full);
         if begins_full {
             self.storage_full(true);
-            // What was kept in case the newest checkpoint is damaged is room too.
+            // Segments that only the checkpoint before the newest needs are room too.
             let mut released = Vec::new();
             self.parts.shard.take_released(&mut released);
             released.into_iter().for_each(|segment| self.parts.lane.release(segment));

@@ -56,8 +56,10 @@ fn a_second_ctrl_c_ends_a_verb_that_waits_for_a_broker_that_answers_nothing() {
         let mut command = broker.command(&[verb, &["orders", "--follow"]].concat());
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let _watch = Watch::over(&child, "the verb");
+        // Kept: a verb whose reader has left ends by itself.
+        let mut output = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        output.read_line(&mut line).unwrap();
         assert_eq!(line, "first\n");
         let _stopped = Stopped::new(broker.pid());
         assert_eq!(interrupted_until_it_ends(&mut child), Some(130), "{verb:?}");
@@ -90,8 +92,8 @@ fn the_first_ctrl_c_lets_a_verb_finish_what_it_has_begun() {
     let mut command = broker.command(&["consume", "orders", "--follow"]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
     let _watch = Watch::over(&child, "the verb");
-    let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    output.read_line(&mut String::new()).unwrap();
     signal("-INT", child.id());
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(broker.ok(&["consume", "orders"], b""), b"");

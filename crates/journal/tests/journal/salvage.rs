@@ -248,7 +248,7 @@ fn a_lost_header_in_front_of_a_missing_segment_costs_no_record_behind_it() {
     assert_eq!(holes(&world), [header, missing]);
 }
 
-/// What is durable up to the first byte of a segment says nothing of that segment.
+/// A frame that says that everything up to a segment's first byte is durable says nothing of that segment.
 #[test]
 fn a_frame_behind_a_full_segment_does_not_prove_the_segment_that_it_lies_in() {
     let disk = MemoryDisk::default();

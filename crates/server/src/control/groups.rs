@@ -139,6 +139,7 @@ impl Control {
         subscribe: Subscribe,
     ) -> Result<ControlAnswer, ControlRefusal> {
         let Subscribe { topic: name, group: group_name, create_group_if_missing } = subscribe;
+        self.wait_for_changes(&name).await;
         let mut topic = self.topic_named(&name)?;
         let mut group = group_named(&topic, &group_name);
         if create_group_if_missing && group.is_err() {

@@ -16,6 +16,7 @@ impl Control {
     /// Says where a reader begins. It begins there whatever happens until its shards hear of it.
     pub(super) async fn read(&self, read: Read) -> Result<ControlAnswer, ControlRefusal> {
         let Read { topic: name, topic_id, from, positions: given, cursor, take_over } = read;
+        self.wait_for_changes(&name).await;
         let topic = self.topic_named(&name)?;
         if topic_id.is_some_and(|id| id != topic.id()) {
             return Err(ControlRefusal::UnknownTopic(name));

@@ -24,7 +24,7 @@ impl Control {
             tracing::error!(error = error.to_string(), "shards lag the catalogue");
         }
         self.release_streams(&found.held_streams, &found.forks).await;
-        self.subscriptions.load().await;
+        self.listener.clone().starts().await;
         let _ = done.send(());
     }
 

@@ -59,7 +59,7 @@ impl Control {
         let Some(topic) = topic else { return };
         self.watches.borrow_mut().appeared(&watched_topic(&topic));
         if topic.config().partitions == 1 {
-            self.subscriptions.appeared(&topic.created.name, topic.id(), from);
+            self.listener.clone().appeared(&topic.created.name, topic.id(), from);
         }
     }
 
@@ -85,11 +85,16 @@ impl Control {
         Ok(done(topic.id(), None, false))
     }
 
+    /// Tells the listener that a topic is gone.
+    pub(crate) fn listener_gone(&self, topic: &Topic) {
+        self.listener.clone().gone(&topic.created.name, topic.id());
+    }
+
     /// Deletes a topic, whatever may need it.
     pub(crate) async fn remove_topic(&self, topic: &Topic) -> Result<(), ControlRefusal> {
         self.change_catalogue(CatalogueCommand::DeleteTopic { topic: topic.id() }).await?;
         self.watches.borrow_mut().gone(&watched_topic(topic));
-        self.subscriptions.gone(&topic.created.name, topic.id());
+        self.listener_gone(topic);
         match self.tell_partitions(topic, &PartitionCommand::Drop).await {
             // A start, which has just found that the catalogue does not know it, was first.
             Err(ControlRefusal::Engine(Refusal::UnknownTopic)) => {}
@@ -107,6 +112,7 @@ impl Control {
         name: TopicName,
         create_if_missing: bool,
     ) -> Result<ControlAnswer, ControlRefusal> {
+        self.wait_for_changes(&name).await;
         let topic = match self.topic_named(&name) {
             Err(_) if create_if_missing => {
                 let _changes = self.changes.of(name.as_str()).await;
@@ -120,6 +126,12 @@ impl Control {
         };
         let incarnation = topic.created.incarnation;
         Ok(ControlAnswer::TopicOpened(TopicOpened { place: place_of(&topic), incarnation }))
+    }
+
+    /// Waits for a change of a topic that is under way: between its commit and the end of it the catalogue has
+    /// what partitions do not know yet.
+    pub(super) async fn wait_for_changes(&self, topic: &TopicName) {
+        drop(self.changes.of(topic.as_str()).await);
     }
 
     pub(super) fn list_topics(&self, list: &ListTopics) -> ControlAnswer {

@@ -20,7 +20,7 @@ pub(super) fn of(body: &Body) -> usize {
         Body::Empty => 0,
         Body::Full(bytes) => bytes.len(),
         Body::Parts(parts) => parts.iter().map(|part| part.len()).sum(),
-        Body::Archive(_) | Body::Events(_) => PIECE_BYTES,
+        Body::Measured { .. } | Body::Events(_) => PIECE_BYTES,
         // Two pages of a stream are read when the first piece is sent.
         Body::Pages(_) => ANSWER_BYTES_EXPECTED,
     }

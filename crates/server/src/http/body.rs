@@ -8,8 +8,6 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::backup::Archive;
-
 /// The body of an answer.
 #[derive(Debug)]
 pub(crate) enum Body {
@@ -19,8 +17,13 @@ pub(crate) enum Body {
     Full(Bytes),
     /// Pieces that follow one another, each sent from where it lies.
     Parts(Vec<Bytes>),
-    /// The archive of a backup, as it is made.
-    Archive(Archive),
+    /// Pieces that have a known length together, each made when the one before is sent.
+    Measured {
+        /// Gives them.
+        source: PageSource,
+        /// How many bytes are still to come.
+        left: u64,
+    },
     /// What comes as long as it comes, each piece sent at once.
     Events(EventSource),
     /// Pieces that follow one another, each made when the one before is sent.
@@ -34,7 +37,7 @@ impl Body {
             Self::Empty => Some(0),
             Self::Full(bytes) => Some(bytes.len() as u64),
             Self::Parts(parts) => Some(parts.iter().map(|part| part.len() as u64).sum()),
-            Self::Archive(archive) => Some(archive.bytes()),
+            Self::Measured { left, .. } => Some(*left),
             Self::Events(_) | Self::Pages(_) => None,
         }
     }

@@ -3,13 +3,11 @@
 
 use std::{
     io::{self, Write as _},
-    pin::Pin,
     task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use http::{Method, StatusCode, header};
-use hyper::body::Body as _;
 
 use super::{
     body::{Body, EventSource, PageSource},
@@ -17,7 +15,7 @@ use super::{
     request::Request,
     response::{HeaderList, Response},
 };
-use crate::{backup::Archive, outgoing::Outgoing};
+use crate::outgoing::Outgoing;
 
 /// What of a request its answer depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +56,7 @@ impl Manner {
 #[derive(Debug)]
 pub(super) enum Streaming {
     /// Of a length said before.
-    Archive(Archive),
+    Measured(PageSource),
     Events {
         source: EventSource,
         is_chunked: bool,
@@ -116,7 +114,7 @@ pub(super) fn encode(
             parts.iter().for_each(|part| out.push(part));
             None
         }
-        Body::Archive(archive) => Some(Streaming::Archive(archive)),
+        Body::Measured { source, .. } => Some(Streaming::Measured(source)),
         Body::Events(source) => Some(Streaming::Events { source, is_chunked }),
         Body::Pages(source) => Some(Streaming::Pages { source, is_chunked }),
     }
@@ -209,14 +207,11 @@ impl Streaming {
         out: &mut Outgoing,
     ) -> Poll<io::Result<bool>> {
         match self {
-            Self::Archive(archive) => {
-                let piece = match ready!(Pin::new(archive).poll_frame(context)) {
-                    Some(piece) => piece?,
-                    None => return Poll::Ready(Ok(false)),
+            Self::Measured(source) => {
+                let Some(piece) = ready!(source.poll_next(context)) else {
+                    return Poll::Ready(Ok(false));
                 };
-                if let Ok(piece) = piece.into_data() {
-                    out.push(&piece);
-                }
+                out.push(&piece?);
                 Poll::Ready(Ok(true))
             }
             Self::Events { source, is_chunked } => {

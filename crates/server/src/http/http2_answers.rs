@@ -222,7 +222,7 @@ impl OnItsWay {
                 self.held.set(self.held.bytes.saturating_sub(piece.bytes.len()));
             }
             // The next one is made when this one is out.
-            Body::Empty | Body::Archive(_) | Body::Events(_) => self.held.set(0),
+            Body::Empty | Body::Measured { .. } | Body::Events(_) => self.held.set(0),
             // Others are ready.
             Body::Pages(_) => {}
         }
@@ -240,9 +240,12 @@ impl OnItsWay {
                 self.at += 1;
                 part.map(Ok)
             }
-            Body::Archive(archive) => {
-                let frame = ready!(Pin::new(archive).poll_frame(context));
-                frame.map(|frame| frame.map(|frame| frame.into_data().unwrap_or_default()))
+            Body::Measured { source, left } => {
+                let piece = ready!(source.poll_next(context));
+                if let Some(Ok(piece)) = &piece {
+                    *left = left.saturating_sub(piece.len() as u64);
+                }
+                piece
             }
             Body::Events(source) => {
                 if let Some(closing) = &mut self.closing
@@ -284,7 +287,7 @@ impl HttpBody for OnItsWay {
             Body::Empty => true,
             Body::Full(bytes) => bytes.is_empty(),
             Body::Parts(parts) => self.at >= parts.len(),
-            Body::Archive(_) | Body::Events(_) | Body::Pages(_) => false,
+            Body::Measured { .. } | Body::Events(_) | Body::Pages(_) => false,
         }
     }
 

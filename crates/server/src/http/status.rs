@@ -2,19 +2,22 @@
 //! answers on any thread.
 
 use std::{
+    io,
     path::PathBuf,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
+    task::{Context, Poll},
 };
 
+use bytes::Bytes;
 use http::{HeaderValue, StatusCode, header};
 use prometheus_client::registry::Registry;
 
 use super::{
     answer::{full, problem},
-    body::Body,
+    body::{Body, PageSource, Pieces},
     response::Response,
 };
 use crate::{
@@ -154,8 +157,19 @@ impl Status {
 
 const ALIVE: &str = "{\"alive\":true}\n";
 
+/// An archive as the body of an answer.
+struct ArchivePieces(Archive);
+
+impl Pieces<io::Result<Bytes>> for ArchivePieces {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        self.0.poll_piece(context)
+    }
+}
+
 fn archive_answer(archive: Archive) -> Response {
-    let mut response = Response::new(Body::Archive(archive));
+    let left = archive.bytes();
+    let source = PageSource::new(ArchivePieces(archive));
+    let mut response = Response::new(Body::Measured { source, left });
     let kind = HeaderValue::from_static("application/x-tar");
     response.headers_mut().insert(header::CONTENT_TYPE, kind);
     response

@@ -111,7 +111,7 @@ fn how_long_the_checkpoints_of_earlier_lives_were_is_known_before_the_first_of_t
     let settings = Settings { cache_bytes: 0, journal_segments: 1, packs: PackLengths::default() };
     let next = recover(&broker.disk, Broker::config(SEGMENT_BYTES), settings, NOW).unwrap();
     assert_eq!(next.shard.counters().checkpoints, 0);
-    // What was written between its pieces counts too.
+    // A start counts the records between its pieces too.
     let found = next.shard.checkpoint_segments();
     assert!((segments..=2 * segments).contains(&found), "{found} for {segments}");
 }

@@ -1,0 +1,254 @@
+//! Every record comes back as it was written, and has one form.
+
+use std::time::Duration;
+
+use crate::command::{DeadLetters, GroupSetting};
+use proptest::prelude::*;
+use sennit_model::{
+    BatchBuilder, Durability, GroupConfig, Message, OffsetRange, PartitionId, ProducerId,
+    ProducerStamp, Retention, StartAt, TopicConfig,
+};
+
+use super::*;
+use crate::{
+    latest::Tombstones,
+    record::{CompactedBatch, KeptPart},
+    stream_codec,
+};
+
+fn body(record: &Record) -> (Bytes, usize) {
+    let mut head = Vec::new();
+    record.encode_head(&mut head);
+    let head_len = head.len();
+    head.extend(record.batch().iter().flat_map(|batch| batch.bytes().iter()));
+    (head.into(), head_len)
+}
+
+fn examples() -> Vec<Record> {
+    let partition = PartitionId { topic: TopicId(7), index: sennit_model::PartitionIndex(2) };
+    let config = TopicConfig {
+        partitions: 3,
+        retention: Retention {
+            until_settled: true,
+            age: Some(Duration::from_secs(60)),
+            bytes: Some(1 << 30),
+            count: Some(1000),
+            latest_per_key: None,
+        },
+        time_to_live: Some(Duration::from_millis(1500)),
+        durability: Durability::Speculative,
+    };
+    let setting = GroupSetting {
+        id: GroupId(4),
+        config: GroupConfig::default(),
+        start: StartAt::Offset(Offset(9)),
+    };
+    let mut builder = BatchBuilder::new();
+    builder.push(&Message::new("hello")).unwrap();
+    let batch = builder.take().unwrap();
+    let range = OffsetRange::new(Offset(5), 3);
+    vec![
+        Record::TopicCreated(TopicCreated {
+            topic: TopicId(7),
+            name: "orders".parse().unwrap(),
+            incarnation: Incarnation(99),
+            settings: Arc::new(TopicSettings { config, is_stream: false }),
+            home: TopicId(7),
+        }),
+        Record::TopicAltered { topic: TopicId(7), config },
+        Record::TopicDeleted { topic: TopicId(7) },
+        Record::GroupCreated { topic: TopicId(7), name: "billing".parse().unwrap(), setting },
+        Record::GroupAltered { topic: TopicId(7), setting },
+        Record::GroupDeleted { topic: TopicId(7), group: GroupId(4) },
+        Record::PartitionOpened {
+            partition,
+            config: TopicConfig::of_kind(sennit_model::TopicKind::Stream),
+            dead_letters: DeadLetters::To(TopicId(8)),
+            groups: vec![setting],
+        },
+        Record::PartitionDropped { partition },
+        Record::Appended {
+            partition,
+            first: Offset(1 << 40),
+            appended_at: Timestamp(77),
+            producer: ProducerStamp { id: ProducerId(3), epoch: 1, first_sequence: 12 },
+            batch: batch.clone(),
+            note: None,
+        },
+        Record::Settled {
+            partition,
+            group: GroupId(4),
+            outcome: Outcome::Expired,
+            ranges: vec![range],
+        },
+        Record::Failed {
+            partition,
+            group: GroupId(4),
+            failed_at: Timestamp(5),
+            due: Timestamp(6),
+            dead: true,
+            reason: "no such customer".into(),
+            runs: vec![(range, 2)],
+        },
+        Record::Unparked { partition, group: GroupId(4), ranges: vec![range] },
+        Record::Buried {
+            source: partition,
+            group: GroupId(4),
+            offset: Offset(5),
+            target: partition,
+            first: Offset(0),
+            appended_at: Timestamp(8),
+            batch: batch.clone(),
+        },
+        Record::Kept { partition, first: Offset(3), appended_at: Timestamp(8), batch },
+        Record::Trimmed { partition, start: Offset(6) },
+        Record::Moved {
+            partition,
+            moves: vec![(Offset(4), Place { position: 1 << 63 | 7, bytes: 99 })],
+        },
+        Record::Lost { partition, range },
+        Record::CursorSet { partition, name: "audit".parse().unwrap(), offset: Offset(6) },
+        Record::CursorDeleted { partition, name: "audit".parse().unwrap() },
+        Record::Reserved { partition, end: Offset(1 << 40) },
+        Record::Compacted {
+            partition,
+            batches: vec![
+                CompactedBatch {
+                    first: Offset(4),
+                    count: 9,
+                    parts: vec![
+                        KeptPart {
+                            first: Offset(4),
+                            count: 2,
+                            place: Place { position: 1 << 63 | 7, bytes: 99 },
+                        },
+                        KeptPart {
+                            first: Offset(12),
+                            count: 1,
+                            place: Place { position: 1 << 63 | 107, bytes: 9 },
+                        },
+                    ],
+                },
+                CompactedBatch { first: Offset(13), count: 1, parts: Vec::new() },
+            ],
+        },
+        Record::Cleaned {
+            partition,
+            end: Offset(77),
+            tombstones: Some(Tombstones { below: Offset(70), at: Timestamp(5) }),
+            all_read: true,
+        },
+        Record::CheckpointBegan { next_topic: 3, next_group: 4 },
+        Record::CheckpointEnded { bytes: 5 },
+    ]
+}
+
+#[test]
+fn a_record_comes_back_as_it_was_written() {
+    for record in examples() {
+        let (bytes, head_len) = body(&record);
+        assert_eq!(Record::decode(record.kind(), bytes), Ok((record, head_len)));
+    }
+}
+
+/// Records with every field that may say "none".
+fn examples_of_none() -> Vec<Record> {
+    let (topic, partition) = (TopicId(7), PartitionId::default());
+    let config = TopicConfig::of_kind(sennit_model::TopicKind::Queue);
+    let setting = |start| GroupSetting { id: GroupId(4), config: GroupConfig::default(), start };
+    let opened = |dead_letters| Record::PartitionOpened {
+        partition,
+        config,
+        dead_letters,
+        groups: vec![setting(StartAt::Earliest), setting(StartAt::Latest)],
+    };
+    vec![
+        Record::TopicCreated(TopicCreated {
+            topic,
+            name: "doc".parse().unwrap(),
+            incarnation: Incarnation(99),
+            settings: Arc::new(TopicSettings { config, is_stream: true }),
+            home: topic,
+        }),
+        opened(DeadLetters::NotYet),
+        opened(DeadLetters::Stay),
+        Record::Cleaned { partition, end: Offset(77), tombstones: None, all_read: false },
+    ]
+}
+
+#[test]
+fn what_is_decoded_is_encoded_to_the_same_bytes() {
+    let examples = [examples(), examples_of_none(), stream_codec::tests::examples()].concat();
+    for record in examples {
+        let (kind, (bytes, _)) = (record.kind(), body(&record));
+        let check = |bytes: Vec<u8>| {
+            let bytes = Bytes::from(bytes);
+            if let Ok((read, _)) = Record::decode(kind, bytes.clone()) {
+                assert_eq!(body(&read).0, bytes, "{read:?} has two forms");
+            }
+        };
+        for value in 0..=u8::MAX {
+            check([&bytes[..], &[value]].concat());
+            for at in 0..bytes.len() {
+                let mut changed = bytes.to_vec();
+                changed[at] = value;
+                check(changed);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_topic_that_says_with_a_byte_that_it_is_no_stream_is_refused() {
+    let Some(Record::TopicCreated(native)) = examples().into_iter().next() else {
+        panic!("the first example is a topic");
+    };
+    let (bytes, _) = body(&Record::TopicCreated(native));
+    let longer = [&bytes[..], &[0]].concat();
+    let refused = RecordError::Field { kind: TOPIC_CREATED, field: "is a stream", value: 0 };
+    assert_eq!(Record::decode(TOPIC_CREATED, longer.into()), Err(refused));
+}
+
+#[test]
+fn a_part_of_a_checkpoint_comes_back_as_it_was_written() {
+    let record = Record::CheckpointPart { ends: true, bytes: Bytes::from_static(b"some") };
+    let (bytes, head_len) = body(&record);
+    assert_eq!(Record::decode(record.kind(), bytes), Ok((record, head_len)));
+}
+
+#[test]
+fn a_topic_says_whether_it_was_made_as_a_stream_and_an_old_one_says_no() {
+    let Some(Record::TopicCreated(native)) = examples().into_iter().next() else {
+        panic!("the first example is a topic");
+    };
+    let settings = Arc::new(TopicSettings { is_stream: true, ..*native.settings });
+    let stream = Record::TopicCreated(TopicCreated { settings, ..native.clone() });
+    let (bytes, head) = body(&stream);
+    assert_eq!(Record::decode(stream.kind(), bytes.clone()), Ok((stream.clone(), head)));
+    // As it was written before it said so.
+    let old = bytes.slice(..bytes.len() - 1);
+    let (read, _) = Record::decode(stream.kind(), old).unwrap();
+    assert_eq!(read, Record::TopicCreated(native));
+}
+
+#[test]
+fn a_record_that_ends_early_or_late_is_refused() {
+    for record in examples() {
+        let (bytes, _) = body(&record);
+        for length in 0..bytes.len() {
+            assert!(Record::decode(record.kind(), bytes.slice(..length)).is_err());
+        }
+        let longer = [&bytes[..], b"x"].concat();
+        assert!(Record::decode(record.kind(), longer.into()).is_err());
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_decoded_without_panic(
+        kind in 0..RECORD_KIND_END,
+        bytes in proptest::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let _ = Record::decode(kind, bytes.into());
+    }
+}
