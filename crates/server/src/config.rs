@@ -9,12 +9,12 @@ use std::{
 use sennit_journal::disk::Access;
 
 use crate::{
-    error::ServeError,
+    doors::streams::{PublicUrl, StreamStorage, StreamStorageRule},
     http::{
-        HostName, HttpOrigin, PublicUrl, StreamStorage, StreamStorageRule,
-        allowed_hosts::AllowedHosts, allowed_origins::AllowedOrigins, browser_guard::BrowserRules,
-        limits::CONNECTIONS_MAX,
+        HostName, HttpOrigin, allowed_hosts::AllowedHosts, allowed_origins::AllowedOrigins,
+        browser_guard::BrowserRules, limits::CONNECTIONS_MAX,
     },
+    runtime::error::ServeError,
 };
 
 /// What the broker is told when it starts. Checked by [`crate::serve`] before anything is opened.

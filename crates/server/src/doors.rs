@@ -1,53 +1,8 @@
-//! The ways to the shards' files for those who copy or read them while the broker serves. What
-//! they hold keeps no thread of a shard from ending.
+//! The doors of the broker, one for each protocol. They make commands and requests of what clients send, and
+//! answers of what comes back.
 
-use std::{
-    collections::BTreeSet,
-    sync::{Arc, OnceLock},
-};
-
-use tokio::sync::oneshot;
-
-use crate::{
-    inbox::{self, Message},
-    lane_thread::LaneDoor,
-    move_thread::PackPin,
-};
-
-/// One shard's.
-#[derive(Debug)]
-pub(crate) struct ShardDoor {
-    pub(crate) lane: LaneDoor,
-    pub(crate) packs: Arc<PackPin>,
-    pub(crate) core: inbox::Sender,
-}
-
-impl ShardDoor {
-    /// The packs that are in use; `None` once the core has ended. To be asked from a thread that may
-    /// wait.
-    pub(crate) fn packs_in_use(&self) -> Option<BTreeSet<u32>> {
-        let (answer, answered) = oneshot::channel();
-        self.core.send(Message::PacksInUse(answer)).ok()?;
-        answered.blocking_recv().ok()
-    }
-}
-
-/// All shards'; each is there once its shard is recovered.
-#[derive(Debug)]
-pub(crate) struct Doors(Vec<OnceLock<ShardDoor>>);
-
-impl Doors {
-    pub(crate) fn closed(shards: usize) -> Self {
-        Self((0..shards).map(|_| OnceLock::new()).collect())
-    }
-
-    /// The shard is recovered, once.
-    pub(crate) fn open(&self, shard: usize, door: ShardDoor) {
-        let _ = self.0[shard].set(door);
-    }
-
-    /// The doors, by shard; `None` before all are open.
-    pub(crate) fn all(&self) -> Option<Vec<&ShardDoor>> {
-        self.0.iter().map(OnceLock::get).collect()
-    }
-}
+pub(crate) mod http_router;
+pub(crate) mod http_routes;
+pub(crate) mod native;
+pub(crate) mod status;
+pub(crate) mod streams;

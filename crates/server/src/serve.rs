@@ -21,26 +21,28 @@ use tokio::{
 };
 
 use crate::{
-    backup::Backups,
+    broker::{
+        backup::Backups, control::Control, recovered_state::Found, reserved_names::OwnTopic,
+        scrub_thread,
+    },
     config::Config,
-    control::Control,
-    core::Cores,
     core_thread::CoreThread,
-    descriptors::Descriptors,
-    disk_need::{Sizes, sizes_for},
-    doors::Doors,
-    drain,
-    error::ServeError,
-    found::Found,
-    gauge::IngestGauge,
-    http::{port::Port, status::Status},
-    inbox::Message,
-    listener::{self, Listener},
-    metrics::CoreMetrics,
-    move_turn::MoveTurn,
-    reserve::Reserve,
-    reserved::OwnTopic,
-    scrub_thread,
+    doors::status::Status,
+    http::port::Port,
+    runtime::{
+        core::Cores,
+        disk_need::{Sizes, sizes_for},
+        disk_reserve::Reserve,
+        drain,
+        error::ServeError,
+        file_descriptors::Descriptors,
+        inbox::Message,
+        listener::{self, Listener},
+        metrics::CoreMetrics,
+        move_permit::MoveTurn,
+        publish_gauge::IngestGauge,
+        shard_files::Doors,
+    },
 };
 
 /// How long the cores' threads may take to end once they were told to.

@@ -7,16 +7,17 @@
 //! signed with the broker's `keys`, or writes a wake into a stream. `asking` is what is asked from
 //! outside, by who has `tokens`, and `view` what they see.
 
-mod asking;
-mod beginnings;
 mod change;
-mod driving;
-mod following;
+mod driver;
 mod keys;
-mod lookups;
+mod name_lookup;
+mod pattern_index;
 mod phase;
-mod roster;
+mod registry;
+pub(crate) mod request;
+mod requests;
 mod store;
+mod stream_follower;
 mod subscription;
 mod tokens;
 mod url_guard;
@@ -37,20 +38,18 @@ use sennit_engine::Topic;
 use sennit_model::{Offset, TopicId, TopicName};
 use tokio::{sync::Semaphore, task::spawn_local};
 
+use self::request::{Config, limits::WEBHOOKS_UNDER_WAY_MAX};
 use self::{
     change::{Change, Moved, What},
     keys::Keys,
     phase::Phase,
-    roster::{NewlyFollowed, Roster},
+    registry::{NewlyFollowed, Roster},
     store::{Durable, Store},
     webhook::Caller,
 };
 use crate::{
-    core::CoreHandle,
-    stream_offset::IncarnationTag,
-    streams::Streams,
-    subscription_request::{Config, limits::WEBHOOKS_UNDER_WAY_MAX},
-    topic_listener::TopicListener,
+    broker::{stream_offset::IncarnationTag, streams::Streams, topic_listener::TopicListener},
+    runtime::core::CoreHandle,
 };
 
 /// All subscriptions, on the first core.

@@ -23,7 +23,7 @@ impl AllowedHosts {
     }
 
     /// Whether a request may name this host.
-    pub(super) fn allows(&self, host: &HostName) -> bool {
+    pub(crate) fn allows(&self, host: &HostName) -> bool {
         if host.is_loopback() || self.more.contains(host) {
             return true;
         }

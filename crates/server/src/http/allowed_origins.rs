@@ -70,7 +70,7 @@ impl Origin {
 
 /// Whose page asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asker {
+pub(crate) enum Asker {
     /// No page, as far as the request says; or one of the broker's own origin.
     Own,
     /// A page of an origin that may use streams.
@@ -106,17 +106,17 @@ impl AllowedOrigins {
     }
 
     /// Whether pages of all origins may read streams.
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.is_open
     }
 
     /// The host by which others find the broker.
-    pub(super) fn own_host(&self) -> Option<&HostName> {
+    pub(crate) fn own_host(&self) -> Option<&HostName> {
         self.own.as_ref().map(|origin| &origin.host)
     }
 
     /// Whose page says `origin` in a request that names that host and port.
-    pub(super) fn asker(&self, origin: &[u8], (host, port): (&HostName, Option<u16>)) -> Asker {
+    pub(crate) fn asker(&self, origin: &[u8], (host, port): (&HostName, Option<u16>)) -> Asker {
         let text = str::from_utf8(origin).unwrap_or_default().to_ascii_lowercase();
         let Some(origin) = Origin::parse(&text) else { return Asker::Foreign };
         if origin.is_at(host, port) || self.own.as_ref() == Some(&origin) {

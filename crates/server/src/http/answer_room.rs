@@ -20,23 +20,23 @@ pub(crate) struct AnswerRoom {
 
 impl AnswerRoom {
     /// Whether who has an answer that it has not taken is to wait with the next.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.held.get() > ANSWERS_CORE_BYTES_MAX
     }
 
     /// Waits until that may have changed.
-    pub(super) async fn has_come(&self) {
+    pub(crate) async fn has_come(&self) {
         self.room.notified().await;
     }
 
     /// An account of answers that hold nothing yet.
-    pub(super) fn account(self: &Rc<Self>) -> AnswerAccount {
+    pub(crate) fn account(self: &Rc<Self>) -> AnswerAccount {
         AnswerAccount { room: self.clone(), bytes: 0 }
     }
 
     /// A page of so many bytes is read, or of fewer where there is no room for them. It counts until what was
     /// read is held, and the page dropped: many may be read at once.
-    pub(super) fn page(self: &Rc<Self>, wanted: u64) -> Page {
+    pub(crate) fn page(self: &Rc<Self>, wanted: u64) -> Page {
         let all = self.held.get() + self.read.get() + wanted as usize;
         let is_short = all > ANSWERS_CORE_BYTES_MAX;
         let bytes = if is_short { SHORT_PAGE_BYTES.min(wanted) } else { wanted };
@@ -47,18 +47,18 @@ impl AnswerRoom {
 
 /// Bytes of answers that are there and not taken; none once this is dropped.
 #[derive(Debug)]
-pub(super) struct AnswerAccount {
+pub(crate) struct AnswerAccount {
     room: Rc<AnswerRoom>,
     bytes: usize,
 }
 
 impl AnswerAccount {
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// There are so many now.
-    pub(super) fn set(&mut self, bytes: usize) {
+    pub(crate) fn set(&mut self, bytes: usize) {
         if bytes == self.bytes {
             return;
         }
@@ -79,14 +79,14 @@ impl Drop for AnswerAccount {
 
 /// A page that is read.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(crate) struct Page {
     room: Rc<AnswerRoom>,
     bytes: u64,
 }
 
 impl Page {
     /// How long it may be; longer only where one message is.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 }

@@ -3,19 +3,20 @@
 
 use http::Method;
 
-use super::{body::Body, limits::ANSWER_BYTES_EXPECTED, request::Request, routes::ROOT};
+use super::{body::Body, limits::ANSWER_BYTES_EXPECTED, request::Request};
+use crate::doors::http_routes::ROOT;
 
 /// What a body holds whose pieces are made as they are sent: the one that is next, or so.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// What the answer to a request is thought to hold, in bytes.
-pub(super) fn expected(request: &Request) -> usize {
+pub(crate) fn expected(request: &Request) -> usize {
     let is_read = *request.method() == Method::GET && request.path().starts_with(ROOT);
     if is_read { ANSWER_BYTES_EXPECTED } else { 0 }
 }
 
 /// What an answer holds, in bytes.
-pub(super) fn of(body: &Body) -> usize {
+pub(crate) fn of(body: &Body) -> usize {
     match body {
         Body::Empty => 0,
         Body::Full(bytes) => bytes.len(),
@@ -27,6 +28,6 @@ pub(super) fn of(body: &Body) -> usize {
 }
 
 /// What an answer holds of what its core has room for, in bytes. Pages count themselves there.
-pub(super) fn of_core(body: &Body) -> usize {
+pub(crate) fn of_core(body: &Body) -> usize {
     if matches!(body, Body::Pages(_)) { 0 } else { of(body) }
 }

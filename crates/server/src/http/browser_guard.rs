@@ -15,8 +15,8 @@ use super::{
     host_name::HostName,
     request::{Headers, Request},
     response::{HeaderList, Response},
-    routes::{Reach, Route},
 };
+use crate::doors::http_routes::{Reach, Route};
 
 /// By what browsers say of whose page a request is, where they say no origin.
 static FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -49,7 +49,7 @@ pub(crate) struct BrowserGuard {
 
 /// Why a request goes no further.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Misdirected {
+pub(crate) struct Misdirected {
     status: StatusCode,
     code: &'static str,
     detail: String,
@@ -57,7 +57,7 @@ pub(super) struct Misdirected {
 
 impl Misdirected {
     /// The answer that says so. Pages of other origins cannot read it.
-    pub(super) fn answer(&self) -> Response {
+    pub(crate) fn answer(&self) -> Response {
         coded_problem(self.status, self.code, &self.detail)
     }
 }
@@ -71,7 +71,7 @@ impl BrowserGuard {
     ///
     /// # Errors
     /// It names no host of the broker's, or is of a page that may not ask this.
-    pub(super) fn check(
+    pub(crate) fn check(
         &self,
         request: &Request,
         route: Option<&Route>,
@@ -94,7 +94,7 @@ impl BrowserGuard {
     }
 
     /// The answer to a browser that asks what the page of a request may ask of `route`.
-    pub(super) fn preflight(&self, request: &Request, route: &Route) -> Response {
+    pub(crate) fn preflight(&self, request: &Request, route: &Route) -> Response {
         let may = match self.may(request.headers()) {
             Pages::Own => May::Change,
             Pages::May(may) => may,
@@ -104,7 +104,7 @@ impl BrowserGuard {
 
     /// Says what the answer to `request` says to browsers whatever it is. What is kept on the way says it
     /// to pages of other origins too, whoever has asked first.
-    pub(super) fn say(&self, headers: &mut HeaderList, request: &Request, reach: Reach) {
+    pub(crate) fn say(&self, headers: &mut HeaderList, request: &Request, reach: Reach) {
         if reach == Reach::AllowedPages {
             let is_read = match *request.method() {
                 Method::GET => true,
@@ -122,7 +122,7 @@ impl BrowserGuard {
     }
 
     /// Says what an answer says to those who read a stream.
-    pub(super) fn say_to_readers(&self, headers: &mut HeaderList) {
+    pub(crate) fn say_to_readers(&self, headers: &mut HeaderList) {
         let is_open = self.rules.origins.is_open();
         headers.say_as_all(if is_open { &TO_ALL_READERS } else { &TO_READERS });
     }

@@ -6,8 +6,8 @@ use http::{HeaderName, HeaderValue, StatusCode, header};
 use super::{
     body::Body,
     response::{Header, Response},
-    routes::Route,
 };
+use crate::doors::http_routes::Route;
 
 /// Headers of requests that pages of other origins may send.
 const ALLOWED: &str = "content-type, authorization, if-none-match, last-event-id, stream-seq, \
@@ -45,20 +45,20 @@ const fn embedded_by(pages: &'static str) -> Header {
 }
 
 /// What is for pages of the broker's own origin alone says this, and so does what no page asked for.
-pub(super) static TO_OWN_PAGES: [Header; 2] = [NOSNIFF, embedded_by("same-origin")];
+pub(crate) static TO_OWN_PAGES: [Header; 2] = [NOSNIFF, embedded_by("same-origin")];
 
 /// What an answer of a stream says to those who read it. Pages that may not read it are refused before, so
 /// that it need not name those that may; caches have to tell the two apart.
-pub(super) static TO_READERS: [Header; 6] =
+pub(crate) static TO_READERS: [Header; 6] =
     [NOSNIFF, SANDBOX, embedded_by("same-origin"), BY_ORIGIN, ALL_MAY_READ, EXPOSES];
 
 /// The same where pages of all origins may read.
-pub(super) static TO_ALL_READERS: [Header; 5] =
+pub(crate) static TO_ALL_READERS: [Header; 5] =
     [NOSNIFF, SANDBOX, embedded_by("cross-origin"), ALL_MAY_READ, EXPOSES];
 
 /// What the page of a preflight may ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum May {
+pub(crate) enum May {
     Nothing,
     Read,
     Change,
@@ -66,7 +66,7 @@ pub(super) enum May {
 
 /// The answer to a browser that asks before it asks. It says nothing of origins to a page that may
 /// nothing, which to a browser is a no.
-pub(super) fn preflight(route: &Route, may: May) -> Response {
+pub(crate) fn preflight(route: &Route, may: May) -> Response {
     let mut response = Response::new(Body::Empty);
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
@@ -87,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_preflight_allows_what_the_protocol_sends() {
-        let (route, _) = crate::http::routes::find("/v1/stream/a").unwrap();
+        let (route, _) = crate::doors::http_routes::find("/v1/stream/a").unwrap();
         let response = preflight(route, May::Change);
         let allowed = response.headers[header::ACCESS_CONTROL_ALLOW_HEADERS].to_str().unwrap();
         for name in ["if-none-match", "content-type", "producer-id", "stream-forked-from"] {

@@ -9,16 +9,16 @@ use tokio::{
 };
 
 use super::{
-    door::Door,
     http1,
     http2::{self, PREFACE},
     limits::{HEAD_TIMEOUT, IDLE_TIMEOUT},
     parking::{Back, Left},
     request::Request,
 };
+use crate::doors::http_router::Door;
 
 /// Serves a connection that has moved so often until it ends, or leaves its task.
-pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin + 'static>(
+pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + 'static>(
     mut stream: S,
     moves: u32,
     door: Rc<Door>,
@@ -67,7 +67,7 @@ async fn listen<S: AsyncRead + Unpin>(
 }
 
 /// Serves a connection that comes back from the lot.
-pub(super) async fn go_on<S: AsyncRead + AsyncWrite + Unpin + 'static>(
+pub(crate) async fn go_on<S: AsyncRead + AsyncWrite + Unpin + 'static>(
     stream: S,
     back: Back,
     door: Rc<Door>,

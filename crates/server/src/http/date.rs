@@ -3,22 +3,22 @@
 use std::{cell::Cell, time::SystemTime};
 
 /// Bytes of a date: `Sun, 06 Nov 1994 08:49:37 GMT`.
-pub(super) const DATE_BYTES: usize = 29;
+pub(crate) const DATE_BYTES: usize = 29;
 
 /// The date of answers.
 #[derive(Debug)]
-pub(super) struct Date {
+pub(crate) struct Date {
     /// The second of the last one, and how it is written.
     last: Cell<(u64, [u8; DATE_BYTES])>,
 }
 
 impl Date {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { last: Cell::new((u64::MAX, [b' '; DATE_BYTES])) }
     }
 
     /// What it is now.
-    pub(super) fn now(&self) -> [u8; DATE_BYTES] {
+    pub(crate) fn now(&self) -> [u8; DATE_BYTES] {
         let now = SystemTime::now();
         let second = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let (of, date) = self.last.get();

@@ -4,7 +4,7 @@
 
 use memchr::memchr3;
 
-use super::refused::Refused;
+use super::bad_request::Refused;
 
 /// How much of the empty line that ends a head has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,24 +22,24 @@ enum Seen {
 
 /// Finds the end of a head.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct HeadEnd {
+pub(crate) struct HeadEnd {
     seen: Seen,
     lines: usize,
 }
 
 impl HeadEnd {
     /// Begins at the beginning of a line: a section may be empty.
-    pub(super) const fn of_section() -> Self {
+    pub(crate) const fn of_section() -> Self {
         Self { seen: Seen::Line, lines: 0 }
     }
 
     /// Lines that have ended so far.
-    pub(super) fn lines(&self) -> usize {
+    pub(crate) fn lines(&self) -> usize {
         self.lines
     }
 
     /// Looks at what comes next; returns how many bytes of it belong to the head if it ends here.
-    pub(super) fn find(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refused> {
+    pub(crate) fn find(&mut self, bytes: &[u8]) -> Result<Option<usize>, Refused> {
         let mut at = 0;
         while at < bytes.len() {
             if self.seen == Seen::Text {

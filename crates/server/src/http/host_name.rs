@@ -26,7 +26,7 @@ pub struct HostNameError {
 
 impl HostName {
     /// Reads `name`, `name:port`, `10.0.0.1:port` or `[::1]:port`, and says the port, if one is there.
-    pub(super) fn with_port(text: &str) -> Option<(Self, Option<u16>)> {
+    pub(crate) fn with_port(text: &str) -> Option<(Self, Option<u16>)> {
         let (host, rest) = match text.strip_prefix('[') {
             Some(bracketed) => {
                 let (host, rest) = bracketed.split_once(']')?;
@@ -62,7 +62,7 @@ impl HostName {
     }
 
     /// Whether it stands for this machine, wherever it is asked: browsers look up neither.
-    pub(super) fn is_loopback(&self) -> bool {
+    pub(crate) fn is_loopback(&self) -> bool {
         match self {
             Self::Address(address) => address.is_loopback(),
             Self::Name(name) => &**name == "localhost" || name.ends_with(".localhost"),

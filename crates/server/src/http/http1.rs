@@ -20,21 +20,21 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 use super::{
     answer_room::AnswerAccount,
     answer_weight,
-    door::Asked,
-    hall::{BodyAccount, Guest, Hall},
+    bad_request::Refused,
+    concurrency::Turn,
+    core_affinity::Leaning,
     http1_answers::{Manner, Streaming, encode, ends_with_connection, go_on_with},
     http1_clock::{Clock, Late, Waits},
     http1_requests::{Received, RequestDecoder, UnderWay},
     limits::{ANSWER_BYTES_EXPECTED, ANSWERS_BYTES_MAX, HEAD_BYTES_MAX, PIPELINED_MAX},
-    moving::Leaning,
     parking::{Back, Left},
-    refused::Refused,
     request::Request,
     response::Response,
-    turn::Turn,
+    thread_context::{BodyAccount, Guest, Hall},
     unsent::Unsent,
 };
-use crate::outgoing::Outgoing;
+use crate::doors::http_router::Asked;
+use crate::runtime::write_buffer::Outgoing;
 
 /// Bytes of answers that are worth a write although more are ready.
 const WRITE_BYTES: usize = 256 << 10;
@@ -125,7 +125,7 @@ struct Http1<S, A, F> {
 
 /// Serves a connection until it ends, or leaves its task; `first` has been read from it, and it has
 /// moved so often.
-pub(super) async fn serve<S, A, F>(
+pub(crate) async fn serve<S, A, F>(
     stream: S,
     first: &[u8],
     moves: u32,
@@ -144,7 +144,7 @@ where
 }
 
 /// The same with one that comes back from the lot.
-pub(super) async fn go_on<S, A, F>(
+pub(crate) async fn go_on<S, A, F>(
     stream: S,
     back: Back,
     hall: Rc<Hall>,

@@ -15,46 +15,46 @@ use super::{
     request::Request,
     response::{HeaderList, Response},
 };
-use crate::outgoing::Outgoing;
+use crate::runtime::write_buffer::Outgoing;
 
 /// What of a request its answer depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Manner {
+pub(crate) struct Manner {
     /// Whether only the head is wanted.
     is_head: bool,
     /// Whether the client speaks HTTP/1.0.
     is_old: bool,
     /// Whether its head is out already, and a part of its body.
-    pub(super) is_begun: bool,
+    pub(crate) is_begun: bool,
     /// Whether this is the last answer of its connection.
-    pub(super) closes: bool,
+    pub(crate) closes: bool,
 }
 
 impl Manner {
-    pub(super) fn of(request: &Request, closes: bool) -> Self {
+    pub(crate) fn of(request: &Request, closes: bool) -> Self {
         let is_old = request.is_old();
         let is_head = request.method() == Method::HEAD;
         Self { is_head, is_old, is_begun: false, closes }
     }
 
     /// Of an answer whose events have begun.
-    pub(super) fn of_events(is_chunked: bool, closes: bool) -> Self {
+    pub(crate) fn of_events(is_chunked: bool, closes: bool) -> Self {
         Self { is_head: false, is_old: !is_chunked, is_begun: true, closes }
     }
 
     /// Whether a body of which nobody knows the length comes in chunks.
-    pub(super) fn is_chunked(self) -> bool {
+    pub(crate) fn is_chunked(self) -> bool {
         !self.is_old
     }
 
     /// Of the answer to what is no request.
-    pub(super) const LAST: Self =
+    pub(crate) const LAST: Self =
         Self { is_head: false, is_old: false, is_begun: false, closes: true };
 }
 
 /// A body that comes bit by bit.
 #[derive(Debug)]
-pub(super) enum Streaming {
+pub(crate) enum Streaming {
     /// Of a length said before.
     Measured(PageSource),
     Events {
@@ -68,7 +68,7 @@ pub(super) enum Streaming {
 }
 
 /// Encodes an answer; returns what is still to come of its body.
-pub(super) fn encode(
+pub(crate) fn encode(
     answer: Response,
     manner: Manner,
     date: &[u8; DATE_BYTES],
@@ -121,7 +121,7 @@ pub(super) fn encode(
 }
 
 /// What is still to come of an answer whose events have begun.
-pub(super) fn go_on_with(answer: Response, manner: Manner) -> Option<Streaming> {
+pub(crate) fn go_on_with(answer: Response, manner: Manner) -> Option<Streaming> {
     match answer.body {
         Body::Events(source) => Some(Streaming::Events { source, is_chunked: manner.is_chunked() }),
         _ => None,
@@ -129,7 +129,7 @@ pub(super) fn go_on_with(answer: Response, manner: Manner) -> Option<Streaming> 
 }
 
 /// Whether an answer can only end with its connection.
-pub(super) fn ends_with_connection(answer: &Response, manner: Manner) -> bool {
+pub(crate) fn ends_with_connection(answer: &Response, manner: Manner) -> bool {
     manner.is_old && !manner.is_head && answer.body.bytes().is_none()
 }
 
@@ -181,7 +181,7 @@ fn decimal(mut number: u64, out: &mut Vec<u8>) {
 }
 
 /// Encodes what comes of a body of which nobody knows the length: pieces that come together.
-pub(super) fn put_pieces(pieces: &[&Bytes], is_chunked: bool, out: &mut Outgoing) {
+pub(crate) fn put_pieces(pieces: &[&Bytes], is_chunked: bool, out: &mut Outgoing) {
     let length: usize = pieces.iter().map(|piece| piece.len()).sum();
     if is_chunked && length > 0 {
         let _ = write!(out.own(), "{length:x}\r\n");
@@ -193,7 +193,7 @@ pub(super) fn put_pieces(pieces: &[&Bytes], is_chunked: bool, out: &mut Outgoing
 }
 
 /// Encodes the end of one.
-pub(super) fn put_end(is_chunked: bool, out: &mut Outgoing) {
+pub(crate) fn put_end(is_chunked: bool, out: &mut Outgoing) {
     if is_chunked {
         out.own().extend_from_slice(b"0\r\n\r\n");
     }
@@ -201,7 +201,7 @@ pub(super) fn put_end(is_chunked: bool, out: &mut Outgoing) {
 
 impl Streaming {
     /// Encodes the next piece; false once the body is whole.
-    pub(super) fn poll_piece(
+    pub(crate) fn poll_piece(
         &mut self,
         context: &mut Context<'_>,
         out: &mut Outgoing,
@@ -234,14 +234,14 @@ impl Streaming {
     }
 
     /// Ends a body that could go on for ever.
-    pub(super) fn end(&self, out: &mut Outgoing) {
+    pub(crate) fn end(&self, out: &mut Outgoing) {
         if let Self::Events { is_chunked, .. } = self {
             put_end(*is_chunked, out);
         }
     }
 
     /// Whether nobody knows when it ends.
-    pub(super) fn is_endless(&self) -> bool {
+    pub(crate) fn is_endless(&self) -> bool {
         matches!(self, Self::Events { .. })
     }
 }

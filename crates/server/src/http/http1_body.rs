@@ -4,13 +4,13 @@
 use bytes::{BufMut as _, Bytes, BytesMut, buf::Limit};
 
 use super::{
+    bad_request::Refused,
     head_end::HeadEnd,
     http1_head::{Framing, too_long},
     limits::{
         BODY_BYTES_MAX, CHUNK_EXTENSION_BYTES_MAX, CHUNK_EXTENSIONS_BYTES_MAX, HEAD_BYTES_MAX,
         HEADERS_MAX,
     },
-    refused::Refused,
 };
 
 /// Of a body that is said to be longer, no more is made room for before so much of it has come.
@@ -18,7 +18,7 @@ const STEP_BYTES: usize = 256 << 10;
 
 /// A body that comes.
 #[derive(Debug)]
-pub(super) struct BodyDecoder {
+pub(crate) struct BodyDecoder {
     body: BytesMut,
     part: Part,
     /// Bytes of chunk extensions so far.
@@ -49,7 +49,7 @@ enum Part {
 const FIRST_CHUNK: Part = Part::Size { size: 0, digits: 0 };
 
 impl BodyDecoder {
-    pub(super) fn new(framing: Framing) -> Self {
+    pub(crate) fn new(framing: Framing) -> Self {
         let part = match framing {
             Framing::Length(0) => Part::End,
             Framing::Length(length) => Part::Length(length),
@@ -59,7 +59,7 @@ impl BodyDecoder {
     }
 
     /// Takes what comes next, up to the end of the body; the body once it is whole.
-    pub(super) fn take(&mut self, input: &mut &[u8]) -> Result<Option<Bytes>, Refused> {
+    pub(crate) fn take(&mut self, input: &mut &[u8]) -> Result<Option<Bytes>, Refused> {
         loop {
             if matches!(self.part, Part::End) {
                 return Ok(Some(std::mem::take(&mut self.body).freeze()));
@@ -72,13 +72,13 @@ impl BodyDecoder {
     }
 
     /// Bytes that have come.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.body.len()
     }
 
     /// Room for what comes next of a body whose length is known; what was put there is counted by
     /// [`BodyDecoder::put`].
-    pub(super) fn room(&mut self) -> Option<Limit<&mut BytesMut>> {
+    pub(crate) fn room(&mut self) -> Option<Limit<&mut BytesMut>> {
         let Part::Length(left) = self.part else { return None };
         self.make_room(left, 1);
         let room = left.min(self.body.capacity() - self.body.len());
@@ -86,7 +86,7 @@ impl BodyDecoder {
     }
 
     /// So many bytes were put into the room.
-    pub(super) fn put(&mut self, bytes: usize) {
+    pub(crate) fn put(&mut self, bytes: usize) {
         if let Part::Length(left) = &mut self.part {
             *left = left.saturating_sub(bytes);
             if *left == 0 {

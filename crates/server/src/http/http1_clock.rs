@@ -13,24 +13,24 @@ use super::limits::{BODY_TIMEOUT, HALF_CLOSED, HEAD_TIMEOUT, IDLE_TIMEOUT, LINGE
 
 /// What a connection waits for; several at once.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Waits {
+pub(crate) struct Waits {
     /// For the client to take what it is sent.
-    pub(super) writes: bool,
+    pub(crate) writes: bool,
     /// For the rest of a head.
-    pub(super) head: bool,
+    pub(crate) head: bool,
     /// For more of a body.
-    pub(super) body: bool,
+    pub(crate) body: bool,
     /// For the next request, and nothing else.
-    pub(super) idle: bool,
+    pub(crate) idle: bool,
     /// For something to say to a client that sends no more.
-    pub(super) half_closed: bool,
+    pub(crate) half_closed: bool,
     /// For a client that has its last answer to go.
-    pub(super) lingers: bool,
+    pub(crate) lingers: bool,
 }
 
 /// What has taken too long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Late {
+pub(crate) enum Late {
     /// A part of a request.
     Request(&'static str),
     /// Anything else.
@@ -39,23 +39,23 @@ pub(super) enum Late {
 
 /// When things happened last, and the timer.
 #[derive(Debug)]
-pub(super) struct Clock {
-    pub(super) now: Instant,
+pub(crate) struct Clock {
+    pub(crate) now: Instant,
     /// When something was read.
-    pub(super) read_at: Instant,
+    pub(crate) read_at: Instant,
     /// When the first byte of a head came.
-    pub(super) head_at: Instant,
+    pub(crate) head_at: Instant,
     /// When the socket took something.
-    pub(super) written_at: Instant,
+    pub(crate) written_at: Instant,
     /// When the client ended, or has taken something since, or was told that it was the end.
-    pub(super) ended_at: Instant,
+    pub(crate) ended_at: Instant,
     sleep: Pin<Box<Sleep>>,
     /// Whether the timer rings at its time: it was looked at since it was set.
     is_set: bool,
 }
 
 impl Clock {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let now = Instant::now();
         Self {
             now,
@@ -69,7 +69,7 @@ impl Clock {
     }
 
     /// Says what has taken too long, once something has.
-    pub(super) fn poll_late(&mut self, context: &mut Context<'_>, waits: Waits) -> Poll<Late> {
+    pub(crate) fn poll_late(&mut self, context: &mut Context<'_>, waits: Waits) -> Poll<Late> {
         let head = "the head of the request took longer than HEAD_TIMEOUT, 10 s";
         let body = "nothing more of the body came for BODY_TIMEOUT, 10 s";
         let at_rest = self.read_at.max(self.written_at);

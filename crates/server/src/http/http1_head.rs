@@ -8,14 +8,14 @@ use http::{Method, StatusCode, Uri, uri::Scheme};
 use memchr::memchr;
 
 use super::{
+    bad_request::Refused,
     limits::{BODY_BYTES_MAX, HEADERS_MAX, TARGET_BYTES_MAX},
-    refused::Refused,
     request::{Headers, Line, Place, Request, target_of},
 };
 
 /// How the body is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Framing {
+pub(crate) enum Framing {
     /// So many bytes.
     Length(usize),
     Chunked,
@@ -23,14 +23,14 @@ pub(super) enum Framing {
 
 /// A head, and what it says of the rest.
 #[derive(Debug)]
-pub(super) struct Head {
+pub(crate) struct Head {
     /// Without its body.
-    pub(super) request: Request,
-    pub(super) framing: Framing,
+    pub(crate) request: Request,
+    pub(crate) framing: Framing,
     /// Whether the connection stays open behind the answer.
-    pub(super) keep_alive: bool,
+    pub(crate) keep_alive: bool,
     /// Whether the client waits to be told to send the body.
-    pub(super) expects_continue: bool,
+    pub(crate) expects_continue: bool,
 }
 
 /// What the headers say that is not for the service alone.
@@ -46,7 +46,7 @@ struct Said {
 
 impl Head {
     /// Reads a head, with the empty line that ends it.
-    pub(super) fn read(bytes: &[u8]) -> Result<Self, Refused> {
+    pub(crate) fn read(bytes: &[u8]) -> Result<Self, Refused> {
         let mut request = httparse::Request::new(&mut []);
         let mut lines = [const { MaybeUninit::uninit() }; HEADERS_MAX];
         let read = httparse::ParserConfig::default().parse_request_with_uninit_headers(
@@ -99,7 +99,7 @@ impl Head {
 }
 
 /// The body is longer than any may be.
-pub(super) const fn too_long() -> Refused {
+pub(crate) const fn too_long() -> Refused {
     let detail = "the body is longer than BODY_BYTES_MAX, 17 MiB";
     Refused::with(StatusCode::PAYLOAD_TOO_LARGE, detail)
 }

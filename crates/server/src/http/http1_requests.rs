@@ -5,11 +5,11 @@ use bytes::{Bytes, BytesMut, buf::Limit};
 use http::StatusCode;
 
 use super::{
+    bad_request::Refused,
     head_end::HeadEnd,
     http1_body::BodyDecoder,
     http1_head::Head,
     limits::HEAD_BYTES_MAX,
-    refused::Refused,
     request::{Request, weight_of_head},
 };
 
@@ -25,7 +25,7 @@ pub struct Received {
 
 /// What is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum UnderWay {
+pub(crate) enum UnderWay {
     /// Nothing of a request has come.
     Nothing,
     /// A part of a head.
@@ -87,7 +87,7 @@ impl RequestDecoder {
         }
     }
 
-    pub(super) fn under_way(&self) -> UnderWay {
+    pub(crate) fn under_way(&self) -> UnderWay {
         match &self.body {
             Some(_) => UnderWay::Body,
             None if self.partial.is_empty() && self.empty_line != EmptyLine::Half => {
@@ -98,31 +98,31 @@ impl RequestDecoder {
     }
 
     /// Whether the client waits to be told to send the body.
-    pub(super) fn expects_continue(&self) -> bool {
+    pub(crate) fn expects_continue(&self) -> bool {
         self.body.as_ref().is_some_and(|body| body.head.expects_continue)
     }
 
     /// The client is told, which is done once.
-    pub(super) fn is_told_to_continue(&mut self) {
+    pub(crate) fn is_told_to_continue(&mut self) {
         if let Some(body) = &mut self.body {
             body.head.expects_continue = false;
         }
     }
 
     /// What has come of a request that is not whole, as it is counted.
-    pub(super) fn weight(&self) -> usize {
+    pub(crate) fn weight(&self) -> usize {
         let body = self.body.as_ref();
         let of_body = body.map_or(0, |body| body.head.request.weight() + body.decoder.bytes());
         weight_of_head(self.partial.len()) + of_body
     }
 
     /// Room for what comes next, where the body's length is known.
-    pub(super) fn room(&mut self) -> Option<Limit<&mut BytesMut>> {
+    pub(crate) fn room(&mut self) -> Option<Limit<&mut BytesMut>> {
         self.body.as_mut()?.decoder.room()
     }
 
     /// So many bytes were put into the room.
-    pub(super) fn put(&mut self, bytes: usize) {
+    pub(crate) fn put(&mut self, bytes: usize) {
         if let Some(body) = &mut self.body {
             body.decoder.put(bytes);
         }

@@ -25,21 +25,21 @@ use tokio::{
 
 use super::{
     answer_weight,
+    bad_request::Refused,
     body::Body,
-    hall::{BodyAccount, Hall},
     http1_head::too_long,
     http2_answers::{Doings, End, Held, OnItsWay, UnderWay},
     limits::{
         BODY_BYTES_MAX, BODY_TIMEOUT, HEAD_BYTES_MAX, IDLE_TIMEOUT, STREAMS_MAX, WRITE_TIMEOUT,
     },
-    refused::Refused,
     request::{Request as Asked, weight_of_head},
     response::Response,
-    streams,
+    thread_context::{BodyAccount, Hall},
 };
+use crate::doors::streams;
 
 /// How an HTTP/2 connection begins (RFC 9113, 3.4).
-pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub(crate) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Bytes of bodies that a client may have on their way, for a request and for all of a connection.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
@@ -56,7 +56,7 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Serves a connection whose preface has been read, until it ends. Its requests are answered by `service`.
-pub(super) async fn serve<S, A>(stream: S, hall: Rc<Hall>, service: A)
+pub(crate) async fn serve<S, A>(stream: S, hall: Rc<Hall>, service: A)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
     A: AsyncFn(&Asked) -> Response + 'static,

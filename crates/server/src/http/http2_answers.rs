@@ -22,15 +22,15 @@ use super::{
 
 /// What goes on on a connection.
 #[derive(Debug)]
-pub(super) struct Doings {
+pub(crate) struct Doings {
     /// Requests whose answers are not out.
-    pub(super) under_way: Cell<usize>,
+    pub(crate) under_way: Cell<usize>,
     /// Answers of which the client's windows have no room for the next piece.
     stuck: Cell<usize>,
     /// Bytes of pieces that the socket does not have.
     given: Cell<usize>,
     /// When anything of this was last otherwise.
-    pub(super) moved_at: Cell<Instant>,
+    pub(crate) moved_at: Cell<Instant>,
     /// Bytes of answers that the client has not taken.
     held: Cell<usize>,
     /// Rung when they become fewer.
@@ -40,7 +40,7 @@ pub(super) struct Doings {
 }
 
 impl Doings {
-    pub(super) fn new(of_core: Rc<AnswerRoom>) -> Rc<Self> {
+    pub(crate) fn new(of_core: Rc<AnswerRoom>) -> Rc<Self> {
         Rc::new(Self {
             under_way: Cell::new(0),
             stuck: Cell::new(0),
@@ -53,18 +53,18 @@ impl Doings {
     }
 
     /// Whether there is something that the client is to take.
-    pub(super) fn has_something_to_give(&self) -> bool {
+    pub(crate) fn has_something_to_give(&self) -> bool {
         self.stuck.get() > 0 || self.given.get() > 0
     }
 
     /// Whether an answer may hold so many bytes.
-    pub(super) fn has_room(&self, bytes: usize) -> bool {
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
         let held = self.held.get();
         held == 0 || held + bytes <= ANSWERS_BYTES_MAX && !self.of_core.is_full()
     }
 
     /// An answer that is thought to hold so many bytes, once there is room for them.
-    pub(super) async fn room_for(self: &Rc<Self>, bytes: usize) -> Held {
+    pub(crate) async fn room_for(self: &Rc<Self>, bytes: usize) -> Held {
         while !self.has_room(bytes) {
             tokio::select! {
                 () = self.room.notified() => {}
@@ -77,14 +77,14 @@ impl Doings {
     }
 
     /// An answer that holds nothing yet.
-    pub(super) fn hold(self: &Rc<Self>) -> Held {
+    pub(crate) fn hold(self: &Rc<Self>) -> Held {
         Held { doings: self.clone(), bytes: 0, of_core: self.of_core.account() }
     }
 }
 
 /// Bytes that an answer holds until it is dropped.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(crate) struct Held {
     doings: Rc<Doings>,
     bytes: usize,
     /// What of them is there.
@@ -93,13 +93,13 @@ pub(super) struct Held {
 
 impl Held {
     /// It holds so many from now on.
-    pub(super) fn set(&mut self, bytes: usize) {
+    pub(crate) fn set(&mut self, bytes: usize) {
         self.expect(bytes);
         self.of_core.set(bytes);
     }
 
     /// It holds what the body of an answer does.
-    pub(super) fn set_to(&mut self, body: &Body) {
+    pub(crate) fn set_to(&mut self, body: &Body) {
         self.expect(answer_weight::of(body));
         self.of_core.set(answer_weight::of_core(body));
     }
@@ -123,10 +123,10 @@ impl Drop for Held {
 
 /// Counts a request as under way until it is dropped.
 #[derive(Debug)]
-pub(super) struct UnderWay(Rc<Doings>);
+pub(crate) struct UnderWay(Rc<Doings>);
 
 impl UnderWay {
-    pub(super) fn new(doings: Rc<Doings>) -> Self {
+    pub(crate) fn new(doings: Rc<Doings>) -> Self {
         doings.under_way.set(doings.under_way.get() + 1);
         doings.moved_at.set(Instant::now());
         Self(doings)
@@ -141,7 +141,7 @@ impl Drop for UnderWay {
 }
 
 /// A piece of an answer, until the socket has it.
-pub(super) struct Piece {
+pub(crate) struct Piece {
     bytes: Bytes,
     held: Held,
 }
@@ -181,10 +181,10 @@ impl Buf for Piece {
 }
 
 /// What ends an answer that has no end of its own.
-pub(super) type End = Pin<Box<dyn Future<Output = ()>>>;
+pub(crate) type End = Pin<Box<dyn Future<Output = ()>>>;
 
 /// The body of an answer on its way out.
-pub(super) struct OnItsWay {
+pub(crate) struct OnItsWay {
     body: Body,
     /// What of it is not in a piece yet.
     held: Held,
@@ -198,7 +198,7 @@ pub(super) struct OnItsWay {
 }
 
 impl OnItsWay {
-    pub(super) fn new(body: Body, held: Held, closing: Option<End>, under_way: UnderWay) -> Self {
+    pub(crate) fn new(body: Body, held: Held, closing: Option<End>, under_way: UnderWay) -> Self {
         let mut this = Self { body, held, at: 0, is_given: false, closing, under_way };
         // Until it is asked for, too, the client has no room.
         this.set_given(true);

@@ -1,13 +1,15 @@
 //! Why a connection leaves its task, and what it brings to the next one when it comes back from the lot.
 
 use super::{
-    hall::Guest, http1_answers::Manner, lot_door::Parking, moving::Departure, streams::spot::Wait,
+    core_affinity::Departure, http1_answers::Manner, parking_lot_entry::Parking,
+    thread_context::Guest,
 };
-use crate::outgoing::Outgoing;
+use crate::doors::streams::spot::Wait;
+use crate::runtime::write_buffer::Outgoing;
 
 /// Why a connection leaves its task though it goes on.
 #[derive(Debug)]
-pub(super) enum Left {
+pub(crate) enum Left {
     /// For another core.
     Moves(Departure),
     /// For the lot.
@@ -16,14 +18,14 @@ pub(super) enum Left {
 
 /// What a connection brings that comes back from the lot.
 #[derive(Debug)]
-pub(super) struct Back {
-    pub(super) guest: Guest,
+pub(crate) struct Back {
+    pub(crate) guest: Guest,
     /// Whether its socket has something to be read, or its end.
-    pub(super) is_heard: bool,
+    pub(crate) is_heard: bool,
     /// What its socket has not taken.
-    pub(super) rest: Outgoing,
+    pub(crate) rest: Outgoing,
     /// What its request waits for still, if one is under way.
-    pub(super) wait: Option<Wait>,
-    pub(super) manner: Manner,
-    pub(super) moves: u32,
+    pub(crate) wait: Option<Wait>,
+    pub(crate) manner: Manner,
+    pub(crate) moves: u32,
 }

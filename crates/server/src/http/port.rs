@@ -13,17 +13,19 @@ use tokio::{
 use super::{
     browser_guard::BrowserRules,
     connection,
-    door::Door,
-    hall::Hall,
+    core_affinity::Departure,
     limits::{CONNECTIONS_WAITING_MAX, PLACE_TIMEOUT},
-    lot_door::Arriving,
-    moving::Departure,
+    overloaded::turn_away,
     parking::{Back, Left},
+    parking_lot_entry::Arriving,
     socket::Socket,
-    status::Status,
-    turned_away::turn_away,
+    thread_context::Hall,
 };
-use crate::{arrival::HttpArrival, core::Cores, inbox::Message, listener::Listener};
+use crate::doors::{http_router::Door, status::Status};
+use crate::{
+    doors::native::arrival::HttpArrival,
+    runtime::{core::Cores, inbox::Message, listener::Listener},
+};
 
 /// The port, from its first connection to the end of the broker.
 #[derive(Debug)]
@@ -150,7 +152,7 @@ async fn arrive(arrival: HttpArrival, door: Rc<Door>, cores: Arc<Cores>) {
 }
 
 /// Serves a connection that comes back from the lot. It was counted all the while.
-pub(super) async fn come_back(
+pub(crate) async fn come_back(
     stream: net::TcpStream,
     place: OwnedSemaphorePermit,
     back: Back,

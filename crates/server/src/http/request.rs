@@ -39,21 +39,21 @@ fn mark(name: &[u8]) -> u64 {
 
 /// Where something lies in a head, which is far below 4 GiB by either HTTP's limits.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(crate) struct Place {
     from: u32,
     to: u32,
 }
 
 /// Where a header lies.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Line {
-    pub(super) name: Place,
-    pub(super) value: Place,
+pub(crate) struct Line {
+    pub(crate) name: Place,
+    pub(crate) value: Place,
 }
 
 impl Place {
     /// Where `part` lies in `whole`, of which it is a part. Nothing lies at the beginning.
-    pub(super) fn of(part: &[u8], whole: &[u8]) -> Self {
+    pub(crate) fn of(part: &[u8], whole: &[u8]) -> Self {
         if part.is_empty() {
             return Self::from(0..0);
         }
@@ -66,7 +66,7 @@ impl Place {
     }
 
     /// What lies there.
-    pub(super) fn look(self, head: &[u8]) -> &[u8] {
+    pub(crate) fn look(self, head: &[u8]) -> &[u8] {
         &head[self.from as usize..self.to as usize]
     }
 }
@@ -79,7 +79,7 @@ impl From<Range<usize>> for Place {
 
 impl Headers {
     /// Those that lie in `head` at `lines`.
-    pub(super) fn new(head: &[u8], lines: Vec<Line>) -> Self {
+    pub(crate) fn new(head: &[u8], lines: Vec<Line>) -> Self {
         let marks = lines.iter().fold(0, |marks, line| marks | mark(line.name.look(head)));
         Self { head: head.into(), lines, marks }
     }
@@ -121,7 +121,7 @@ impl fmt::Debug for Headers {
 impl Request {
     /// One without a body. The path of its target has so many bytes, and a question mark behind it where
     /// that is not all.
-    pub(super) fn new(
+    pub(crate) fn new(
         (method, is_old): (Method, bool),
         (target, path_bytes): (&str, usize),
         headers: Headers,
@@ -131,7 +131,7 @@ impl Request {
     }
 
     /// The same with a body.
-    pub(super) fn with_body(self, body: Bytes) -> Self {
+    pub(crate) fn with_body(self, body: Bytes) -> Self {
         Self { body, ..self }
     }
 
@@ -172,18 +172,18 @@ impl Request {
     }
 
     /// What it holds until it is answered, as it is counted.
-    pub(super) fn weight(&self) -> usize {
+    pub(crate) fn weight(&self) -> usize {
         weight_of_head(self.headers.head.len()) + self.body.len()
     }
 }
 
 /// What of a head of so many bytes is counted.
-pub(super) const fn weight_of_head(bytes: usize) -> usize {
+pub(crate) const fn weight_of_head(bytes: usize) -> usize {
     bytes.saturating_sub(HEAD_FREE_BYTES)
 }
 
 /// Path and query of an address, and how long the path is. One without a path means the root.
-pub(super) fn target_of(uri: &Uri) -> (String, usize) {
+pub(crate) fn target_of(uri: &Uri) -> (String, usize) {
     let query = uri.query().map_or(String::new(), |query| format!("?{query}"));
     (format!("{}{query}", uri.path()), uri.path().len())
 }
@@ -226,7 +226,7 @@ impl From<http::Request<Bytes>> for Request {
 #[cfg(test)]
 impl Request {
     /// One that asks for a stream with these headers.
-    pub(super) fn with_headers(headers: &[(&str, &str)]) -> Self {
+    pub(crate) fn with_headers(headers: &[(&str, &str)]) -> Self {
         let mut request = http::Request::get("/v1/stream/a");
         for (name, value) in headers {
             let value = http::HeaderValue::from_bytes(value.as_bytes()).unwrap();

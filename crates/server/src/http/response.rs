@@ -8,9 +8,9 @@ use super::body::Body;
 /// What a request is answered.
 #[derive(Debug)]
 pub(crate) struct Response {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderList,
-    pub(super) body: Body,
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderList,
+    pub(crate) body: Body,
 }
 
 /// A header.

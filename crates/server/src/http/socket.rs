@@ -14,24 +14,24 @@ use tokio::{
     time::Instant,
 };
 
-use crate::outgoing::{TakesNow, Untold};
+use crate::runtime::write_buffer::{TakesNow, Untold};
 
 /// How often a socket is tried that is said to take nothing: far more often than a client is given up, and no
 /// more than that, for whoever is fast has its turn when the system says so.
 const TRY_EVERY: Duration = Duration::from_secs(1);
 
 /// The socket of a connection.
-pub(super) struct Socket {
+pub(crate) struct Socket {
     stream: TcpStream,
     tried_at: Instant,
 }
 
 impl Socket {
-    pub(super) fn new(stream: TcpStream) -> Self {
+    pub(crate) fn new(stream: TcpStream) -> Self {
         Self { stream, tried_at: Instant::now() }
     }
 
-    pub(super) fn into_inner(self) -> TcpStream {
+    pub(crate) fn into_inner(self) -> TcpStream {
         self.stream
     }
 

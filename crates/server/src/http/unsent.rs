@@ -8,11 +8,11 @@ use std::{
 
 use tokio::io::AsyncWrite;
 
-use crate::outgoing::{Outgoing, SLICES_MAX};
+use crate::runtime::write_buffer::{Outgoing, SLICES_MAX};
 
 /// What the socket has not taken.
 #[derive(Debug, Default)]
-pub(super) struct Unsent {
+pub(crate) struct Unsent {
     bytes: Outgoing,
     /// So many of them it has taken since they were kept.
     taken: usize,
@@ -25,16 +25,16 @@ impl From<Outgoing> for Unsent {
 }
 
 impl Unsent {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.bytes.len() - self.taken
     }
 
     /// Sends `out` where nothing waits before it, and keeps what the socket does not take.
-    pub(super) fn send<S: AsyncWrite + Unpin>(
+    pub(crate) fn send<S: AsyncWrite + Unpin>(
         &mut self,
         stream: &mut S,
         context: &mut Context<'_>,
@@ -54,7 +54,7 @@ impl Unsent {
     }
 
     /// Sends what waits; says whether the socket has taken some of it.
-    pub(super) fn flush<S: AsyncWrite + Unpin>(
+    pub(crate) fn flush<S: AsyncWrite + Unpin>(
         &mut self,
         stream: &mut S,
         context: &mut Context<'_>,

@@ -6,7 +6,7 @@ use sennit_model::{Offset, TopicId, TopicName};
 use serde::{Deserialize, Serialize};
 
 use super::phase::Phase;
-use crate::subscription_request::KeptConfig;
+use super::request::KeptConfig;
 
 /// A change, of the subscription with this id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -10,7 +10,7 @@ use ring::{
 };
 use serde_json::json;
 
-use crate::key_file::{self, Secrets};
+use crate::broker::key_file::{self, Secrets};
 
 /// The broker's own keys.
 #[derive(Debug)]

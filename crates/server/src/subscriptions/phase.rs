@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::subscription_request::limits::{RETRY_MS_MAX, RETRY_MS_MIN};
+use super::request::limits::{RETRY_MS_MAX, RETRY_MS_MIN};
 
 /// Who has the work.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

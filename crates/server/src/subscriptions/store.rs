@@ -22,11 +22,13 @@ use tokio::sync::{Notify, oneshot};
 
 use super::change::Change;
 use crate::{
-    control,
-    control_request::{ControlRequest, PartitionOffset},
-    core::{CoreHandle, own_session},
-    stream_request::{CreateStream, StreamFailure},
-    streams::Streams,
+    broker::{
+        control,
+        control_request::{ControlRequest, PartitionOffset},
+        stream_request::{CreateStream, StreamFailure},
+        streams::Streams,
+    },
+    runtime::core::{CoreHandle, own_session},
 };
 
 /// The stream's name, which no client's stream has.

@@ -6,11 +6,11 @@ use std::collections::BTreeMap;
 
 use sennit_model::{Offset, Timestamp, TopicId, TopicName};
 
+use super::request::{Config, SubscriptionRefusal};
 use super::{
     change::{Kept, Link, Moved},
     phase::{Phase, retry_after_ms},
 };
-use crate::subscription_request::{Config, SubscriptionRefusal};
 
 /// Who works for a webhook that has taken a wake.
 pub(crate) const WEBHOOK_HOLDER: &str = "webhook";

@@ -7,7 +7,7 @@ use sennit_model::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::keys::Keys;
-use crate::subscription_request::{SubscriptionRefusal, limits::TOKEN_SPAN_MS};
+use super::request::{SubscriptionRefusal, limits::TOKEN_SPAN_MS};
 
 /// What a token says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

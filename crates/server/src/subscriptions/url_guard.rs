@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use http::Uri;
 
-use super::lookups::Lookups;
-use crate::subscription_request::{UrlRejected, limits::WEBHOOK_URL_BYTES_MAX};
+use super::name_lookup::Lookups;
+use super::request::{UrlRejected, limits::WEBHOOK_URL_BYTES_MAX};
 
 /// A webhook's address, checked as far as it can be without asking what its name stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]

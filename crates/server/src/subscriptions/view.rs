@@ -3,11 +3,11 @@
 use sennit_model::TopicId;
 use serde_json::{Value, json};
 
+use super::request::Way;
 use super::{keys::Keys, phase::Phase, subscription::Subscription};
 use crate::{
-    http::streams::Token,
-    stream_offset::{IncarnationTag, StreamOffset},
-    subscription_request::Way,
+    broker::stream_offset::{IncarnationTag, StreamOffset},
+    doors::streams::Token,
 };
 
 /// The streams that it is linked to; `tag` says what the offsets of a topic carry.

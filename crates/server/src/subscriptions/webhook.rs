@@ -17,13 +17,13 @@ use tokio::{
 };
 use tokio_rustls::TlsConnector;
 
-use super::{
-    lookups::Lookups,
-    url_guard::{LookupFailure, Target},
-};
-use crate::subscription_request::{
+use super::request::{
     UrlRejected,
     limits::{LOOKUPS_UNDER_WAY_MAX, WEBHOOK_ANSWER_BYTES_MAX, WEBHOOK_TIMEOUT},
+};
+use super::{
+    name_lookup::Lookups,
+    url_guard::{LookupFailure, Target},
 };
 
 /// What a webhook has answered.

@@ -8,13 +8,15 @@ use std::{
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 
 use super::{Http1, Inlet};
-use crate::http::{
-    door::Asked,
-    http1_answers::{Manner, Streaming},
-    http1_requests::UnderWay,
-    lot_door::Parking,
-    moving::Departure,
-    response::Response,
+use crate::{
+    doors::http_router::Asked,
+    http::{
+        core_affinity::Departure,
+        http1_answers::{Manner, Streaming},
+        http1_requests::UnderWay,
+        parking_lot_entry::Parking,
+        response::Response,
+    },
 };
 
 impl<S, A, F> Http1<S, A, F>

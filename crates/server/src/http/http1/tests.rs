@@ -26,7 +26,7 @@ use crate::{
             HEAD_TIMEOUT, IDLE_TIMEOUT, WRITE_TIMEOUT,
         },
     },
-    metrics::CoreMetrics,
+    runtime::metrics::CoreMetrics,
 };
 
 /// A test that waits for something that does not come fails then, which is at once.

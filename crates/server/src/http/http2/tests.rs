@@ -17,7 +17,7 @@ use crate::{
         ANSWER_BYTES_EXPECTED, ANSWERS_BYTES_MAX, ANSWERS_CORE_BYTES_MAX, BODIES_BYTES_MAX,
         HEAD_FREE_BYTES,
     },
-    metrics::CoreMetrics,
+    runtime::metrics::CoreMetrics,
 };
 
 /// A test that waits for something that does not come fails then, which is at once.

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::subscription_request::{Glob, Way};
+use crate::subscriptions::request::{Glob, Way};
 
 const LEASE_MS: u64 = 1_000;
 

@@ -1,0 +1,25 @@
+//! The broker above its shards: the control of names and settings, streams by name, backup and repair. It
+//! knows no protocol.
+
+pub(crate) mod archive;
+pub(crate) mod atomic_append;
+pub(crate) mod backup;
+pub(crate) mod catalogue_needs;
+pub(crate) mod control;
+pub(crate) mod control_request;
+pub(crate) mod interrupted_reads;
+pub(crate) mod key_file;
+pub(crate) mod path_encoding;
+pub(crate) mod recovered_state;
+pub(crate) mod repair;
+pub(crate) mod reserved_names;
+pub(crate) mod restore;
+pub(crate) mod scrub_thread;
+pub(crate) mod storage_check;
+pub(crate) mod stream_control;
+pub(crate) mod stream_lineage;
+pub(crate) mod stream_offset;
+pub(crate) mod stream_request;
+pub(crate) mod streams;
+pub(crate) mod topic_listener;
+pub(crate) mod topic_locks;

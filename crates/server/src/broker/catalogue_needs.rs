@@ -1,0 +1,75 @@
+//! What shards need of the catalogue, until it is done: a topic for their dead letters, the end of a stream
+//! whose time is over. A shard asks once, so whatever cannot be done is tried again.
+
+use std::{cell::RefCell, rc::Rc, time::Duration};
+
+use sennit_engine::HoldingGroup;
+use sennit_model::TopicId;
+use tokio::{sync::Notify, task::spawn_local, time::sleep};
+
+use super::control::Control;
+use crate::runtime::core::CatalogueNeeds;
+
+/// How long to wait before a dead-letter topic that could not be made is tried again.
+const DEAD_LETTER_TOPIC_AGAIN: Duration = Duration::from_secs(10);
+
+/// See the file's page.
+#[derive(Debug, Default)]
+pub(crate) struct Needs {
+    dead_letter_topics: RefCell<Vec<TopicId>>,
+    ended_streams: RefCell<Vec<TopicId>>,
+    holding: RefCell<Vec<(usize, Vec<HoldingGroup>)>>,
+    added: Notify,
+}
+
+impl CatalogueNeeds for Needs {
+    fn dead_letter_topic(&self, source: TopicId) {
+        let mut topics = self.dead_letter_topics.borrow_mut();
+        if !topics.contains(&source) {
+            topics.push(source);
+            self.added.notify_one();
+        }
+    }
+
+    fn end_of_stream(&self, topic: TopicId) {
+        self.ended_streams.borrow_mut().push(topic);
+        self.added.notify_one();
+    }
+
+    fn names_of_holding(&self, shard: usize, groups: &[HoldingGroup]) {
+        self.holding.borrow_mut().push((shard, groups.to_vec()));
+        self.added.notify_one();
+    }
+}
+
+impl Needs {
+    /// Sees to what shards need, as long as the core's thread lives.
+    pub(crate) async fn serve(self: Rc<Self>, control: Rc<Control>) {
+        loop {
+            self.added.notified().await;
+            while let Some((shard, groups)) = take(&self.holding) {
+                control.name_holding(shard, &groups);
+            }
+            while let Some(source) = take(&self.dead_letter_topics) {
+                if let Err(error) = control.create_dead_letter_topic(source).await {
+                    let (topic, error) = (control.name_of(source), error.to_string());
+                    tracing::error!(topic, error, "no dead-letter topic: it is tried again");
+                    spawn_local(self.clone().ask_again(source));
+                }
+            }
+            while let Some(topic) = take(&self.ended_streams) {
+                control.end_stream(topic).await;
+            }
+        }
+    }
+
+    async fn ask_again(self: Rc<Self>, source: TopicId) {
+        sleep(DEAD_LETTER_TOPIC_AGAIN).await;
+        self.dead_letter_topic(source);
+    }
+}
+
+/// The last of a list; nobody holds the list meanwhile.
+fn take<T>(list: &RefCell<Vec<T>>) -> Option<T> {
+    list.borrow_mut().pop()
+}

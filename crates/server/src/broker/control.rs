@@ -1,0 +1,260 @@
+//! Names and settings. The first core's shard leads the catalogue; once it has committed a change,
+//! the shards that own the partitions follow. What a crash leaves undone between the two is done at
+//! the next start. It is asked in the types of `control_request`, and knows no protocol.
+
+mod cursor_list;
+mod dead_letter_topics;
+mod descriptions;
+mod groups;
+mod reading;
+mod start;
+mod topics;
+mod watch;
+mod watches;
+
+use std::{cell::RefCell, rc::Rc};
+
+use sennit_engine::{CatalogueCommand, Command, PartitionCommand, Refusal, SessionId, Topic};
+use sennit_model::{
+    GroupId, GroupName, Incarnation, PartitionId, PartitionIndex, TopicId, TopicName,
+};
+use tokio::{sync::oneshot, task::spawn_local};
+
+use super::{
+    control_request::{ControlAnswer, ControlRefusal, ControlRequest},
+    reserved_names,
+    topic_listener::TopicListener,
+    topic_locks::Changes,
+};
+use crate::runtime::{
+    core::{CoreHandle, Cores, own_session},
+    inbox::Message,
+    placement::shard_of,
+    shard_answers::Answer,
+};
+
+use self::{topics::place_of, watches::Watches};
+pub(crate) use self::{
+    watch::watch,
+    watches::{CHANGES_WAITING_MAX, Change, WatchedTopic},
+};
+
+/// The control of names and settings, on the first core.
+#[derive(Clone, Debug)]
+pub(crate) struct Control {
+    pub(crate) core: CoreHandle,
+    pub(crate) changes: Changes,
+    pub(crate) watches: Rc<RefCell<Watches>>,
+    listener: Rc<dyn TopicListener>,
+}
+
+/// A change that the catalogue has committed.
+#[derive(Clone, Copy, Debug)]
+struct Changed {
+    topic: TopicId,
+    group: Option<GroupId>,
+    /// Whether something was created that did not exist before.
+    created: bool,
+}
+
+/// Asks the first core, for a session. Without an answer the broker stops.
+pub(crate) fn ask(
+    cores: &Cores,
+    session: SessionId,
+    request: ControlRequest,
+) -> oneshot::Receiver<Result<ControlAnswer, ControlRefusal>> {
+    let (sender, answer) = oneshot::channel();
+    let _ = cores.inboxes[0].send(Message::call(move |control: &Rc<Control>| {
+        let control = control.clone();
+        spawn_local(async move {
+            let _ = sender.send(control.answer(session, request).await);
+        });
+    }));
+    answer
+}
+
+/// Answers that shards owe.
+type Asked = Vec<oneshot::Receiver<Result<Answer, Refusal>>>;
+
+impl Control {
+    /// Tells `listener` of topics that come and go.
+    pub(crate) fn new(core: CoreHandle, listener: Rc<dyn TopicListener>) -> Self {
+        let (changes, watches) = Default::default();
+        Self { core, changes, watches, listener }
+    }
+
+    /// What a topic is called, for people; its number where it is gone.
+    pub(crate) fn name_of(&self, topic: TopicId) -> String {
+        let name = self.core.look(|core| {
+            core.shard().catalogue().topic(topic).map(|topic| topic.created.name.to_string())
+        });
+        name.unwrap_or_else(|| format!("number {}", topic.0))
+    }
+
+    /// Does a request about names and settings. The broker itself may do more than its clients.
+    async fn answer(
+        &self,
+        session: SessionId,
+        request: ControlRequest,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        if session != own_session(self.core.index) {
+            reserved_names::check_request(&request)?;
+        }
+        match request {
+            ControlRequest::CreateTopic { name, config } => self.create_topic(name, config).await,
+            ControlRequest::AlterTopic { name, config } => self.alter_topic(&name, config).await,
+            ControlRequest::DeleteTopic { name } => self.delete_topic(&name).await,
+            ControlRequest::DescribeTopic { name } => self.describe_topic(&name).await,
+            ControlRequest::ListTopics(list) => Ok(self.list_topics(&list)),
+            ControlRequest::OpenTopic { name, create_if_missing } => {
+                self.open_topic(name, create_if_missing).await
+            }
+            ControlRequest::TrimTopic { topic, positions } => {
+                self.trim_topic(&topic, &positions).await
+            }
+            ControlRequest::CreateGroup(create) => self.create_group(create).await,
+            ControlRequest::AlterGroup(alter) => self.alter_group(alter).await,
+            ControlRequest::DeleteGroup { topic, group } => self.delete_group(&topic, &group).await,
+            ControlRequest::ListGroups { topic } => self.list_groups(&topic),
+            ControlRequest::DescribeGroup { topic, group } => {
+                self.describe_group(&topic, &group).await
+            }
+            ControlRequest::RetryParked(retry) => self.retry_parked(retry).await,
+            ControlRequest::Subscribe(subscribe) => self.subscribe(subscribe).await,
+            ControlRequest::Read(read) => self.read(read).await,
+            ControlRequest::SetCursor(set) => self.set_cursor(session, set).await,
+            ControlRequest::DeleteCursor { topic, cursor } => {
+                self.delete_cursor(&topic, cursor).await
+            }
+            ControlRequest::ListCursors { topic } => self.list_cursors(&topic).await,
+        }
+    }
+
+    async fn ask(
+        &self,
+        shard: usize,
+        command: impl FnOnce(sennit_engine::Origin) -> Command,
+    ) -> Result<Answer, ControlRefusal> {
+        let answer = self.core.with(|core| {
+            let (origin, answer) = core.answers.ask();
+            core.command(shard, command(origin));
+            core.handle();
+            answer
+        });
+        match answer.await {
+            Ok(answer) => answer.map_err(ControlRefusal::Engine),
+            Err(_) => Err(ControlRefusal::ShuttingDown),
+        }
+    }
+
+    async fn change_catalogue(&self, command: CatalogueCommand) -> Result<Changed, ControlRefusal> {
+        match self.ask(self.core.index, |origin| Command::Catalogue(origin, command)).await? {
+            Answer::Done { topic, group, created } => Ok(Changed { topic, group, created }),
+            _ => Err(ControlRefusal::WrongAnswer),
+        }
+    }
+
+    async fn change_partition(
+        &self,
+        shard: usize,
+        partition: PartitionId,
+        command: PartitionCommand,
+    ) -> Result<Answer, ControlRefusal> {
+        self.ask(shard, |origin| Command::Partition(origin, partition, command)).await
+    }
+
+    /// Has every partition of a topic be as the catalogue says.
+    async fn open_partitions(&self, topic: TopicId) -> Result<(), ControlRefusal> {
+        match self.ask_to_open(topic) {
+            Some(asked) => gather(asked).await.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks every partition of a topic to be as the catalogue says; `None` if it is gone.
+    fn ask_to_open(&self, topic: TopicId) -> Option<Asked> {
+        let topic = self.core.look(|core| core.shard().catalogue().topic(topic).cloned())?;
+        let open = PartitionCommand::Open {
+            config: *topic.config(),
+            groups: topic.group_settings(),
+            dead_letters: topic.dead_letters(),
+        };
+        Some(self.ask_partitions(&topic, |_| open.clone()))
+    }
+
+    /// Tells every partition of a topic the same, all at once, and gathers their answers.
+    async fn tell_partitions(
+        &self,
+        topic: &Topic,
+        command: &PartitionCommand,
+    ) -> Result<Vec<Answer>, ControlRefusal> {
+        gather(self.ask_partitions(topic, |_| command.clone())).await
+    }
+
+    fn ask_partitions(
+        &self,
+        topic: &Topic,
+        command: impl Fn(PartitionIndex) -> PartitionCommand,
+    ) -> Asked {
+        self.ask_partitions_that(topic, |index| Some(command(index)))
+    }
+
+    /// Asks the partitions for which there is a command.
+    fn ask_partitions_that(
+        &self,
+        topic: &Topic,
+        command: impl Fn(PartitionIndex) -> Option<PartitionCommand>,
+    ) -> Asked {
+        let shards = self.core.cores.inboxes.len();
+        self.core.with(|core| {
+            let asked = (0..topic.config().partitions).filter_map(|index| {
+                let index = PartitionIndex(index);
+                let command = command(index)?;
+                let (origin, answer) = core.answers.ask();
+                let partition = PartitionId { topic: topic.id(), index };
+                let shard = shard_of(topic.created.home, index, shards);
+                core.command(shard, Command::Partition(origin, partition, command));
+                Some(answer)
+            });
+            let asked = asked.collect();
+            core.handle();
+            asked
+        })
+    }
+
+    fn topic_named(&self, name: &TopicName) -> Result<Topic, ControlRefusal> {
+        let found = self.core.look(|core| core.shard().catalogue().topic_named(name).cloned());
+        found.ok_or_else(|| ControlRefusal::UnknownTopic(name.clone()))
+    }
+}
+
+/// The group of this name in a topic.
+fn group_named(
+    topic: &Topic,
+    name: &GroupName,
+) -> Result<sennit_engine::CatalogueGroup, ControlRefusal> {
+    topic.group(name).cloned().ok_or_else(|| ControlRefusal::UnknownGroup {
+        topic: topic.created.name.clone(),
+        group: name.clone(),
+    })
+}
+
+/// Waits for all answers.
+async fn gather(asked: Asked) -> Result<Vec<Answer>, ControlRefusal> {
+    let mut answers = Vec::with_capacity(asked.len());
+    for answer in asked {
+        let answer = answer.await.map_err(|_| ControlRefusal::ShuttingDown)?;
+        answers.push(answer?);
+    }
+    Ok(answers)
+}
+
+/// The answer that a change is committed, which made no messages ready.
+fn done(topic: TopicId, group: Option<GroupId>, created: bool) -> ControlAnswer {
+    ControlAnswer::Done { topic, group, created, messages: 0 }
+}
+
+pub(crate) fn incarnation() -> Result<Incarnation, ControlRefusal> {
+    let random = getrandom::u64().map_err(ControlRefusal::NoRandomNumbers)?;
+    Ok(Incarnation(random))
+}

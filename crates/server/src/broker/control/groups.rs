@@ -1,0 +1,196 @@
+//! Requests about groups: names and settings go to the catalogue, and its partitions follow. What a group
+//! does with messages is the engine's. It knows no protocol.
+
+use sennit_engine::{CatalogueCommand, HoldingGroup, PartitionCommand, Refusal, Topic};
+use sennit_model::{
+    GroupConfig, GroupName, OffsetRange, PartitionIndex, StartAt, TopicId, TopicName,
+    limits::PARKED_SHOWN_MAX,
+};
+
+use super::{
+    Changed, Control,
+    descriptions::{group_description, parked_runs},
+    done, gather, group_named, place_of,
+};
+use crate::{
+    broker::control_request::{
+        AlterGroup, ConsumerStart, ControlAnswer, ControlRefusal, CreateGroup, ListedGroup,
+        OffsetsOfPartition, RetryParked, Subscribe,
+    },
+    runtime::{metrics::Holding, shard_answers::Answer},
+};
+
+impl Control {
+    pub(super) async fn create_group(
+        &self,
+        create: CreateGroup,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        let CreateGroup { topic, group, config, start } = create;
+        let _changes = self.changes.of(topic.as_str()).await;
+        let topic = self.topic_named(&topic)?.id();
+        let Changed { group, created, .. } = self.new_group(topic, group, config, start).await?;
+        Ok(done(topic, group, created))
+    }
+
+    async fn new_group(
+        &self,
+        topic: TopicId,
+        name: GroupName,
+        config: GroupConfig,
+        start: StartAt,
+    ) -> Result<Changed, ControlRefusal> {
+        let command = CatalogueCommand::CreateGroup { topic, name, config, start };
+        let changed = self.change_catalogue(command).await?;
+        if changed.created {
+            self.open_partitions(topic).await?;
+        }
+        Ok(changed)
+    }
+
+    pub(super) async fn delete_group(
+        &self,
+        topic: &TopicName,
+        group: &GroupName,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        let _changes = self.changes.of(topic.as_str()).await;
+        let topic = self.topic_named(topic)?;
+        let group = group_named(&topic, group)?.id;
+        let topic = topic.id();
+        self.change_catalogue(CatalogueCommand::DeleteGroup { topic, group }).await?;
+        self.open_partitions(topic).await?;
+        Ok(done(topic, Some(group), false))
+    }
+
+    pub(super) async fn alter_group(
+        &self,
+        alter: AlterGroup,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        let _changes = self.changes.of(alter.topic.as_str()).await;
+        let topic = self.topic_named(&alter.topic)?;
+        let group = group_named(&topic, &alter.group)?;
+        let held = *group.config();
+        let config = GroupConfig {
+            lease: alter.lease.unwrap_or(held.lease),
+            attempts_max: alter.attempts_max.unwrap_or(held.attempts_max),
+        };
+        config.check().map_err(Refusal::Config)?;
+        let (topic, group) = (topic.id(), group.id);
+        self.change_catalogue(CatalogueCommand::AlterGroup { topic, group, config }).await?;
+        self.open_partitions(topic).await?;
+        Ok(done(topic, Some(group), false))
+    }
+
+    pub(super) async fn retry_parked(
+        &self,
+        retry: RetryParked,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        let topic = self.topic_named(&retry.topic)?;
+        let group = group_named(&topic, &retry.group)?.id;
+        let mut asked = Vec::new();
+        if retry.offsets.is_empty() {
+            asked = self.ask_partitions(&topic, |_| PartitionCommand::RetryParked(group, None));
+        }
+        for offsets in &retry.offsets {
+            let range = checked_range(&topic, offsets)?;
+            asked.extend(self.ask_partitions_that(&topic, |index| {
+                (index == offsets.partition)
+                    .then_some(PartitionCommand::RetryParked(group, Some(range)))
+            }));
+        }
+        let mut messages = 0;
+        for answer in gather(asked).await? {
+            let Answer::Unparked(count) = answer else { return Err(ControlRefusal::WrongAnswer) };
+            messages += count;
+        }
+        let (topic, group) = (topic.id(), Some(group));
+        Ok(ControlAnswer::Done { topic, group, created: false, messages })
+    }
+
+    pub(super) fn list_groups(&self, topic: &TopicName) -> Result<ControlAnswer, ControlRefusal> {
+        let topic = self.topic_named(topic)?;
+        let mut groups: Vec<_> = topic.groups.iter().collect();
+        groups.sort_unstable_by(|a, b| a.name().cmp(b.name()));
+        let groups = groups.into_iter().map(|group| ListedGroup {
+            name: group.name().clone(),
+            id: group.id,
+            config: *group.config(),
+        });
+        Ok(ControlAnswer::Groups(groups.collect()))
+    }
+
+    pub(super) async fn describe_group(
+        &self,
+        topic: &TopicName,
+        group: &GroupName,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        let topic = self.topic_named(topic)?;
+        let group = group_named(&topic, group)?;
+        let partitions = self.describe_partitions(&topic).await?;
+        let mut description = group_description(&topic, &group, &partitions);
+        description.parked_runs =
+            parked_runs(group.id, &partitions).take(PARKED_SHOWN_MAX).collect();
+        Ok(ControlAnswer::Group(description))
+    }
+
+    /// Says what a consumer has to know of its group. Its partitions hear of it from whoever asks.
+    pub(super) async fn subscribe(
+        &self,
+        subscribe: Subscribe,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        let Subscribe { topic: name, group: group_name, create_group_if_missing } = subscribe;
+        self.wait_for_changes(&name).await;
+        let mut topic = self.topic_named(&name)?;
+        let mut group = group_named(&topic, &group_name);
+        if create_group_if_missing && group.is_err() {
+            let _changes = self.changes.of(name.as_str()).await;
+            topic = self.topic_named(&name)?;
+            if group_named(&topic, &group_name).is_err() {
+                let config = GroupConfig::default();
+                self.new_group(topic.id(), group_name.clone(), config, StartAt::Earliest).await?;
+            }
+            topic = self.topic_named(&name)?;
+            group = group_named(&topic, &group_name);
+        }
+        let group = group?;
+        Ok(ControlAnswer::ConsumerStart(ConsumerStart {
+            place: place_of(&topic),
+            group: group.id,
+            lease: group.config().lease,
+        }))
+    }
+}
+
+impl Control {
+    /// Says by name, in the metrics of a shard, which of its groups hold messages that others are through
+    /// with.
+    pub(crate) fn name_holding(&self, shard: usize, groups: &[HoldingGroup]) {
+        let named = self.core.look(|core| {
+            let catalogue = core.shard().catalogue();
+            let named = groups.iter().filter_map(|held| {
+                let topic = catalogue.topic(held.topic)?;
+                let group = topic.groups.iter().find(|group| group.id == held.group)?;
+                let (topic, group) = (topic.created.name.to_string(), group.name().to_string());
+                Some(Holding { topic, group, since: held.since })
+            });
+            named.collect()
+        });
+        self.core.cores.metrics[shard].set_holding(named);
+    }
+}
+
+/// The offsets that a client names, if they are offsets of the topic.
+fn checked_range(
+    topic: &Topic,
+    offsets: &OffsetsOfPartition,
+) -> Result<OffsetRange, ControlRefusal> {
+    let OffsetsOfPartition { partition, start, end } = *offsets;
+    let (topic, partitions) = (&topic.created.name, topic.config().partitions);
+    if partition >= PartitionIndex(partitions) {
+        let topic = topic.clone();
+        return Err(ControlRefusal::UnknownPartition { topic, partitions, partition });
+    }
+    if start >= end {
+        return Err(ControlRefusal::NoOffsets { topic: topic.clone(), start, end });
+    }
+    Ok(OffsetRange { start, end })
+}

@@ -1,0 +1,183 @@
+//! Requests about topics: their names and settings change in the catalogue, and their partitions follow.
+//! It knows no groups, no streams and no protocol.
+
+use sennit_engine::{CatalogueCommand, PartitionCommand, PartitionDescription, Refusal, Topic};
+use sennit_model::{Offset, TopicConfig, TopicId, TopicKind, TopicName};
+
+use super::{
+    Changed, Control,
+    descriptions::{topic_description, watched_topic},
+    done, incarnation,
+};
+use crate::{
+    broker::control_request::{
+        ControlAnswer, ControlRefusal, ListTopics, ListedTopic, TopicOpened, TopicPage, TopicPlace,
+    },
+    runtime::shard_answers::Answer,
+};
+
+/// Most topics in a page of a listing.
+const PAGE_TOPICS_MAX: usize = 1000;
+
+impl Control {
+    pub(super) async fn create_topic(
+        &self,
+        name: TopicName,
+        config: TopicConfig,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        let _changes = self.changes.of(name.as_str()).await;
+        let Changed { topic, created, .. } = self.new_topic(name, config).await?;
+        Ok(done(topic, None, created))
+    }
+
+    async fn new_topic(
+        &self,
+        name: TopicName,
+        config: TopicConfig,
+    ) -> Result<Changed, ControlRefusal> {
+        let incarnation = incarnation()?;
+        let command = CatalogueCommand::CreateTopic {
+            name,
+            config,
+            incarnation,
+            placed: None,
+            is_stream: false,
+        };
+        let changed = self.change_catalogue(command).await?;
+        if changed.created {
+            self.open_partitions(changed.topic).await?;
+            self.announce(changed.topic, Offset(0));
+        }
+        Ok(changed)
+    }
+
+    /// Tells the watches, and the subscriptions to streams, that a topic is there and may be read; what
+    /// lies behind `from` is new.
+    pub(crate) fn announce(&self, topic: TopicId, from: Offset) {
+        let topic = self.core.look(|core| core.shard().catalogue().topic(topic).cloned());
+        // It may be deleted again by now.
+        let Some(topic) = topic else { return };
+        self.watches.borrow_mut().appeared(&watched_topic(&topic));
+        if topic.config().partitions == 1 {
+            self.listener.clone().appeared(&topic.created.name, topic.id(), from);
+        }
+    }
+
+    pub(super) async fn alter_topic(
+        &self,
+        name: &TopicName,
+        config: TopicConfig,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        let _changes = self.changes.of(name.as_str()).await;
+        let topic = self.topic_named(name)?.id();
+        self.change_catalogue(CatalogueCommand::AlterTopic { topic, config }).await?;
+        self.open_partitions(topic).await?;
+        Ok(done(topic, None, false))
+    }
+
+    pub(super) async fn delete_topic(
+        &self,
+        name: &TopicName,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        let _changes = self.changes.of(name.as_str()).await;
+        let topic = self.topic_named(name)?;
+        self.remove_whole(&topic).await?;
+        Ok(done(topic.id(), None, false))
+    }
+
+    /// Tells the listener that a topic is gone.
+    pub(crate) fn listener_gone(&self, topic: &Topic) {
+        self.listener.clone().gone(&topic.created.name, topic.id());
+    }
+
+    /// Deletes a topic, whatever may need it.
+    pub(crate) async fn remove_topic(&self, topic: &Topic) -> Result<(), ControlRefusal> {
+        self.change_catalogue(CatalogueCommand::DeleteTopic { topic: topic.id() }).await?;
+        self.watches.borrow_mut().gone(&watched_topic(topic));
+        self.listener_gone(topic);
+        match self.tell_partitions(topic, &PartitionCommand::Drop).await {
+            // A start, which has just found that the catalogue does not know it, was first.
+            Err(ControlRefusal::Engine(Refusal::UnknownTopic)) => {}
+            dropped => drop(dropped?),
+        }
+        if topic.created.home != topic.id() {
+            // Its source has nowhere to send its dead letters now.
+            self.open_partitions(topic.created.home).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn open_topic(
+        &self,
+        name: TopicName,
+        create_if_missing: bool,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        self.wait_for_changes(&name).await;
+        let topic = match self.topic_named(&name) {
+            Err(_) if create_if_missing => {
+                let _changes = self.changes.of(name.as_str()).await;
+                if self.topic_named(&name).is_err() {
+                    let config = TopicConfig::of_kind(TopicKind::Queue);
+                    self.new_topic(name.clone(), config).await?;
+                }
+                self.topic_named(&name)?
+            }
+            found => found?,
+        };
+        let incarnation = topic.created.incarnation;
+        Ok(ControlAnswer::TopicOpened(TopicOpened { place: place_of(&topic), incarnation }))
+    }
+
+    /// Waits for a change of a topic that is under way: between its commit and the end of it the catalogue has
+    /// what partitions do not know yet.
+    pub(super) async fn wait_for_changes(&self, topic: &TopicName) {
+        drop(self.changes.of(topic.as_str()).await);
+    }
+
+    pub(super) fn list_topics(&self, list: &ListTopics) -> ControlAnswer {
+        let count = list.topics_max.unwrap_or(PAGE_TOPICS_MAX).min(PAGE_TOPICS_MAX);
+        self.core.look(|core| {
+            let mut named = core.shard().catalogue().topics_after_name(&list.after);
+            let topics = named.by_ref().take(count).map(|topic| ListedTopic {
+                name: topic.created.name.clone(),
+                id: topic.id(),
+                config: *topic.config(),
+            });
+            let topics: Vec<_> = topics.collect();
+            let last = topics.last().map(|topic| topic.name.clone());
+            let next_after = named.next().and(last);
+            ControlAnswer::Topics(TopicPage { topics, next_after })
+        })
+    }
+
+    pub(super) async fn describe_topic(
+        &self,
+        name: &TopicName,
+    ) -> Result<ControlAnswer, ControlRefusal> {
+        let topic = self.topic_named(name)?;
+        let partitions = self.describe_partitions(&topic).await?;
+        Ok(ControlAnswer::Topic(topic_description(&topic, partitions)))
+    }
+
+    /// Asks every partition of a topic for its description.
+    pub(super) async fn describe_partitions(
+        &self,
+        topic: &Topic,
+    ) -> Result<Vec<PartitionDescription>, ControlRefusal> {
+        let answers = self.tell_partitions(topic, &PartitionCommand::Describe).await?;
+        let described = answers.into_iter().map(|answer| match answer {
+            Answer::Described(description) => Ok(description),
+            _ => Err(ControlRefusal::WrongAnswer),
+        });
+        described.collect()
+    }
+}
+
+/// Where the partitions of a topic are.
+pub(super) fn place_of(topic: &Topic) -> TopicPlace {
+    TopicPlace {
+        topic: topic.id(),
+        home: topic.created.home,
+        partitions: topic.config().partitions,
+    }
+}

@@ -1,0 +1,156 @@
+//! The requests that the control of names and settings answers, in the broker's own types. It knows no
+//! protocol: each door makes these requests of what its clients send, and answers of what comes back.
+
+mod answer;
+mod refusal;
+
+use std::time::Duration;
+
+use sennit_model::{
+    CursorName, GroupConfig, GroupName, Offset, PartitionIndex, ReadFrom, StartAt, TopicConfig,
+    TopicId, TopicName,
+};
+
+pub(crate) use self::{
+    answer::{
+        ConsumerStart, ControlAnswer, CursorPositions, GroupDescription, ListedGroup, ListedTopic,
+        ParkedRun, ReaderStart, TopicDescription, TopicOpened, TopicPage, TopicPlace,
+    },
+    refusal::{ControlRefusal, STORAGE_FULL_RETRY_MS},
+};
+
+/// A request about topics, groups and cursors. Each variant says its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum ControlRequest {
+    /// Creates a topic, or finds it if it has the same settings. [`ControlAnswer::Done`].
+    CreateTopic { name: TopicName, config: TopicConfig },
+    /// Gives a topic these settings instead of all it has. [`ControlAnswer::Done`].
+    AlterTopic { name: TopicName, config: TopicConfig },
+    /// Deletes a topic, its messages and its groups. [`ControlAnswer::Done`].
+    DeleteTopic { name: TopicName },
+    /// Describes a topic, its partitions and its groups. [`ControlAnswer::Topic`].
+    DescribeTopic { name: TopicName },
+    /// Lists topics by name. [`ControlAnswer::Topics`].
+    ListTopics(ListTopics),
+    /// Finds what a publisher has to know of a topic, and creates a queue of one partition if the topic is
+    /// missing and `create_if_missing` is set. [`ControlAnswer::TopicOpened`].
+    OpenTopic { name: TopicName, create_if_missing: bool },
+    /// Frees the messages before these offsets, as far as whole batches lie before them.
+    /// [`ControlAnswer::Done`].
+    TrimTopic { topic: TopicName, positions: Vec<PartitionOffset> },
+    /// Creates a group, or finds it if it has the same settings. [`ControlAnswer::Done`].
+    CreateGroup(CreateGroup),
+    /// Changes settings of a group. [`ControlAnswer::Done`].
+    AlterGroup(AlterGroup),
+    /// Deletes a group. [`ControlAnswer::Done`].
+    DeleteGroup { topic: TopicName, group: GroupName },
+    /// Lists the groups of a topic by name. [`ControlAnswer::Groups`].
+    ListGroups { topic: TopicName },
+    /// Describes a group, with its parked messages. [`ControlAnswer::Group`].
+    DescribeGroup { topic: TopicName, group: GroupName },
+    /// Makes parked messages of a group ready again. [`ControlAnswer::Done`].
+    RetryParked(RetryParked),
+    /// Finds what a consumer has to know to take part in a group. [`ControlAnswer::ConsumerStart`].
+    Subscribe(Subscribe),
+    /// Finds where a reader begins. [`ControlAnswer::ReaderStart`].
+    Read(Read),
+    /// Moves a named cursor. [`ControlAnswer::Done`].
+    SetCursor(SetCursor),
+    /// Deletes a named cursor. [`ControlAnswer::Done`].
+    DeleteCursor { topic: TopicName, cursor: CursorName },
+    /// Lists the cursors of a topic by name. [`ControlAnswer::Cursors`].
+    ListCursors { topic: TopicName },
+}
+
+/// A page of the topics, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ListTopics {
+    /// The page begins behind this text, which need not be a topic's name; empty for the first page.
+    pub(crate) after: String,
+    /// The most topics on the page; the control's own limit without.
+    pub(crate) topics_max: Option<usize>,
+}
+
+/// A group to create.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CreateGroup {
+    pub(crate) topic: TopicName,
+    pub(crate) group: GroupName,
+    pub(crate) config: GroupConfig,
+    /// Where it begins in each partition.
+    pub(crate) start: StartAt,
+}
+
+/// Settings of a group to change; a setting that is `None` stays as it is. The control checks them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AlterGroup {
+    pub(crate) topic: TopicName,
+    pub(crate) group: GroupName,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) attempts_max: Option<u32>,
+}
+
+/// Parked messages that are to be delivered again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RetryParked {
+    /// A dead-letter topic.
+    pub(crate) topic: TopicName,
+    pub(crate) group: GroupName,
+    /// Which of them; all of them if this is empty.
+    pub(crate) offsets: Vec<OffsetsOfPartition>,
+}
+
+/// A consumer that wants to take part in a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Subscribe {
+    pub(crate) topic: TopicName,
+    pub(crate) group: GroupName,
+    /// Whether to create the group with default settings, at the earliest message, if it is missing.
+    pub(crate) create_group_if_missing: bool,
+}
+
+/// A reader that wants to begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Read {
+    pub(crate) topic: TopicName,
+    /// The number that the topic must have, if the positions are of one certain topic.
+    pub(crate) topic_id: Option<TopicId>,
+    /// Where it begins in partitions that `positions` does not name.
+    pub(crate) from: ReadFrom,
+    pub(crate) positions: Vec<PartitionOffset>,
+    /// The cursor under which it reads: it begins there, and at `from` where that was never set.
+    pub(crate) cursor: Option<CursorName>,
+    /// Whether another reader that has the cursor ends; without, this one is refused then.
+    pub(crate) take_over: bool,
+}
+
+/// A cursor to move.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SetCursor {
+    pub(crate) topic: TopicName,
+    pub(crate) cursor: CursorName,
+    /// The first offset that is not done with, of each partition that is named.
+    pub(crate) positions: Vec<PartitionOffset>,
+    /// The reader of the asking session that commits, which must have the cursor; `None` if it is set by
+    /// hand.
+    pub(crate) subscription: Option<u32>,
+    /// Whether a reader that has the cursor ends when it is set by hand.
+    pub(crate) take_over: bool,
+}
+
+/// An offset of one partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PartitionOffset {
+    pub(crate) partition: PartitionIndex,
+    pub(crate) offset: Offset,
+}
+
+/// Offsets of one partition, as a client names them: the control checks that `start` is before `end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct OffsetsOfPartition {
+    pub(crate) partition: PartitionIndex,
+    /// The first of them.
+    pub(crate) start: Offset,
+    /// The first behind them.
+    pub(crate) end: Offset,
+}

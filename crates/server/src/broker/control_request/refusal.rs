@@ -1,0 +1,92 @@
+//! Why the broker refused a request about names and settings, or a stream. It knows no protocol: each door
+//! gives every refusal a code or status of its own.
+
+use sennit_engine::Refusal;
+use sennit_model::{
+    CursorName, GroupName, Offset, PartitionIndex, TopicName, TopicPattern,
+    limits::WATCH_TOPICS_MAX,
+};
+
+use crate::{runtime::publish_gauge::NoRoom, subscriptions::request::RESERVED};
+
+/// How long to wait before a request is sent again that the full disk has refused, in milliseconds.
+pub(crate) const STORAGE_FULL_RETRY_MS: u64 = 500;
+
+/// The same where the disk is too slow.
+const BUSY_RETRY_MS: u64 = 1000;
+
+/// Why a request was refused. A refusal changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ControlRefusal {
+    /// The catalogue or a partition has refused it.
+    #[error(transparent)]
+    Engine(#[from] Refusal),
+    /// There is no topic of this name.
+    #[error("there is no topic {:?}", .0.as_str())]
+    UnknownTopic(TopicName),
+    /// The topic has fewer partitions.
+    #[error("topic {:?} has {partitions} partitions, none is {}", .topic.as_str(), .partition.0)]
+    UnknownPartition { topic: TopicName, partitions: u32, partition: PartitionIndex },
+    /// The topic has no group of this name.
+    #[error("topic {:?} has no group {:?}", .topic.as_str(), .group.as_str())]
+    UnknownGroup { topic: TopicName, group: GroupName },
+    /// The topic has no cursor of this name.
+    #[error("topic {:?} has no cursor {:?}", .topic.as_str(), .cursor.as_str())]
+    UnknownCursor { topic: TopicName, cursor: CursorName },
+    /// A range of offsets ends before it begins, or holds none.
+    #[error("offsets {start}..{end} are none: the end is behind the start")]
+    NoOffsets { topic: TopicName, start: Offset, end: Offset },
+    /// The topic is the broker's own.
+    #[error("what is below {RESERVED}/ is the broker's own: it can only be read")]
+    Reserved,
+    /// More topics match a pattern than may be watched at once.
+    #[error("{0} means more than WATCH_TOPICS_MAX topics, {WATCH_TOPICS_MAX}")]
+    TooManyWatched(TopicPattern),
+    /// The disk is slower than what is appended.
+    #[error(transparent)]
+    Busy(#[from] NoRoom),
+    /// The broker is about to end.
+    #[error("the broker stops")]
+    ShuttingDown,
+    /// A shard has answered otherwise than it was asked: the broker's own fault.
+    #[error("a shard gave another answer than it was asked for")]
+    WrongAnswer,
+    /// The system gives no random numbers, so that nothing can be created.
+    #[error("the system has no random numbers: {0}")]
+    NoRandomNumbers(getrandom::Error),
+}
+
+impl ControlRefusal {
+    /// The topic that was asked for, where this is about one.
+    pub(crate) fn topic(&self) -> Option<&TopicName> {
+        match self {
+            Self::UnknownTopic(topic)
+            | Self::UnknownPartition { topic, .. }
+            | Self::UnknownGroup { topic, .. }
+            | Self::UnknownCursor { topic, .. }
+            | Self::NoOffsets { topic, .. } => Some(topic),
+            _ => None,
+        }
+    }
+
+    /// Whether the same request may succeed later.
+    pub(crate) fn is_retryable(&self) -> bool {
+        match self {
+            Self::Engine(refusal) => matches!(
+                refusal,
+                Refusal::SequenceGap { .. } | Refusal::StorageFull | Refusal::OutcomeUnknown
+            ),
+            Self::Busy(_) | Self::ShuttingDown => true,
+            _ => false,
+        }
+    }
+
+    /// How long to wait before the request is sent again, in milliseconds; 0 for the client's own choice.
+    pub(crate) fn retry_after_ms(&self) -> u64 {
+        match self {
+            Self::Engine(Refusal::StorageFull) => STORAGE_FULL_RETRY_MS,
+            Self::Busy(_) => BUSY_RETRY_MS,
+            _ => 0,
+        }
+    }
+}

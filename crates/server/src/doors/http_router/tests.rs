@@ -1,0 +1,280 @@
+//! Every route there is, asked by programs, by the broker's own pages and by others: the table of routes
+//! is gone through, so that a new one cannot be forgotten.
+
+use std::{net::Ipv4Addr, path::PathBuf, sync::mpsc};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use sennit_journal::DirectorySettings;
+
+use super::*;
+use crate::{
+    broker::backup::Backups,
+    http::{
+        allowed_hosts::AllowedHosts, allowed_origins::AllowedOrigins, body::Body,
+        browser_guard::BrowserRules,
+    },
+    runtime::shard_files::Doors,
+};
+
+const HOST: (&str, &str) = ("host", "127.0.0.1:4437");
+const EVIL: (&str, &str) = ("origin", "https://evil.example");
+/// A page of another server on this machine.
+const LOCAL: (&str, &str) = ("origin", "http://localhost:3000");
+const OWN: (&str, &str) = ("origin", "http://127.0.0.1:4437");
+/// A form or a picture on some page.
+const CROSS_SITE: (&str, &str) = ("sec-fetch-site", "cross-site");
+
+/// The door of a broker that starts, as it listens on the loopback: nothing lies behind it yet, and all
+/// that is looked at first is looked at.
+fn door_with(origins: &[&str]) -> Rc<Door> {
+    let settings = DirectorySettings { shards: 1, segment_bytes: 20 << 20, incarnation: 1 };
+    let backups =
+        Backups::new(settings, PathBuf::new(), Arc::new(Doors::closed(1)), mpsc::channel().0);
+    let status = Arc::new(Status::recovering(Vec::new(), backups, PathBuf::new()));
+    let origins: Vec<_> = origins.iter().map(|text| text.parse().unwrap()).collect();
+    let rules = BrowserRules {
+        hosts: AllowedHosts::new(Ipv4Addr::LOCALHOST.into(), Vec::new()),
+        origins: AllowedOrigins::new(&origins, None),
+    };
+    Rc::new(Door::new(Rc::new(Hall::new(Arc::default(), None, rules)), status, None))
+}
+
+fn door() -> Rc<Door> {
+    door_with(&[])
+}
+
+/// A path of each route, and some where nothing lies.
+fn paths() -> Vec<(Option<&'static Route>, String)> {
+    let filled = |route: &'static Route| {
+        let path = route.path.replace("{id}", "s").replace("{path}", "a").replace("{stream}", "a");
+        (Some(route), path)
+    };
+    let nowhere = ["/", "*", "/v1/admin", "/v1/stream/__ds/other", "/favicon.ico"];
+    http_routes::all().map(filled).chain(nowhere.map(|path| (None, path.to_owned()))).collect()
+}
+
+const METHODS: [&str; 8] = ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE"];
+
+struct Told {
+    status: u16,
+    headers: HeaderMap,
+    body: String,
+}
+
+impl Told {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+}
+
+fn ask(door: &Rc<Door>, method: &str, path: &str, headers: &[(&str, &str)]) -> Told {
+    let mut request = http::Request::builder().method(method).uri(path);
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = Request::from(request.body(Bytes::new()).unwrap());
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let Response { status, headers, body } = runtime.block_on(door.answer(&request));
+    let body = match body {
+        Body::Full(body) => String::from_utf8(body.to_vec()).unwrap(),
+        _ => String::new(),
+    };
+    Told { status: status.as_u16(), headers: headers.iter().cloned().collect(), body }
+}
+
+/// Asks every route, with every method.
+fn ask_all(door: &Rc<Door>, headers: &[(&str, &str)], mut look: impl FnMut(Asked, &Told)) {
+    for (route, path) in paths() {
+        for method in METHODS {
+            let told = ask(door, method, &path, headers);
+            let reach = route.map_or(Reach::OwnPages, |route| route.reach);
+            look(Asked { what: format!("{method} {path}"), method, route, reach }, &told);
+        }
+    }
+}
+
+/// What was asked.
+struct Asked {
+    what: String,
+    method: &'static str,
+    route: Option<&'static Route>,
+    reach: Reach,
+}
+
+impl Asked {
+    fn is_read(&self) -> bool {
+        matches!(self.method, "GET" | "HEAD")
+    }
+}
+
+#[test]
+fn only_streams_are_for_pages_of_other_origins() {
+    let paths: Vec<_> =
+        http_routes::all().filter(|r| r.reach == Reach::AllowedPages).map(|r| r.path).collect();
+    assert_eq!(paths, ["/v1/stream/{path}", "/v1/atomic"]);
+}
+
+#[test]
+fn no_route_is_asked_for_by_a_host_that_is_not_the_brokers() {
+    let door = door();
+    for host in
+        ["evil.example:4437", "evil.example", "localhost.evil.example", "10.0.0.1", "", "a b"]
+    {
+        // As a program, and as a page that has come by that host and takes the broker for its own origin.
+        let origin = format!("http://{host}");
+        for asker in [&[][..], &[("origin", origin.as_str())], &[("sec-fetch-site", "same-origin")]]
+        {
+            let headers = [&[("host", host)], asker].concat();
+            ask_all(&door, &headers, |asked, told| {
+                assert_eq!(told.status, 421, "{} {headers:?}", asked.what);
+                assert!(told.body.contains("host_not_allowed"), "{}", told.body);
+                assert_eq!(told.header("access-control-allow-origin"), None);
+            });
+        }
+    }
+    ask_all(&door, &[], |asked, told| assert_eq!(told.status, 421, "{} without one", asked.what));
+    ask_all(&door, &[HOST, ("host", "evil.example")], |asked, told| {
+        assert_eq!(told.status, 421, "{} with two", asked.what);
+    });
+}
+
+#[test]
+fn a_program_may_ask_every_route() {
+    let door = door();
+    for host in ["127.0.0.1:4437", "localhost", "LOCALHOST:80", "[::1]:4437", "a.localhost"] {
+        ask_all(&door, &[("host", host)], |asked, told| {
+            let expected = match asked.route {
+                None => 404,
+                Some(route) if !route.knows(asked.method) => 405,
+                Some(_) if asked.method == "OPTIONS" => 204,
+                Some(route) if matches!(route.room, Room::Alive | Room::Metrics) => 200,
+                Some(_) => 503,
+            };
+            assert_eq!(told.status, expected, "{}", asked.what);
+            if told.status == 405 {
+                assert_eq!(told.header("allow"), asked.route.map(|route| route.methods));
+            }
+        });
+    }
+}
+
+#[test]
+fn a_page_of_the_brokers_own_origin_may_ask_every_route() {
+    let door = door();
+    for page in [OWN, ("sec-fetch-site", "same-origin"), ("sec-fetch-site", "none")] {
+        ask_all(&door, &[HOST, page], |asked, told| {
+            assert!(told.status != 403 && told.status != 421, "{} {page:?}", asked.what);
+        });
+    }
+}
+
+#[test]
+fn a_page_of_another_origin_may_ask_no_route() {
+    let door = door();
+    for origin in
+        [EVIL, ("origin", "null"), ("origin", ""), ("origin", "http://127.0.0.1.evil.example")]
+    {
+        ask_all(&door, &[HOST, origin], |asked, told| {
+            if asked.reach == Reach::AllowedPages && asked.method == "OPTIONS" {
+                // A preflight: without this a browser takes it for a no.
+                assert_eq!(told.status, 204, "{}", asked.what);
+            } else {
+                assert_eq!(told.status, 403, "{}", asked.what);
+                assert!(told.body.contains("foreign_origin"), "{}", told.body);
+            }
+            assert_eq!(told.header("access-control-allow-origin"), None, "{}", asked.what);
+        });
+    }
+    ask_all(&door, &[HOST, OWN, EVIL], |asked, told| {
+        assert!(matches!(told.status, 403 | 204), "{} with two origins", asked.what);
+        assert_eq!(told.header("access-control-allow-origin"), None, "{}", asked.what);
+    });
+}
+
+#[test]
+fn a_page_that_says_no_origin_changes_nothing_and_begins_no_backup() {
+    let door = door();
+    for site in [CROSS_SITE, ("sec-fetch-site", "same-site")] {
+        ask_all(&door, &[HOST, site], |asked, told| {
+            // It cannot read what it gets of a stream.
+            let reads = asked.reach == Reach::AllowedPages && asked.is_read();
+            if reads {
+                assert_ne!(told.status, 403, "{}", asked.what);
+                assert_eq!(told.header("cross-origin-resource-policy"), Some("same-origin"));
+            } else if !(asked.reach == Reach::AllowedPages && asked.method == "OPTIONS") {
+                assert_eq!(told.status, 403, "{}", asked.what);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_page_of_this_machine_or_one_that_is_named_may_use_streams_and_nothing_else() {
+    let named = ("origin", "https://app.example.com");
+    let door = door_with(&["https://app.example.com"]);
+    for page in [LOCAL, named] {
+        ask_all(&door, &[HOST, page], |asked, told| {
+            if asked.reach == Reach::OwnPages {
+                assert_eq!(told.status, 403, "{}", asked.what);
+                assert_eq!(told.header("access-control-allow-origin"), None, "{}", asked.what);
+            } else if asked.route.is_some_and(|route| route.knows(asked.method)) {
+                assert_eq!(told.header("access-control-allow-origin"), Some("*"), "{}", asked.what);
+                if asked.method == "OPTIONS" {
+                    let methods = asked.route.map(|route| route.methods);
+                    assert_eq!(told.header("access-control-allow-methods"), methods);
+                }
+            }
+        });
+    }
+    ask_all(&door, &[HOST, EVIL], |asked, told| {
+        assert!(matches!(told.status, 403 | 204), "{}", asked.what);
+    });
+}
+
+#[test]
+fn where_all_pages_may_read_streams_they_change_nothing() {
+    let door = door_with(&["*"]);
+    ask_all(&door, &[HOST, EVIL], |asked, told| {
+        let may_read = asked.reach == Reach::AllowedPages && asked.is_read();
+        if may_read && asked.route.is_some_and(|route| route.knows(asked.method)) {
+            assert_eq!(told.status, 503, "{}", asked.what);
+            assert_eq!(told.header("access-control-allow-origin"), Some("*"));
+            assert_eq!(told.header("vary"), None, "all are told the same: caches share it");
+        } else if asked.reach == Reach::AllowedPages && asked.method == "OPTIONS" {
+            assert_eq!(told.header("access-control-allow-methods"), Some("GET, HEAD, OPTIONS"));
+        } else if !may_read {
+            assert_eq!(told.status, 403, "{}", asked.what);
+        }
+    });
+}
+
+#[test]
+fn no_answer_is_guessed_at_embedded_kept_by_accident_or_given_with_credentials() {
+    let door = door();
+    for asker in [&[HOST][..], &[HOST, LOCAL], &[HOST, EVIL], &[HOST, CROSS_SITE], &[]] {
+        ask_all(&door, asker, |asked, told| {
+            let what = format!("{} {asker:?}", asked.what);
+            assert_eq!(told.header("x-content-type-options"), Some("nosniff"), "{what}");
+            assert_eq!(told.header("cross-origin-resource-policy"), Some("same-origin"), "{what}");
+            assert_eq!(told.header("access-control-allow-credentials"), None, "{what}");
+            if !told.body.is_empty() {
+                assert!(told.header("content-type").is_some(), "{what}");
+                assert_eq!(told.header("cache-control"), Some("no-store"), "{what}");
+            }
+            if told.status >= 400 {
+                let kind = told.header("content-type");
+                let is_problem = kind == Some("application/problem+json");
+                assert!(is_problem || asked.route.is_some_and(|r| r.room == Room::Ready), "{what}");
+            }
+            let varies = told.header("access-control-allow-origin").is_some();
+            assert!(!varies || told.header("vary") == Some("origin"), "{what}");
+        });
+    }
+}
+
+#[test]
+fn what_lies_in_a_stream_is_no_page_of_the_brokers() {
+    let told = ask(&door(), "GET", "/v1/stream/a", &[HOST]);
+    assert_eq!(told.header("content-security-policy"), Some("sandbox; frame-ancestors 'none'"));
+}

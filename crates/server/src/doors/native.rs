@@ -1,0 +1,15 @@
+//! The door for the native protocol, over TCP.
+
+pub(crate) mod arrival;
+pub(crate) mod connection;
+pub(crate) mod control_bodies;
+pub(crate) mod delivery_frames;
+pub(crate) mod flow_control;
+pub(crate) mod outbox;
+pub(crate) mod pending_request;
+pub(crate) mod refusal_reply;
+pub(crate) mod reply_size;
+pub(crate) mod send_queue;
+pub(crate) mod session;
+pub(crate) mod subscription_routes;
+pub(crate) mod topic_watch;

@@ -1,0 +1,48 @@
+//! A connection on its way to a core: fresh from the listener, or from another core, because the
+//! partition it works with lives here. Next to its partition a message is spared two threads.
+
+use std::{collections::HashMap, net::TcpStream};
+
+use bytes::{Bytes, BytesMut};
+use sennit_model::TopicId;
+use sennit_protocol::{Features, FrameHeader, FrameReader};
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::runtime::session_takeover::SessionToken;
+
+/// A connection on its way to a core.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) stream: TcpStream,
+    /// What it takes along from the core it was at.
+    pub(crate) moved: Option<Box<Moved>>,
+}
+
+/// A connection of the HTTP port on its way to a core.
+#[derive(Debug)]
+pub(crate) struct HttpArrival {
+    pub(crate) stream: TcpStream,
+    /// One of the places that there are; free again when the connection has ended.
+    pub(crate) place: OwnedSemaphorePermit,
+    /// How often it has moved: only one that speaks HTTP/1 does, and with nothing under way.
+    pub(crate) moves: u32,
+}
+
+/// What a connection takes along: it has been greeted, has opened topics perhaps, and has nothing
+/// under way. It moves once.
+#[derive(Debug)]
+pub(crate) struct Moved {
+    /// What was read and not looked at.
+    pub(crate) input: BytesMut,
+    /// The frame that said where it belongs; to be done first.
+    pub(crate) frame: (FrameHeader, Bytes),
+    pub(crate) frames: FrameReader,
+    /// The largest frame body the client takes.
+    pub(crate) frame_bytes_max: usize,
+    /// What was granted to it.
+    pub(crate) features: Features,
+    /// The token it was given.
+    pub(crate) token: Option<SessionToken>,
+    /// Topics placed beside another: which.
+    pub(crate) homes: HashMap<TopicId, TopicId>,
+}

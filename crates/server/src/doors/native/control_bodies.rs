@@ -1,0 +1,36 @@
+//! Requests about names and settings as the native protocol carries them: control bodies become requests
+//! of the control, its answers become replies. What they do is the control's matter.
+
+mod answers;
+mod requests;
+
+use sennit_engine::SessionId;
+use sennit_protocol::{Request, control};
+
+use super::refusal_reply::control_reply;
+use crate::{
+    broker::{control as topic_control, control_request::ControlAnswer},
+    runtime::core::Cores,
+};
+
+pub(crate) use self::answers::{reply, watched_topic};
+use self::requests::{RequestFault, control_request};
+
+/// Asks the first core what a frame asks for, in the name of a session. `None` if the broker stops.
+pub(crate) async fn ask(
+    cores: &Cores,
+    session: SessionId,
+    request: &Request,
+) -> Option<Result<ControlAnswer, Box<control::Error>>> {
+    let (request, fault) = match control_request(request) {
+        Ok(request) => (request, None),
+        Err(RequestFault::IfAccepted(request, fault)) => (*request, Some(fault)),
+        Err(fault) => return Some(Err(Box::new((&fault).into()))),
+    };
+    let answer = topic_control::ask(cores, session, request).await.ok()?;
+    Some(match (answer, fault) {
+        (Ok(_), Some(fault)) => Err(Box::new((&fault).into())),
+        (Ok(answer), None) => Ok(answer),
+        (Err(refusal), _) => Err(Box::new(control_reply(&refusal))),
+    })
+}

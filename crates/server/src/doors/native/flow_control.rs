@@ -1,0 +1,44 @@
+//! Holds back what a session takes part in while too much of what it was given waits for its socket. Its
+//! windows say what the client has room for; this is the broker's own room. It knows no socket.
+
+use std::convert::Infallible;
+
+use sennit_engine::SessionId;
+use tokio::task::yield_now;
+
+use super::{outbox::Outbox, subscription_routes::Subscription};
+use crate::runtime::core::CoreHandle;
+
+/// Pauses all that the session takes part in whenever too much waits in its outbox, and has it go on once
+/// there is room.
+pub(crate) async fn hold_back(id: SessionId, core: &CoreHandle, outbox: &Outbox) -> Infallible {
+    loop {
+        outbox.needs_holding_back().await;
+        let numbers: Vec<u32> = outbox.routes.borrow().subscriptions.keys().copied().collect();
+        for number in numbers {
+            let found = outbox.routes.borrow().subscriptions.get(&number).copied();
+            if let Some(subscription) = found {
+                set_windows(id, number, subscription, core, outbox);
+                // Others have their turn: it may have very many partitions.
+                yield_now().await;
+            }
+        }
+    }
+}
+
+/// Tells all partitions of a subscription what its window is now.
+pub(crate) fn set_windows(
+    id: SessionId,
+    number: u32,
+    subscription: Subscription,
+    core: &CoreHandle,
+    outbox: &Outbox,
+) {
+    let window = outbox.window_now(subscription.window);
+    let shards = core.cores.inboxes.len();
+    core.with(|core| {
+        for (shard, partition) in subscription.each_partition(shards) {
+            core.command(shard, subscription.set_window(id, number, partition, window));
+        }
+    });
+}

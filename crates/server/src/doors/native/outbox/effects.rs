@@ -1,0 +1,113 @@
+//! What an effect of a shard says to a client of the native protocol.
+
+use sennit_engine::{Command, Effect, GapReason, ReaderChange, SessionId};
+use sennit_protocol::{ErrorCode, Gap, PublishedAt, Reply, SettleRun, control};
+use tokio::sync::oneshot;
+
+use super::Outbox;
+use crate::{
+    doors::native::refusal_reply,
+    runtime::{core::EffectSink, drain::DRAIN, session_takeover::SessionToken},
+};
+
+impl EffectSink for Outbox {
+    fn take(&self, effect: Effect, shards: usize) -> Vec<(usize, Command)> {
+        match effect {
+            Effect::Confirmed(confirmed) => self.confirm(&confirmed),
+            Effect::Deliver(delivery) => self.deliver(delivery),
+            Effect::Settled(settled) => {
+                let stale = settled.stale.iter().map(|run| SettleRun {
+                    partition: settled.partition.index,
+                    first: run.first,
+                    count: run.count,
+                    attempt: run.attempt,
+                    generation: run.generation,
+                });
+                self.settled(settled.origin.request, settled.applied, stale);
+            }
+            Effect::PublishedAt { origin, first, count } => {
+                self.reply(&Reply::PublishedAt(PublishedAt { first, count }), origin.request);
+            }
+            Effect::SubscriptionEnded { subscription, .. } => {
+                self.subscription_ended(subscription, ErrorCode::UnknownTopic);
+            }
+            Effect::CursorTaken { session, subscription, .. } => {
+                self.subscription_ended(subscription, ErrorCode::CursorHeld);
+                return self.end_everywhere(session, subscription, shards);
+            }
+            Effect::ReaderTooSlow { session, subscription, .. } => {
+                self.subscription_ended(subscription, ErrorCode::SlowConsumer);
+                return self.end_everywhere(session, subscription, shards);
+            }
+            Effect::Refused { origin, refusal } => {
+                self.refused(origin.request, refusal_reply::reply(&refusal));
+            }
+            Effect::Gap { subscription, partition, range, reason, session: _ } => {
+                let (partition, offsets) = (partition.index, range);
+                self.gap(Gap { subscription, partition, offsets, reason: reason_of(reason) });
+            }
+            Effect::Subscribed { .. }
+            | Effect::Done { .. }
+            | Effect::Described { .. }
+            | Effect::Located { .. }
+            | Effect::Cursors { .. }
+            | Effect::Unparked { .. }
+            | Effect::Stream(..)
+            | Effect::StreamEnded { .. }
+            | Effect::DeadLetterTopicNeeded { .. } => {}
+        }
+        Vec::new()
+    }
+
+    fn token(&self) -> Option<SessionToken> {
+        self.successor.token.get()
+    }
+
+    fn set_token(&self, token: SessionToken) {
+        self.successor.token.set(Some(token));
+    }
+
+    fn replaced(&self, ended: oneshot::Sender<()>) {
+        self.successor.comes(ended);
+    }
+
+    fn say_goodbye(&self) {
+        let grace_ms = u64::try_from(DRAIN.as_millis()).unwrap_or(u64::MAX);
+        let reason = "the broker stops".to_owned();
+        self.reply(&Reply::GoAway(control::GoAway { reason, grace_ms }), 0);
+    }
+
+    fn has_sent_all(&self) -> bool {
+        Self::is_empty(self)
+    }
+}
+
+impl Outbox {
+    /// A subscription that has lost one partition ends in all of them, whatever the others think of it.
+    fn end_everywhere(
+        &self,
+        session: SessionId,
+        subscription: u32,
+        shards: usize,
+    ) -> Vec<(usize, Command)> {
+        let held = self.routes.borrow_mut().subscriptions.remove(subscription);
+        let partitions = held.iter().flat_map(|held| held.each_partition(shards));
+        let end = |partition| {
+            let change = ReaderChange::End;
+            Command::Reader { session, subscription, partition, change }
+        };
+        partitions.map(|(shard, partition)| (shard, end(partition))).collect()
+    }
+}
+
+fn reason_of(reason: GapReason) -> sennit_protocol::GapReason {
+    match reason {
+        GapReason::Damaged => sennit_protocol::GapReason::Damaged,
+        GapReason::Lost => sennit_protocol::GapReason::Lost,
+        GapReason::Retention => sennit_protocol::GapReason::Retention,
+        GapReason::RolledBack => sennit_protocol::GapReason::RolledBack,
+        GapReason::Skipped => sennit_protocol::GapReason::Skipped,
+        GapReason::Filtered => sennit_protocol::GapReason::Filtered,
+        GapReason::Compacted => sennit_protocol::GapReason::Compacted,
+    }
+}

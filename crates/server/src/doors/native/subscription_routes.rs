@@ -1,0 +1,195 @@
+//! What a session has learnt of topics, and what it takes part in: enough to find the shard of each
+//! thing it names.
+
+use std::{
+    collections::{HashMap, HashSet},
+    ops::Deref,
+};
+
+use sennit_engine::{Command, Credit, ReaderChange, SessionId};
+use sennit_model::{
+    GroupId, PartitionId, PartitionIndex, TopicId,
+    limits::{
+        SUBSCRIBED_PARTITIONS_MAX, SUBSCRIPTIONS_PER_CONNECTION_MAX, WATCHES_PER_CONNECTION_MAX,
+    },
+};
+use sennit_protocol::{ErrorCode, control};
+use tokio::sync::oneshot::{self, error::TryRecvError};
+
+use crate::runtime::placement::shard_of;
+
+/// A subscription of the session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subscription {
+    pub(crate) topic: TopicId,
+    pub(crate) home: TopicId,
+    /// [`GroupId::NONE`] for a reader.
+    pub(crate) group: GroupId,
+    pub(crate) partitions: u32,
+    /// The window of each partition, as the client wants it.
+    pub(crate) window: Credit,
+}
+
+impl Subscription {
+    /// Whether it reads by offset, without a group.
+    pub(crate) fn is_reader(&self) -> bool {
+        self.group == GroupId::NONE
+    }
+
+    /// The window of each partition: the subscription's, shared out evenly.
+    pub(crate) fn share(partitions: u32, credit: Credit) -> Credit {
+        let partitions = partitions.max(1);
+        let messages = match credit.messages {
+            0 => 0,
+            messages => (messages / partitions).max(1),
+        };
+        Credit { messages, bytes: (credit.bytes / u64::from(partitions)).max(1) }
+    }
+
+    /// Tells a partition what the window is now.
+    pub(crate) fn set_window(
+        &self,
+        session: SessionId,
+        number: u32,
+        partition: PartitionId,
+        window: Credit,
+    ) -> Command {
+        if self.is_reader() {
+            let change = ReaderChange::Credit(window);
+            return Command::Reader { session, subscription: number, partition, change };
+        }
+        let (subscription, group, credit) = (number, self.group, window);
+        Command::SetCredit { session, subscription, partition, group, credit }
+    }
+
+    pub(crate) fn each_partition(
+        &self,
+        shards: usize,
+    ) -> impl Iterator<Item = (usize, PartitionId)> {
+        let Self { topic, home, partitions, .. } = *self;
+        (0..partitions).map(move |index| {
+            let index = PartitionIndex(index);
+            (shard_of(home, index, shards), PartitionId { topic, index })
+        })
+    }
+}
+
+/// A subscription that is asked for and not answered.
+#[derive(Debug)]
+pub(crate) struct Beginning {
+    number: u32,
+    called_off: oneshot::Receiver<()>,
+}
+
+/// The subscriptions of a session, and how many partitions they take part in.
+#[derive(Debug, Default)]
+pub(crate) struct Subscriptions {
+    by_number: HashMap<u32, Subscription>,
+    partitions: u64,
+}
+
+impl Subscriptions {
+    /// Adds one whose number is free.
+    ///
+    /// # Errors
+    /// It would take part in too many partitions, with the others.
+    pub(crate) fn insert(
+        &mut self,
+        number: u32,
+        subscription: Subscription,
+    ) -> Result<(), Box<control::Error>> {
+        let partitions = self.partitions + u64::from(subscription.partitions);
+        if partitions > SUBSCRIBED_PARTITIONS_MAX {
+            let message = format!("SUBSCRIBED_PARTITIONS_MAX is {SUBSCRIBED_PARTITIONS_MAX}");
+            return Err(Box::new(control::Error::new(ErrorCode::LimitReached, message)));
+        }
+        self.partitions = partitions;
+        self.by_number.insert(number, subscription);
+        Ok(())
+    }
+
+    pub(crate) fn remove(&mut self, number: u32) -> Option<Subscription> {
+        let removed = self.by_number.remove(&number)?;
+        self.partitions -= u64::from(removed.partitions);
+        Some(removed)
+    }
+
+    /// Replaces the window of a subscription, and returns that.
+    pub(crate) fn set_window(&mut self, number: u32, window: Credit) -> Option<Subscription> {
+        let held = self.by_number.get_mut(&number)?;
+        held.window = Subscription::share(held.partitions, window);
+        Some(*held)
+    }
+}
+
+impl Deref for Subscriptions {
+    type Target = HashMap<u32, Subscription>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.by_number
+    }
+}
+
+/// What the session has learnt of topics, and what it takes part in.
+#[derive(Debug, Default)]
+pub(crate) struct Routes {
+    /// Topics placed beside another: which.
+    pub(crate) homes: HashMap<TopicId, TopicId>,
+    /// Topics of several partitions, which have no core of their own.
+    pub(crate) spread: HashSet<TopicId>,
+    pub(crate) subscriptions: Subscriptions,
+    /// Those that are asked for; each is called off when this is dropped.
+    pub(crate) beginning: HashMap<u32, oneshot::Sender<()>>,
+    /// Its watches; each ends when this is dropped.
+    pub(crate) watches: HashMap<u32, oneshot::Sender<()>>,
+    /// Whether the session has ended: nothing begins any more.
+    pub(crate) closed: bool,
+}
+
+impl Routes {
+    /// Whether another subscription, or watch, may have this number.
+    pub(crate) fn admit(&self, number: u32, is_watch: bool) -> Result<(), Box<control::Error>> {
+        let (count, limit, name) = if is_watch {
+            let limit = WATCHES_PER_CONNECTION_MAX;
+            (self.watches.len(), limit, "WATCHES_PER_CONNECTION_MAX")
+        } else {
+            let limit = SUBSCRIPTIONS_PER_CONNECTION_MAX;
+            let count = self.subscriptions.len() + self.beginning.len();
+            (count, limit, "SUBSCRIPTIONS_PER_CONNECTION_MAX")
+        };
+        let refused = |code, message| Err(Box::new(control::Error::new(code, message)));
+        let is_in_use = self.subscriptions.contains_key(&number)
+            || self.beginning.contains_key(&number)
+            || self.watches.contains_key(&number);
+        if is_in_use {
+            let message = format!("subscription {number} is in use");
+            return refused(ErrorCode::SubscriptionExists, message);
+        }
+        if count >= limit {
+            return refused(ErrorCode::LimitReached, format!("{name} is {limit}"));
+        }
+        Ok(())
+    }
+
+    /// Notes that a subscription is asked for: its number is in use.
+    pub(crate) fn begin(&mut self, number: u32) -> Beginning {
+        let (ends, called_off) = oneshot::channel();
+        self.beginning.insert(number, ends);
+        Beginning { number, called_off }
+    }
+
+    /// The answer has come: whether it is still wanted. Its number is free, or another's by now.
+    pub(crate) fn answered(&mut self, mut beginning: Beginning) -> bool {
+        let is_wanted = matches!(beginning.called_off.try_recv(), Err(TryRecvError::Empty));
+        if is_wanted {
+            self.beginning.remove(&beginning.number);
+        }
+        is_wanted
+    }
+
+    /// The shard of a partition, of `shards`.
+    pub(crate) fn shard(&self, partition: PartitionId, shards: usize) -> usize {
+        let home = self.homes.get(&partition.topic).copied().unwrap_or(partition.topic);
+        shard_of(home, partition.index, shards)
+    }
+}

@@ -1,0 +1,189 @@
+//! Is the broker alive, is it ready, what does it count; and its backup. It knows no sockets, and
+//! answers on any thread.
+
+use std::{
+    io,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, StatusCode, header};
+use prometheus_client::registry::Registry;
+
+use crate::http::{
+    answer::{full, problem},
+    body::{Body, PageSource, Pieces},
+    response::Response,
+};
+use crate::{
+    broker::backup::{Archive, Backups, NoBackup},
+    runtime::{
+        disk_need::free_bytes,
+        metrics::{self, CoreMetrics},
+    },
+};
+
+/// What the port tells.
+#[derive(Debug)]
+pub(crate) struct Status {
+    /// Whether the journals are still read.
+    pub(crate) recovering: AtomicBool,
+    /// Whether the broker is about to stop.
+    pub(crate) draining: AtomicBool,
+    /// Whether a journal has failed.
+    pub(crate) fenced: AtomicBool,
+    /// What is counted, for people and for [`Status::ready`].
+    registry: Registry,
+    /// Where the data lies.
+    data: PathBuf,
+    cores: Vec<Arc<CoreMetrics>>,
+    backups: Arc<Backups>,
+}
+
+impl Status {
+    /// Of a broker that has just started.
+    pub(crate) fn recovering(
+        cores: Vec<Arc<CoreMetrics>>,
+        backups: Arc<Backups>,
+        data: PathBuf,
+    ) -> Self {
+        Self {
+            recovering: AtomicBool::new(true),
+            draining: AtomicBool::new(false),
+            fenced: AtomicBool::new(false),
+            registry: metrics::registry(cores.clone()),
+            data,
+            cores,
+            backups,
+        }
+    }
+
+    /// Whether the cores serve: the shards are recovered, and the broker is not about to stop.
+    pub(crate) fn is_serving(&self) -> bool {
+        ![&self.recovering, &self.draining, &self.fenced].iter().any(|flag| flag.load(Relaxed))
+    }
+
+    /// Whether the broker serves, and what of it is damaged.
+    pub(crate) fn ready(&self) -> Response {
+        let reasons = [
+            (&self.recovering, "recovering"),
+            (&self.draining, "draining"),
+            (&self.fenced, "journal failed"),
+        ];
+        let reasons: Vec<&str> = reasons
+            .into_iter()
+            .filter_map(|(flag, reason)| flag.load(Relaxed).then_some(reason))
+            .collect();
+        let ready = reasons.is_empty();
+        let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
+        let mut body = serde_json::json!({ "ready": ready, "reasons": reasons });
+        // The rest is served; that something is not has to be seen all the same.
+        type Of = fn(&CoreMetrics) -> u64;
+        let quarantined: [(&str, Of); 5] = [
+            ("batches", |core| core.damaged_batches.value()),
+            ("journal_places", |core| core.journal_damage.value()),
+            ("doubtful_partitions", |core| core.doubtful_partitions.value()),
+            ("scrubbed_places", |core| core.scrub_damage.value()),
+            ("lost_files", |core| core.lost_files.value()),
+        ];
+        for (name, of) in quarantined {
+            let sum: u64 = self.cores.iter().map(|core| of(core)).sum();
+            if sum > 0 {
+                body["quarantined"][name] = sum.into();
+            }
+        }
+        self.tell_storage(&mut body);
+        full(status, "application/json", (body.to_string() + "\n").into())
+    }
+
+    /// Says that publishes to some shard are refused for want of room. That is no reason not to be ready: who
+    /// consumes and deletes makes room, and has to get through.
+    fn tell_storage(&self, body: &mut serde_json::Value) {
+        let of_full = self.cores.iter().filter(|core| core.storage_full.value() > 0);
+        let (shards, needed) = of_full.fold((0, 0), |(shards, needed), core| {
+            (shards + 1, needed + core.storage_needed_bytes.value())
+        });
+        if shards > 0 {
+            body["storage"] = serde_json::json!({
+                "full": true,
+                "detail": "publishes are refused; deliveries, acks and deletes go on",
+                "shards": shards,
+                "needed_bytes": needed,
+            });
+            if let Some(free) = free_bytes(&self.data) {
+                body["storage"]["free_bytes"] = free.into();
+            }
+        }
+    }
+
+    /// What is counted.
+    pub(crate) fn metrics(&self) -> Response {
+        if let Some(free) = free_bytes(&self.data) {
+            self.cores.iter().for_each(|core| core.storage_free_bytes.set(free));
+        }
+        let mut text = String::new();
+        match prometheus_client::encoding::text::encode(&mut text, &self.registry) {
+            Ok(()) => {
+                let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+                full(StatusCode::OK, kind, text.into())
+            }
+            Err(error) => problem(StatusCode::INTERNAL_SERVER_ERROR, &error.to_string(), []),
+        }
+    }
+
+    /// That the process lives.
+    pub(crate) fn alive(&self) -> Response {
+        full(StatusCode::OK, "application/json", ALIVE.into())
+    }
+
+    /// The archive of a backup.
+    pub(crate) async fn backup(&self) -> Response {
+        match self.begin_backup().await {
+            Ok(archive) => archive_answer(archive),
+            Err(error) => problem(status_of(&error), &error.to_string(), []),
+        }
+    }
+
+    async fn begin_backup(&self) -> Result<Archive, NoBackup> {
+        if !self.is_serving() {
+            return Err(NoBackup::NotServing);
+        }
+        self.backups.clone().begin().await
+    }
+}
+
+const ALIVE: &str = "{\"alive\":true}\n";
+
+/// An archive as the body of an answer.
+struct ArchivePieces(Archive);
+
+impl Pieces<io::Result<Bytes>> for ArchivePieces {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        self.0.poll_piece(context)
+    }
+}
+
+fn archive_answer(archive: Archive) -> Response {
+    let left = archive.bytes();
+    let source = PageSource::new(ArchivePieces(archive));
+    let mut response = Response::new(Body::Measured { source, left });
+    let kind = HeaderValue::from_static("application/x-tar");
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+}
+
+fn status_of(no_backup: &NoBackup) -> StatusCode {
+    match no_backup {
+        NoBackup::UnderWay => StatusCode::CONFLICT,
+        NoBackup::NotServing => StatusCode::SERVICE_UNAVAILABLE,
+        NoBackup::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
+        NoBackup::Disk(_) | NoBackup::Keys(_) | NoBackup::System(_) => {
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The door for HTTP streams: the Durable Streams protocol, over requests and answers that are whole.
+//! It knows no sockets, and of streams what `crate::broker::streams` says.
+//!
+//! In reading order: `name` and `query` say what is asked of which stream; `settings` and `create` make
+//! one; `content` makes messages of bodies and bodies of messages; `append`, `atomic`, `read` with `catch_up`,
+//! `long_poll` and `sse` with `event` are the traffic; `parked` are those of them that wait without a task; `refusals` says no.
+//! What is reserved for `subscriptions` is asked
+//! of them, with their `subscription_bodies`.
+
+mod answers;
+mod append;
+mod atomic;
+mod catch_up;
+mod content;
+mod create;
+mod cursor;
+mod delete;
+mod etag;
+mod event;
+mod header_values;
+mod long_poll;
+mod name;
+mod names;
+mod offset_token;
+mod parked;
+pub(crate) mod parked_connections;
+mod public_url;
+mod query;
+mod read;
+mod refusals;
+mod settings;
+pub(crate) mod spot;
+mod sse;
+mod storage_mode;
+mod storage_rules;
+mod subscription_bodies;
+mod subscriptions;
+
+use std::{rc::Rc, sync::Arc, time::Duration};
+
+use http::Method;
+use sennit_model::ReadFrom;
+
+pub(crate) use self::answers::body as body_of;
+pub(crate) use self::cursor::next as next_cursor;
+pub(crate) use self::event::KEEP_ALIVE;
+pub(crate) use self::offset_token::Token;
+pub(crate) use self::parked::{answer, nothing};
+pub use self::public_url::{PublicUrl, PublicUrlError};
+pub(crate) use self::query::Live;
+pub(crate) use self::read::{body, is_sound};
+use self::refusals::Problem;
+pub(crate) use self::spot::{Spot, Wait};
+pub(crate) use self::sse::{control, event};
+pub use self::storage_mode::{StreamStorage, StreamStorageError};
+pub(crate) use self::storage_rules::StorageRules;
+pub use self::storage_rules::{StreamStorageRule, StreamStorageRuleError};
+
+use super::http_routes::{Captures, RESERVED_ROOT, ROOT, Room};
+use crate::http::{body::Body, request::Request, response::Response, thread_context::Hall};
+use crate::{broker::streams::Streams, runtime::core::Cores};
+
+/// Whether what is posted to `path` is an append to a stream, if there is one.
+pub(crate) fn is_append(path: &str) -> bool {
+    path.starts_with(ROOT) && !path.starts_with(RESERVED_ROOT)
+}
+
+/// From where a read stays for what comes, if it is one that does.
+pub(crate) fn stays_at(request: &Request) -> Option<ReadFrom> {
+    let asked = query::parse(request.query().unwrap_or_default()).ok()?;
+    asked.live.map(|_| asked.at.read_from())
+}
+
+/// What the broker's owner decides for all streams.
+#[derive(Clone, Debug)]
+pub(crate) struct StreamsSettings {
+    /// How a stream is kept whose creator does not say.
+    pub(crate) storage: StorageRules,
+    /// Where others find the broker, if not where they ask.
+    pub(crate) public_url: Option<PublicUrl>,
+    /// How long a read waits for something to give.
+    pub(crate) long_poll_timeout: Duration,
+    /// How long events are silent before a comment breaks the silence.
+    pub(crate) events_silence: Duration,
+    /// How long a connection lasts on which they come.
+    pub(crate) events_span: Duration,
+}
+
+/// The door, as one core has it.
+#[derive(Debug)]
+pub(crate) struct StreamsDoor {
+    streams: Rc<Streams>,
+    /// The way to subscriptions, which live on the first core.
+    cores: Arc<Cores>,
+    settings: StreamsSettings,
+    /// Where it is: it says when who waits is to wait no longer.
+    hall: Rc<Hall>,
+}
+
+impl StreamsDoor {
+    /// A door to `streams`.
+    pub(crate) fn new(
+        streams: Rc<Streams>,
+        cores: Arc<Cores>,
+        settings: StreamsSettings,
+        hall: Rc<Hall>,
+    ) -> Self {
+        Self { streams, cores, settings, hall }
+    }
+
+    /// Answers a request for something of streams, by a method that is known there.
+    pub(crate) async fn answer(
+        &self,
+        request: &Request,
+        (room, captures): (Room, Captures<'_>),
+    ) -> Response {
+        let answer = match room {
+            Room::Subscriptions(room) => {
+                Ok(Box::pin(self.subscriptions(room, captures, request)).await)
+            }
+            Room::Atomic => Box::pin(self.append_together(request)).await,
+            _ => self.of_stream(request).await,
+        };
+        let mut response = answer.unwrap_or_else(Response::from);
+        if request.method() == Method::HEAD {
+            *response.body_mut() = Body::Empty;
+        }
+        response
+    }
+
+    async fn of_stream(&self, request: &Request) -> Result<Response, Problem> {
+        let name = name::of_path(request.path())?;
+        // Every request has room for the largest of what is not in a box: appends are many, and small.
+        match *request.method() {
+            Method::GET => Box::pin(self.read(name, request)).await,
+            Method::POST => self.append(&name, request).await,
+            Method::PUT => Box::pin(self.create(name, request)).await,
+            Method::DELETE => Box::pin(self.delete(&name)).await,
+            _ => self.head(&name).await,
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Reads that wait for their stream and need no task for it: what they wait for, and what those are told
+//! who wait for the same, made once for all of them. It knows no sockets.
+
+use sennit_engine::{StreamChunk, StreamRead};
+use sennit_model::ReadFrom;
+
+use super::{
+    StreamsDoor,
+    long_poll::{self, Awaited},
+    query::Live,
+    read,
+    spot::{Spot, Wait},
+    sse,
+};
+use crate::{
+    broker::stream_offset::{Identified, StreamOffset},
+    http::{body::Body, response::Response, thread_context::Hall},
+};
+
+impl Spot {
+    /// What is asked of the stream for all who wait here.
+    pub(crate) fn question(&self) -> StreamRead {
+        let bytes_max = match self.live {
+            Live::LongPoll => read::READ_BYTES_MAX,
+            Live::Events | Live::Base64Events => sse::EVENT_BYTES_MAX,
+        };
+        let at = ReadFrom::Offset(self.at.at);
+        let (one_append, for_fork) = (false, false);
+        StreamRead { at, before: None, bytes_max, waits: true, one_append, for_fork }
+    }
+}
+
+impl StreamsDoor {
+    /// Goes on with a read that has waited without a task.
+    pub(crate) async fn go_on(&self, wait: Wait) -> Response {
+        let source = self.source(wait.spot.name.clone(), Some(wait.spot.at.of));
+        let mut response = match wait.spot.live {
+            Live::LongPoll => {
+                let Wait { cursor, until, stays, .. } = wait;
+                let at = ReadFrom::Offset(wait.spot.at.at);
+                let awaited = Awaited { at, cursor, until, may_leave: !stays };
+                self.awaited(&source, awaited).await.unwrap_or_else(Response::from)
+            }
+            Live::Events | Live::Base64Events => {
+                return Response::new(Body::Events(self.events_from(source, wait)));
+            }
+        };
+        self.hall.guard.say_to_readers(response.headers_mut());
+        response
+    }
+}
+
+/// The answer to a long-poll for which this has come, without its body.
+pub(crate) fn answer(
+    chunk: &Identified<StreamChunk>,
+    cursor: u64,
+    hall: &Hall,
+) -> Option<Response> {
+    let mut response = long_poll::head(chunk, cursor).ok()?;
+    hall.guard.say_to_readers(response.headers_mut());
+    Some(response)
+}
+
+/// The answer to one for which nothing has come.
+pub(crate) fn nothing(at: StreamOffset, cursor: u64, hall: &Hall) -> Response {
+    let mut response = long_poll::nothing(at, false, cursor);
+    hall.guard.say_to_readers(response.headers_mut());
+    response
+}

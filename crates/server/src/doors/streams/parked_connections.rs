@@ -1,0 +1,272 @@
+//! The lot of a core: connections that wait for their streams without a task, a buffer or a timer of
+//! their own. One question to a stream stands for all who wait at one spot of it; what comes is made into
+//! an answer once and written to each of them. It knows when, not what streams say.
+//!
+//! In reading order: `lot_door` and `parking` (beside this) are the way in and out, `readers` who is here, `news` what they
+//! are told; `due` and `leaving` are what is done when nothing comes, or the client says something, of which
+//! `sockets` knows.
+
+mod deadlines;
+mod leaving;
+mod notices;
+mod readers;
+mod sockets;
+
+use std::{collections::VecDeque, io, rc::Rc};
+
+use sennit_engine::{Command, Refusal, StreamAnswer, StreamCommand};
+use tokio::{
+    task::yield_now,
+    time::{Duration, Instant, sleep_until},
+};
+
+use self::{
+    notices::News,
+    readers::{Joined, Moment, Patience, Readers},
+    sockets::{Heard, Sockets},
+};
+use super::{Live, Spot};
+use crate::{
+    broker::stream_offset::{Identified, StreamOffset},
+    runtime::{
+        core::CoreHandle, placement::shard_of, shard_answers::Answer, write_buffer::Outgoing,
+    },
+};
+use crate::{
+    doors::{http_router::Door, streams},
+    http::{
+        limits::IDLE_TIMEOUT,
+        parking_lot_entry::{Arriving, Parking},
+        thread_context::Hall,
+    },
+};
+
+/// How many are told, or looked at, before others on the core have their turn.
+const TURN: usize = 256;
+
+/// A question of which nobody awaits the answer.
+const NOBODYS: u64 = u32::MAX as u64;
+
+/// The lot of a core.
+#[derive(Debug)]
+pub(crate) struct Lot {
+    core: CoreHandle,
+    door: Rc<Door>,
+    hall: Rc<Hall>,
+    readers: Readers,
+    sockets: Sockets,
+    /// Spots whose readers are being told, one after the other; without news they go back to tasks, each
+    /// to find out by itself.
+    telling: VecDeque<(u32, Option<News>)>,
+    /// What the sockets have said, until it was looked at.
+    heard: Vec<Heard>,
+    /// Questions so far.
+    asked: u32,
+    /// How long an event stream may be silent, in milliseconds.
+    silence: Moment,
+    began: Instant,
+}
+
+impl Lot {
+    /// Opens the lot of a core, whose door this is.
+    ///
+    /// # Errors
+    /// The kernel has no room.
+    pub(crate) fn open(core: CoreHandle, door: Rc<Door>, silence: Duration) -> io::Result<Self> {
+        let hall = door.hall().clone();
+        let sockets = Sockets::new()?;
+        core.with(|core| core.answers.lot_bell = hall.lot.bell.clone());
+        hall.lot.open();
+        Ok(Self {
+            core,
+            door,
+            hall,
+            readers: Readers::default(),
+            sockets,
+            telling: VecDeque::new(),
+            heard: Vec::new(),
+            asked: 0,
+            silence: u64::try_from(silence.as_millis()).unwrap_or(Moment::MAX),
+            began: Instant::now(),
+        })
+    }
+
+    /// Runs for ever.
+    pub(crate) async fn run(mut self) {
+        let hall = self.hall.clone();
+        loop {
+            hall.lot.arrived().into_iter().for_each(|arriving| self.park(arriving));
+            self.hear_answers();
+            let mut has_more = self.hear_sockets();
+            has_more |= self.do_what_is_due();
+            has_more |= self.tell();
+            let is_closing = hall.closing.has_begun();
+            has_more |= is_closing && self.send_all_back();
+            hall.lot.set_count(self.readers.len());
+            hall.metrics.http_parked.set(self.readers.len() as u64);
+            if has_more {
+                yield_now().await;
+                continue;
+            }
+            let due = self.readers.next_due().map(|due| self.began + Duration::from_millis(due));
+            tokio::select! {
+                () = hall.lot.bell.notified() => {}
+                () = self.sockets.have_something() => {}
+                () = sleep_until(due.unwrap_or(self.began)), if due.is_some() => {}
+                () = hall.closing.begun(), if !is_closing => {}
+            }
+        }
+    }
+
+    fn moment(&self, at: Instant) -> Moment {
+        u64::try_from(at.saturating_duration_since(self.began).as_millis()).unwrap_or(Moment::MAX)
+    }
+
+    /// When something is to be done with a reader for whom nothing comes.
+    fn due(&self, live: Live, patience: Patience) -> Moment {
+        match live {
+            Live::LongPoll => patience.until,
+            Live::Events | Live::Base64Events => {
+                patience.until.min(patience.said_at.saturating_add(self.silence))
+            }
+        }
+    }
+
+    fn park(&mut self, arriving: Arriving) {
+        let Arriving { stream, place, parking: Parking { wait, manner, moves } } = arriving;
+        let patience = Patience {
+            cursor: wait.cursor,
+            until: self.moment(wait.until),
+            said_at: self.moment(wait.said_at),
+        };
+        let due = self.due(wait.spot.live, patience);
+        let reader = self.readers.take_in(stream, place, moves, manner, due);
+        let Some(held) = self.readers.get(reader) else { return };
+        if let Err(error) = self.sockets.add(&held.socket, reader) {
+            tracing::warn!(%error, "an HTTP connection could not be parked");
+            return self.part(reader);
+        }
+        self.join(reader, wait.spot, patience);
+    }
+
+    fn join(&mut self, reader: u32, spot: Spot, patience: Patience) {
+        if let Joined::New(spot) = self.readers.join(reader, spot, patience) {
+            self.ask(spot);
+        }
+    }
+
+    /// Asks for what comes at a spot.
+    fn ask(&mut self, at: u32) {
+        self.asked = self.asked.wrapping_add(1) & (u32::MAX >> 1);
+        let question = self.asked;
+        if let Some(held) = self.readers.spot_mut(at) {
+            held.question = question;
+            let (spot, read) = (held.spot.clone(), held.spot.question());
+            self.command(&spot, number(question, at), StreamCommand::Read(read));
+        }
+    }
+
+    fn command(&self, spot: &Spot, number: u64, command: StreamCommand) {
+        let (partition, home) = spot.stream;
+        let shard = shard_of(home, partition.index, self.core.cores.inboxes.len());
+        self.core.with(|core| {
+            let origin = core.answers.of_lot(number);
+            core.command(shard, Command::Stream(origin, partition, command));
+        });
+    }
+
+    /// Has a reader wait no more.
+    fn leave(&mut self, reader: u32) {
+        let Some(at) = self.readers.leave(reader) else { return };
+        if self.readers.spot(at).is_some_and(readers::Held::is_forsaken)
+            && let Some(held) = self.readers.forget_spot(at)
+        {
+            self.command(&held.spot, number(held.question, at), StreamCommand::StopReading);
+        }
+    }
+
+    fn hear_answers(&mut self) {
+        let answers = self.core.look(|core| core.answers.for_lot.take());
+        for (asked, answer) in answers {
+            let at = asked as u32;
+            let is_awaited = |held: &readers::Held| number(held.question, at) == asked;
+            if self.readers.spot(at).is_some_and(is_awaited) {
+                let news = self.news(at, answer);
+                self.readers.is_answered(at);
+                self.telling.push_back((at, news));
+            }
+        }
+    }
+
+    /// What all who wait at a spot can be told alike; none if each has to ask for itself.
+    fn news(&self, at: u32, answer: Result<Answer, Refusal>) -> Option<News> {
+        let Ok(Answer::Stream(StreamAnswer::Chunk(chunk))) = answer else { return None };
+        let Spot { live, at: StreamOffset { of, .. }, .. } = self.readers.spot(at)?.spot;
+        let has_come = chunk.is_closed || !chunk.messages.is_empty();
+        let chunk = Identified { of, answer: chunk };
+        (has_come && streams::is_sound(&chunk)).then(|| News::new(chunk, live))
+    }
+
+    /// Tells some of those who are to be told; says whether there are more.
+    fn tell(&mut self) -> bool {
+        for _ in 0..TURN {
+            let Some((at, mut news)) = self.telling.pop_front() else { return false };
+            match self.readers.first_at(at) {
+                None => drop(self.readers.forget_spot(at)),
+                Some(reader) => {
+                    self.tell_one(reader, news.as_mut());
+                    self.telling.push_front((at, news));
+                }
+            }
+        }
+        !self.telling.is_empty()
+    }
+
+    fn tell_one(&mut self, reader: u32, news: Option<&mut News>) {
+        let hall = self.hall.clone();
+        let Some((held, spot)) = self.readers.get(reader).zip(self.readers.spot_of(reader)) else {
+            return;
+        };
+        let (spot, manner, patience) = (spot.spot.clone(), held.manner, held.patience);
+        let told = news.and_then(|news| {
+            let cursor = news.cursor_after(patience.cursor);
+            let next = news.chunk.offset(news.chunk.next);
+            let goes_on = spot.live.is_events() && !news.chunk.is_closed;
+            news.told(manner, cursor, &hall).map(|out| (out, cursor, next, goes_on))
+        });
+        let Some((out, cursor, next, goes_on)) = told else {
+            let wait = self.wait(spot, patience, true);
+            return self.send_back(reader, Outgoing::default(), Some(wait));
+        };
+        self.leave(reader);
+        if spot.live == Live::LongPoll {
+            hall.count(http::StatusCode::OK);
+        }
+        let said_at = self.moment(Instant::now());
+        let patience = Patience { cursor, said_at, ..patience };
+        self.say(reader, out, goes_on.then_some((Spot { at: next, ..spot }, patience)));
+    }
+
+    /// Says something to a reader that waits nowhere, and has it go on: waiting there, or at rest.
+    fn say(&mut self, reader: u32, out: &Outgoing, then: Option<(Spot, Patience)>) {
+        let Some(held) = self.readers.get(reader) else { return };
+        let Ok(taken) = out.write_now(&held.socket, 0) else { return self.part(reader) };
+        let is_last = then.is_none() && held.manner.closes;
+        if taken < out.len() || is_last {
+            let wait = then.map(|(spot, patience)| self.wait(spot, patience, false));
+            return self.send_back(reader, out.rest(taken), wait);
+        }
+        match then {
+            Some((spot, patience)) => {
+                self.readers.set_due(reader, self.due(spot.live, patience));
+                self.join(reader, spot, patience);
+            }
+            None => self.readers.set_due(reader, self.moment(Instant::now() + IDLE_TIMEOUT)),
+        }
+    }
+}
+
+/// The number of a question about a spot.
+fn number(question: u32, at: u32) -> u64 {
+    u64::from(question) << 32 | u64::from(at)
+}

@@ -1,0 +1,83 @@
+//! What is done in the lot when nothing comes: a long-poll is told so, an event stream hears that it still
+//! stands and ends in its time, and who asks for nothing is let go. It knows no clock but the lot's.
+
+use bytes::Bytes;
+use sennit_engine::StreamCommand;
+use tokio::time::Instant;
+
+use super::{
+    Lot, NOBODYS, TURN,
+    readers::{Moment, Patience},
+};
+use crate::{
+    doors::streams::{self, KEEP_ALIVE, Live, Spot},
+    http::{
+        http1_answers::{encode, put_end, put_pieces},
+        response::Response,
+    },
+    runtime::{clock::now, write_buffer::Outgoing},
+};
+
+impl Lot {
+    /// Does what is due for some of them; says whether there may be more.
+    pub(super) fn do_what_is_due(&mut self) -> bool {
+        let now = self.moment(Instant::now());
+        for _ in 0..TURN {
+            let Some(reader) = self.readers.is_due(now) else { return false };
+            match self.readers.spot_of(reader).map(|held| held.spot.clone()) {
+                None => self.part(reader),
+                Some(spot) => {
+                    // Who waits uses the stream.
+                    self.command(&spot, NOBODYS, StreamCommand::Ask { touches: true });
+                    self.has_waited(reader, spot, now);
+                }
+            }
+        }
+        true
+    }
+
+    /// A reader has waited at `spot` for as long as it may be silent.
+    fn has_waited(&mut self, reader: u32, spot: Spot, now: Moment) {
+        let Some(held) = self.readers.get(reader) else { return };
+        let (manner, patience) = (held.manner, held.patience);
+        let mut out = Outgoing::default();
+        match spot.live {
+            Live::LongPoll => {
+                let answer = self.nothing(&spot, patience.cursor);
+                encode(answer, manner, &self.hall.date.now(), &mut out);
+            }
+            _ if now >= patience.until => put_end(manner.is_chunked(), &mut out),
+            Live::Events | Live::Base64Events => {
+                let comment = Bytes::from_static(KEEP_ALIVE);
+                put_pieces(&[&comment], manner.is_chunked(), &mut out);
+                return self.keep_alive(reader, &out, spot, Patience { said_at: now, ..patience });
+            }
+        }
+        self.leave(reader);
+        self.say(reader, &out, None);
+    }
+
+    fn nothing(&self, spot: &Spot, cursor: u64) -> Response {
+        let random = getrandom::u64().unwrap_or_default();
+        let cursor = streams::next_cursor(now(), Some(cursor), random);
+        let answer = streams::nothing(spot.at, cursor, &self.hall);
+        self.hall.count(answer.status());
+        answer
+    }
+
+    /// Says something to a reader that goes on waiting where it does.
+    fn keep_alive(&mut self, reader: u32, out: &Outgoing, spot: Spot, patience: Patience) {
+        let Some(held) = self.readers.get_mut(reader) else { return };
+        match out.write_now(&held.socket, 0) {
+            Err(_) => self.part(reader),
+            Ok(taken) if taken < out.len() => {
+                let wait = self.wait(spot, patience, false);
+                self.send_back(reader, out.rest(taken), Some(wait));
+            }
+            Ok(_) => {
+                held.patience = patience;
+                self.readers.set_due(reader, self.due(spot.live, patience));
+            }
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! How one leaves the lot: its client has gone, or says something, or takes its answer slowly, or the
+//! broker stops. Whoever is still there goes back to a task. It knows no requests.
+
+use std::time::Duration;
+
+use tokio::task::spawn_local;
+
+use super::{
+    Lot, TURN,
+    readers::{Patience, Reader},
+};
+use crate::{
+    doors::streams::{Spot, Wait},
+    http::{parking::Back, port},
+    runtime::write_buffer::Outgoing,
+};
+
+impl Lot {
+    /// Lets those go whose clients have gone, and sends back whose have said something; says whether there
+    /// may be more.
+    pub(super) fn hear_sockets(&mut self) -> bool {
+        let mut heard = std::mem::take(&mut self.heard);
+        let has_more = self.sockets.take(&mut heard);
+        for heard in heard.drain(..) {
+            if heard.is_gone {
+                self.part(heard.reader);
+                continue;
+            }
+            let Some(held) = self.readers.get(heard.reader) else { continue };
+            let patience = held.patience;
+            let spot = self.readers.spot_of(heard.reader).map(|held| held.spot.clone());
+            let wait = spot.map(|spot| self.wait(spot, patience, false));
+            self.go_back(heard.reader, Outgoing::default(), wait, true);
+        }
+        self.heard = heard;
+        has_more
+    }
+
+    /// Ends a connection.
+    pub(super) fn part(&mut self, reader: u32) {
+        if self.readers.get(reader).is_some() {
+            self.leave(reader);
+            drop(self.readers.let_go(reader));
+            self.hall.metrics.http_connections.less(1);
+        }
+    }
+
+    /// Gives a connection a task again: what its socket has not taken, and what it waits for still.
+    pub(super) fn send_back(&mut self, reader: u32, rest: Outgoing, wait: Option<Wait>) {
+        self.go_back(reader, rest, wait, false);
+    }
+
+    fn go_back(&mut self, reader: u32, rest: Outgoing, wait: Option<Wait>, is_heard: bool) {
+        if self.readers.get(reader).is_none() {
+            return;
+        }
+        self.leave(reader);
+        let Reader { socket, place, moves, manner, .. } = self.readers.let_go(reader);
+        self.sockets.remove(&socket);
+        // Counted before the task begins: a broker that stops waits for it.
+        let guest = self.hall.enter();
+        let back = Back { guest, is_heard, rest, wait, manner, moves };
+        let (door, cores) = (self.door.clone(), self.core.cores.clone());
+        spawn_local(port::come_back(socket, place, back, door, cores));
+    }
+
+    /// The broker stops: sends some of them back, to be told; says whether there are more.
+    pub(super) fn send_all_back(&mut self) -> bool {
+        for _ in 0..TURN {
+            let Some(reader) = self.readers.anybody() else { return false };
+            let patience = self.readers.get(reader).map(|held| held.patience).unwrap_or_default();
+            let spot = self.readers.spot_of(reader).map(|held| held.spot.clone());
+            let wait = spot.map(|spot| self.wait(spot, patience, true));
+            self.send_back(reader, Outgoing::default(), wait);
+        }
+        self.readers.anybody().is_some()
+    }
+
+    /// What a reader waits for, to be waited for elsewhere.
+    pub(super) fn wait(&self, spot: Spot, patience: Patience, stays: bool) -> Wait {
+        let Patience { cursor, until, said_at } = patience;
+        let instant = |moment| self.began + Duration::from_millis(moment);
+        Wait { spot, cursor, until: instant(until), said_at: instant(said_at), stays }
+    }
+}

@@ -1,0 +1,90 @@
+//! What those are told who wait at a spot. What is the same for all is made once; the head, or the place
+//! to go on at, once for those who have the same cursor and are answered in the same manner. It knows no
+//! sockets and nobody who waits.
+
+use bytes::Bytes;
+use sennit_engine::StreamChunk;
+use sennit_model::Timestamp;
+
+use crate::{
+    broker::stream_offset::Identified,
+    doors::streams::{self, Live},
+    http::{
+        http1_answers::{Manner, encode, put_end, put_pieces},
+        thread_context::Hall,
+    },
+    runtime::{clock::now, write_buffer::Outgoing},
+};
+
+/// Ways to say it that are kept: readers who were told together have the same cursor, so there are few.
+const KEPT_MAX: usize = 16;
+
+/// What has come at a spot.
+#[derive(Debug)]
+pub(super) struct News {
+    pub(super) chunk: Identified<StreamChunk>,
+    live: Live,
+    now: Timestamp,
+    random: u64,
+    /// The body of an answer, or the event with what has come.
+    body: Vec<Bytes>,
+    kept: Vec<(Manner, u64, Outgoing)>,
+}
+
+impl News {
+    /// News of `chunk` for those who wait so.
+    pub(super) fn new(chunk: Identified<StreamChunk>, live: Live) -> Self {
+        let body = match live {
+            Live::LongPoll => streams::body(&chunk),
+            Live::Events | Live::Base64Events => vec![streams::event(&chunk, live)],
+        };
+        let random = getrandom::u64().unwrap_or_default();
+        Self { chunk, live, now: now(), random, body, kept: Vec::new() }
+    }
+
+    /// The cursor of one who came with this one. It depends on nobody else's.
+    pub(super) fn cursor_after(&self, cursor: u64) -> u64 {
+        match self.live {
+            Live::LongPoll => streams::next_cursor(self.now, Some(cursor), self.random),
+            Live::Events | Live::Base64Events => {
+                streams::next_cursor(self.now, None, 0).max(cursor)
+            }
+        }
+    }
+
+    /// What one is told who is answered in that manner and gets this cursor. None if it cannot be said.
+    pub(super) fn told(&mut self, manner: Manner, cursor: u64, hall: &Hall) -> Option<&Outgoing> {
+        let is_alike = |(of, at, _): &(Manner, u64, Outgoing)| (*of, *at) == (manner, cursor);
+        let at = match self.kept.iter().position(is_alike) {
+            Some(at) => at,
+            None => {
+                let mut out = Outgoing::default();
+                self.say(manner, cursor, hall, &mut out)?;
+                if self.kept.len() == KEPT_MAX {
+                    self.kept.pop();
+                }
+                self.kept.push((manner, cursor, out));
+                self.kept.len() - 1
+            }
+        };
+        Some(&self.kept[at].2)
+    }
+
+    fn say(&self, manner: Manner, cursor: u64, hall: &Hall, out: &mut Outgoing) -> Option<()> {
+        match self.live {
+            Live::LongPoll => {
+                let head = streams::answer(&self.chunk, cursor, hall)?;
+                let answer = head.with_body(streams::body_of(self.body.clone()));
+                encode(answer, manner, &hall.date.now(), out);
+            }
+            Live::Events | Live::Base64Events => {
+                let place = streams::control(&self.chunk, cursor);
+                put_pieces(&[&self.body[0], &place], manner.is_chunked(), out);
+                if self.chunk.is_closed {
+                    put_end(manner.is_chunked(), out);
+                }
+            }
+        }
+        Some(())
+    }
+}

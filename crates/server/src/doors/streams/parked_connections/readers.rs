@@ -1,0 +1,250 @@
+//! Who is in the lot: each connection with what it waits for, the spots with those who wait at each, and
+//! who is due when. It knows no answers, and no more of a socket than that it is held.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    net::TcpStream,
+};
+
+use foldhash::fast::FixedState;
+use sennit_model::{Offset, PartitionId};
+use slab::Slab;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::{
+    doors::streams::{Live, Spot},
+    http::http1_answers::Manner,
+};
+
+/// A moment, in milliseconds since the lot began.
+pub(super) type Moment = u64;
+
+/// Nobody, in a list of readers.
+const NOBODY: u32 = u32::MAX;
+
+/// A connection in the lot.
+#[derive(Debug)]
+pub(super) struct Reader {
+    pub(super) socket: TcpStream,
+    /// One of the places that the port has.
+    pub(super) place: OwnedSemaphorePermit,
+    pub(super) moves: u32,
+    pub(super) manner: Manner,
+    /// At which spot it waits, between whom; none if it is at rest between two requests.
+    at: Option<Seat>,
+    pub(super) patience: Patience,
+    /// When something is to be done, whatever comes.
+    due: Moment,
+}
+
+/// Where a reader stands in the list of its spot.
+#[derive(Clone, Copy, Debug)]
+struct Seat {
+    spot: u32,
+    before: u32,
+    behind: u32,
+}
+
+/// How a reader waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Patience {
+    /// The cursor that it came with, or was given last.
+    pub(super) cursor: u64,
+    /// When it waits no more.
+    pub(super) until: Moment,
+    /// When it was told something last.
+    pub(super) said_at: Moment,
+}
+
+/// A spot, and who waits there.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) spot: Spot,
+    /// The number of the question to the stream.
+    pub(super) question: u32,
+    first: u32,
+    last: u32,
+    /// Whether the question is answered: who waits here is being told, and nobody joins any more.
+    is_answered: bool,
+}
+
+type Key = (PartitionId, Offset, Live);
+
+/// Who is in the lot.
+#[derive(Debug, Default)]
+pub(super) struct Readers {
+    all: Slab<Reader>,
+    spots: Slab<Held>,
+    by_key: HashMap<Key, u32, FixedState>,
+    due: BTreeSet<(Moment, u32)>,
+}
+
+/// What became of a spot that a reader has joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Joined {
+    /// Others wait there already.
+    Others,
+    /// It is new: its stream has to be asked.
+    New(u32),
+}
+
+fn key(spot: &Spot) -> Key {
+    (spot.stream.0, spot.at.at, spot.live)
+}
+
+/// Numbers fit: there are no more connections than descriptors.
+fn number(at: usize) -> u32 {
+    at as u32
+}
+
+impl Readers {
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn get(&self, reader: u32) -> Option<&Reader> {
+        self.all.get(reader as usize)
+    }
+
+    pub(super) fn get_mut(&mut self, reader: u32) -> Option<&mut Reader> {
+        self.all.get_mut(reader as usize)
+    }
+
+    /// Anybody.
+    pub(super) fn anybody(&self) -> Option<u32> {
+        self.all.iter().next().map(|(at, _)| number(at))
+    }
+
+    /// Takes a connection in; it waits for nothing yet.
+    pub(super) fn take_in(
+        &mut self,
+        socket: TcpStream,
+        place: OwnedSemaphorePermit,
+        moves: u32,
+        manner: Manner,
+        due: Moment,
+    ) -> u32 {
+        let patience = Patience::default();
+        let reader = Reader { socket, place, moves, manner, at: None, patience, due };
+        let at = number(self.all.insert(reader));
+        self.due.insert((due, at));
+        at
+    }
+
+    /// Lets one go that is at rest.
+    pub(super) fn let_go(&mut self, reader: u32) -> Reader {
+        let gone = self.all.remove(reader as usize);
+        debug_assert!(gone.at.is_none(), "who waits leaves its spot first");
+        self.due.remove(&(gone.due, reader));
+        gone
+    }
+
+    /// Says when something is to be done with a reader.
+    pub(super) fn set_due(&mut self, reader: u32, due: Moment) {
+        let Some(held) = self.all.get_mut(reader as usize) else { return };
+        self.due.remove(&(held.due, reader));
+        held.due = due;
+        self.due.insert((due, reader));
+    }
+
+    /// Who is due at `now`, or was before.
+    pub(super) fn is_due(&self, now: Moment) -> Option<u32> {
+        self.due.first().filter(|(due, _)| *due <= now).map(|(_, reader)| *reader)
+    }
+
+    /// When the next one is due.
+    pub(super) fn next_due(&self) -> Option<Moment> {
+        self.due.first().map(|(due, _)| *due)
+    }
+
+    /// Has a reader that is at rest wait at a spot, behind those who wait there.
+    pub(super) fn join(&mut self, reader: u32, spot: Spot, patience: Patience) -> Joined {
+        let key = key(&spot);
+        let (at, joined) = match self.by_key.get(&key) {
+            Some(&at) => (at, Joined::Others),
+            None => {
+                let (first, last) = (NOBODY, NOBODY);
+                let held = Held { spot, question: 0, first, last, is_answered: false };
+                let at = number(self.spots.insert(held));
+                self.by_key.insert(key, at);
+                (at, Joined::New(at))
+            }
+        };
+        let held = &mut self.spots[at as usize];
+        let before = held.last;
+        held.last = reader;
+        match before {
+            NOBODY => held.first = reader,
+            before => self.seat_mut(before, |seat| seat.behind = reader),
+        }
+        let joining = &mut self.all[reader as usize];
+        debug_assert!(joining.at.is_none(), "nobody waits at two spots");
+        joining.at = Some(Seat { spot: at, before, behind: NOBODY });
+        joining.patience = patience;
+        joined
+    }
+
+    /// Has a reader wait no more; says at which spot it did.
+    pub(super) fn leave(&mut self, reader: u32) -> Option<u32> {
+        let Seat { spot, before, behind } = self.all.get_mut(reader as usize)?.at.take()?;
+        match before {
+            NOBODY => self.spots[spot as usize].first = behind,
+            before => self.seat_mut(before, |seat| seat.behind = behind),
+        }
+        match behind {
+            NOBODY => self.spots[spot as usize].last = before,
+            behind => self.seat_mut(behind, |seat| seat.before = before),
+        }
+        Some(spot)
+    }
+
+    fn seat_mut(&mut self, reader: u32, change: impl FnOnce(&mut Seat)) {
+        if let Some(seat) = &mut self.all[reader as usize].at {
+            change(seat);
+        }
+    }
+
+    /// The spot at which a reader waits.
+    pub(super) fn spot_of(&self, reader: u32) -> Option<&Held> {
+        let seat = self.all.get(reader as usize)?.at?;
+        self.spots.get(seat.spot as usize)
+    }
+
+    pub(super) fn spot(&self, spot: u32) -> Option<&Held> {
+        self.spots.get(spot as usize)
+    }
+
+    pub(super) fn spot_mut(&mut self, spot: u32) -> Option<&mut Held> {
+        self.spots.get_mut(spot as usize)
+    }
+
+    /// The question of a spot is answered: who comes from now on waits elsewhere.
+    pub(super) fn is_answered(&mut self, spot: u32) {
+        if let Some(held) = self.spots.get_mut(spot as usize) {
+            held.is_answered = true;
+            self.by_key.remove(&key(&held.spot));
+        }
+    }
+
+    /// Who waits longest at a spot.
+    pub(super) fn first_at(&self, spot: u32) -> Option<u32> {
+        self.spots.get(spot as usize).map(|held| held.first).filter(|&first| first != NOBODY)
+    }
+
+    /// Forgets a spot at which nobody waits.
+    pub(super) fn forget_spot(&mut self, spot: u32) -> Option<Held> {
+        let gone = self.spots.try_remove(spot as usize)?;
+        debug_assert_eq!(gone.first, NOBODY, "somebody waits there");
+        if !gone.is_answered {
+            self.by_key.remove(&key(&gone.spot));
+        }
+        Some(gone)
+    }
+}
+
+impl Held {
+    /// Whether nobody waits here and nobody is to be told: it is to be forgotten.
+    pub(super) fn is_forsaken(&self) -> bool {
+        self.first == NOBODY && !self.is_answered
+    }
+}

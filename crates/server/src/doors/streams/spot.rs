@@ -1,0 +1,30 @@
+//! Where a read waits for its stream, and how long.
+
+use sennit_model::TopicName;
+use tokio::time::Instant;
+
+use super::query::Live;
+use crate::broker::{stream_offset::StreamOffset, stream_request::StreamPlace};
+
+/// Where reads wait: what comes there is told to all of them alike.
+#[derive(Clone, Debug)]
+pub(crate) struct Spot {
+    pub(crate) name: TopicName,
+    pub(crate) stream: StreamPlace,
+    pub(crate) at: StreamOffset,
+    pub(crate) live: Live,
+}
+
+/// A read that waits at a spot.
+#[derive(Clone, Debug)]
+pub(crate) struct Wait {
+    pub(crate) spot: Spot,
+    /// The cursor that it came with, or was given last; 0, which lies behind every other, is none.
+    pub(crate) cursor: u64,
+    /// When it ends.
+    pub(crate) until: Instant,
+    /// When it was told something last.
+    pub(crate) said_at: Instant,
+    /// Whether it is to stay with its task: what became of it is not for all who wait there.
+    pub(crate) stays: bool,
+}

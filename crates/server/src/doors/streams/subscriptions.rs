@@ -1,0 +1,264 @@
+//! What the protocol keeps for itself below `__ds`: subscriptions and the broker's public keys. Paths
+//! and methods become what is asked of the first core, what it says becomes an answer. It knows no
+//! subscriptions.
+
+use std::rc::Rc;
+
+use http::{HeaderValue, Method, StatusCode, header};
+use serde_json::{Value, json};
+use tokio::{sync::oneshot, task::spawn_local};
+
+use super::{
+    StreamsDoor,
+    answers::NO_STORE,
+    name::{self, ROOT},
+    public_url::{PublicUrl, origin},
+    subscription_bodies as bodies,
+};
+use crate::{
+    doors::http_routes::{Captures, SubscriptionRoom},
+    http::{answer::full, body::Body, request::Request, response::Response},
+    runtime::inbox::Message,
+    subscriptions::{
+        Subscriptions,
+        request::{
+            Ack, Asked, NewSubscription, RESERVED, SubscriptionRefusal, Told,
+            limits::SUBSCRIPTION_BODY_BYTES_MAX,
+        },
+    },
+};
+
+/// Why something is not even asked.
+enum NotAsked {
+    Refused(SubscriptionRefusal),
+    TooLong,
+}
+
+impl StreamsDoor {
+    /// Answers a request for what lies at `room`, by a method that is known there.
+    pub(super) async fn subscriptions(
+        &self,
+        room: SubscriptionRoom,
+        captures: Captures<'_>,
+        request: &Request,
+    ) -> Response {
+        let told = match asked((room, captures), request, self.settings.public_url.as_ref()) {
+            Ok(asked) => self.ask(asked).await,
+            Err(NotAsked::Refused(refusal)) => Err(refusal),
+            Err(other) => return not_asked(&other),
+        };
+        match told {
+            Ok(told) => answer(told),
+            Err(refusal) => {
+                let (status, body) = bodies::refused(&refusal);
+                let mut response = json_answer(status, &body);
+                let headers = response.headers_mut();
+                match status {
+                    StatusCode::UNAUTHORIZED => {
+                        let bearer = HeaderValue::from_static("Bearer");
+                        headers.insert(header::WWW_AUTHENTICATE, bearer);
+                    }
+                    StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+                        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+                    }
+                    _ => {}
+                }
+                response
+            }
+        }
+    }
+
+    async fn ask(&self, asked: Asked) -> Result<Told, SubscriptionRefusal> {
+        let (sender, told) = oneshot::channel();
+        let call = Message::call(move |subscriptions: &Rc<Subscriptions>| {
+            let subscriptions = subscriptions.clone();
+            spawn_local(async move {
+                let _ = sender.send(subscriptions.answer(asked).await);
+            });
+        });
+        let _ = self.cores.inboxes[0].send(call);
+        let stopping = || SubscriptionRefusal::Unavailable("it is about to stop".into());
+        told.await.unwrap_or_else(|_| Err(stopping()))
+    }
+}
+
+/// What a request asks.
+fn asked(
+    (room, captures): (SubscriptionRoom, Captures<'_>),
+    request: &Request,
+    public: Option<&PublicUrl>,
+) -> Result<Asked, NotAsked> {
+    use SubscriptionRoom as At;
+    let body = &request.body()[..];
+    if body.len() > SUBSCRIPTION_BODY_BYTES_MAX {
+        return Err(NotAsked::TooLong);
+    }
+    match room {
+        At::Keys => return Ok(Asked::Keys),
+        At::All => return Ok(Asked::List),
+        _ => {}
+    }
+    let id = bodies::id(&decoded(captures.id)?)?;
+    Ok(match (room, request.method()) {
+        (At::One, &Method::PUT) => {
+            let (config, base) = (bodies::config(body)?, base(request, public)?);
+            Asked::Create(NewSubscription { id, config, base })
+        }
+        (At::One, &Method::DELETE) => Asked::Delete(id),
+        (At::Keys | At::All | At::One, _) => Asked::Get(id),
+        (At::Streams, _) => Asked::Link(id, bodies::streams(body)?),
+        (At::Stream, _) => Asked::Unlink(id, bodies::stream_named(&decoded(captures.rest)?)?),
+        (At::Claim, _) => Asked::Claim(id, bodies::worker(body)?),
+        (At::Callback | At::Ack | At::Release, _) => {
+            let token = bearer(request)?;
+            let bodies::Acked { wake, generation, acks, is_done } = bodies::acked(body)?;
+            let is_callback = room == At::Callback;
+            let ack = Ack { id, is_callback, token, generation, wake, acks, is_done };
+            if room == At::Release { Asked::Release(ack) } else { Asked::Ack(ack) }
+        }
+    })
+}
+
+/// What a segment of a path means.
+fn decoded(segment: &str) -> Result<String, SubscriptionRefusal> {
+    name::text(segment)
+        .ok_or_else(|| SubscriptionRefusal::invalid(format!("{segment:?}: %XX stands for a byte")))
+}
+
+/// What the addresses of a subscription begin with: where others find the broker, or where its creator
+/// has.
+fn base(request: &Request, public: Option<&PublicUrl>) -> Result<Box<str>, SubscriptionRefusal> {
+    let origin = origin(request, public);
+    let origin = origin.ok_or_else(|| SubscriptionRefusal::invalid("the Host header is needed"))?;
+    Ok(format!("{origin}{ROOT}{RESERVED}").into())
+}
+
+fn bearer(request: &Request) -> Result<Box<str>, SubscriptionRefusal> {
+    let given =
+        request.headers().get(&header::AUTHORIZATION).and_then(|given| str::from_utf8(given).ok());
+    let (scheme, token) =
+        given.and_then(|given| given.split_once(' ')).ok_or(SubscriptionRefusal::TokenInvalid)?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(SubscriptionRefusal::TokenInvalid);
+    }
+    Ok(token.trim().into())
+}
+
+fn answer(told: Told) -> Response {
+    match told {
+        Told::Created(body) => json_answer(StatusCode::CREATED, &body),
+        Told::So(body) => json_answer(StatusCode::OK, &body),
+        Told::Done => {
+            let mut response = Response::new(Body::Empty);
+            *response.status_mut() = StatusCode::NO_CONTENT;
+            response
+        }
+        Told::Keys(body) => {
+            let body = body.to_string() + "\n";
+            let mut response = full(StatusCode::OK, "application/jwk-set+json", body.into());
+            let for_a_while = HeaderValue::from_static("public, max-age=300");
+            response.headers_mut().insert(header::CACHE_CONTROL, for_a_while);
+            response
+        }
+    }
+}
+
+fn not_asked(why: &NotAsked) -> Response {
+    match why {
+        NotAsked::Refused(refusal) => {
+            let (status, body) = bodies::refused(refusal);
+            json_answer(status, &body)
+        }
+        NotAsked::TooLong => {
+            let message = format!("SUBSCRIPTION_BODY_BYTES_MAX is {SUBSCRIPTION_BODY_BYTES_MAX}");
+            let body = json!({ "error": { "code": "LIMIT_REACHED", "message": message } });
+            json_answer(StatusCode::PAYLOAD_TOO_LARGE, &body)
+        }
+    }
+}
+
+fn json_answer(status: StatusCode, body: &Value) -> Response {
+    let mut response = full(status, "application/json", (body.to_string() + "\n").into());
+    response.headers_mut().insert(header::CACHE_CONTROL, NO_STORE);
+    response
+}
+
+impl From<SubscriptionRefusal> for NotAsked {
+    fn from(refusal: SubscriptionRefusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::doors::http_routes::{self, Room};
+
+    fn ask(method: &str, path: &str, body: &'static str) -> Result<Asked, u16> {
+        let request = http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, "here:1")
+            .header(header::AUTHORIZATION, "Bearer t")
+            .body(Bytes::from_static(body.as_bytes()))
+            .unwrap();
+        let request = Request::from(request);
+        let (route, captures) = http_routes::find(request.path()).unwrap();
+        let Room::Subscriptions(room) = route.room else { panic!("{path} is of another room") };
+        asked((room, captures), &request, None).map_err(|why| not_asked(&why).status().as_u16())
+    }
+
+    #[test]
+    fn each_path_asks_something() {
+        let create = r#"{"type":"pull-wake","wake_stream":"w","pattern":"a"}"#;
+        let ack = r#"{"wake_id":"w","generation":1}"#;
+        let base = "/v1/stream/__ds";
+        for (method, path, body) in [
+            ("GET", "jwks.json", ""),
+            ("GET", "subscriptions", ""),
+            ("PUT", "subscriptions/s", create),
+            ("GET", "subscriptions/s", ""),
+            ("DELETE", "subscriptions/s", ""),
+            ("POST", "subscriptions/s/streams", r#"{"streams":["a"]}"#),
+            ("DELETE", "subscriptions/s/streams/a%2Fb", ""),
+            ("POST", "subscriptions/s/claim", r#"{"worker":"one"}"#),
+            ("POST", "subscriptions/s/ack", ack),
+            ("POST", "subscriptions/s/callback", ack),
+            ("POST", "subscriptions/s/release", ack),
+        ] {
+            assert!(ask(method, &format!("{base}/{path}"), body).is_ok(), "{method} {path}");
+        }
+        assert_eq!(ask("GET", &format!("{base}/subscriptions/a%20b"), "").unwrap_err(), 400);
+    }
+
+    #[test]
+    fn a_stream_is_named_as_one_segment_or_as_it_stands() {
+        for path in ["a%2Fb", "a/b"] {
+            let path = format!("/v1/stream/__ds/subscriptions/s/streams/{path}");
+            let Ok(Asked::Unlink(_, stream)) = ask("DELETE", &path, "") else { panic!("{path}") };
+            assert_eq!(stream.as_str(), "a/b");
+        }
+    }
+
+    #[test]
+    fn its_addresses_begin_where_it_was_made_or_where_the_operator_says() {
+        let request = Request::with_headers(&[("host", "here:1")]);
+        assert_eq!(&*base(&request, None).unwrap(), "http://here:1/v1/stream/__ds");
+        let public = "https://example.com/broker".parse().unwrap();
+        let base = base(&request, Some(&public)).unwrap();
+        assert_eq!(&*base, "https://example.com/broker/v1/stream/__ds");
+    }
+
+    #[test]
+    fn without_a_token_nobody_acks() {
+        let request = http::Request::post("/v1/stream/__ds/subscriptions/s/ack")
+            .body(Bytes::from_static(br#"{"wake_id":"w","generation":1}"#))
+            .unwrap();
+        let captures = Captures { id: "s", rest: "" };
+        let refused = asked((SubscriptionRoom::Ack, captures), &request.into(), None);
+        let Err(NotAsked::Refused(refusal)) = refused else { panic!("it was let through") };
+        assert_eq!(refusal, SubscriptionRefusal::TokenInvalid);
+    }
+}

@@ -1,0 +1,124 @@
+//! At which core a connection would better be: that of the streams it asks for, which spares each
+//! request the way to another thread and back. It knows no sockets.
+
+use crate::runtime::{peer_cores::Neighbours, placement::has_http_place_at};
+
+/// So many requests in a row for streams of one other core make a connection move there; after each
+/// move twice as many, so that one which alternates comes to rest.
+const ASKS_BEFORE_MOVE: u32 = 8;
+
+/// How often that is doubled.
+const DOUBLINGS_MAX: u32 = 20;
+
+/// What a connection has asked for lately.
+#[derive(Debug, Default)]
+pub(crate) struct Leaning {
+    /// The other core whose streams it has asked for, and how often in a row.
+    to: usize,
+    asks: u32,
+    /// How often it has moved.
+    moves: u32,
+}
+
+impl Leaning {
+    /// That of a connection that has moved so often.
+    pub(crate) fn after(moves: u32) -> Self {
+        Self { moves, ..Self::default() }
+    }
+
+    /// How often it has moved.
+    pub(crate) fn moves(&self) -> u32 {
+        self.moves
+    }
+
+    /// Takes account of the request that was worked on just now.
+    pub(crate) fn learn(&mut self, neighbours: &Neighbours) {
+        let Some(of) = neighbours.take_asked() else { return };
+        self.asks = match of {
+            of if of == neighbours.here => 0,
+            of if of == self.to => self.asks.saturating_add(1),
+            _ => 1,
+        };
+        self.to = of;
+    }
+
+    /// Where to move, if it is worth it and there is room.
+    pub(crate) fn place(&self, neighbours: &Neighbours) -> Option<Departure> {
+        if self.asks < ASKS_BEFORE_MOVE << self.moves.min(DOUBLINGS_MAX) {
+            return None;
+        }
+        let departure = Departure { to: self.to, moves: self.moves + 1 };
+        has_http_place_at(&neighbours.cores, self.to).then_some(departure)
+    }
+}
+
+/// A connection leaves for another core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Departure {
+    pub(crate) to: usize,
+    /// How often it has moved then.
+    pub(crate) moves: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn two_cores() -> Neighbours {
+        Neighbours::of(0, vec![Arc::default(), Arc::default()])
+    }
+
+    /// Asks for streams of these cores, one after the other; says after how many it moves.
+    fn moves_after(moves: u32, of: impl Iterator<Item = usize>) -> Option<usize> {
+        let (neighbours, mut leaning) = (two_cores(), Leaning::after(moves));
+        for (count, of) in of.enumerate() {
+            neighbours.asked(of);
+            leaning.learn(&neighbours);
+            if leaning.place(&neighbours).is_some() {
+                return Some(count + 1);
+            }
+        }
+        None
+    }
+
+    #[test]
+    fn a_connection_moves_to_the_core_that_it_goes_on_asking() {
+        assert_eq!(moves_after(0, [1; 20].into_iter()), Some(8));
+        assert_eq!(moves_after(0, [0; 20].into_iter()), None);
+        assert_eq!(moves_after(0, [1, 1, 1, 1, 1, 1, 1, 0].into_iter().cycle().take(99)), None);
+    }
+
+    #[test]
+    fn each_move_makes_the_next_one_dearer() {
+        assert_eq!(moves_after(1, [1; 99].into_iter()), Some(16));
+        assert_eq!(moves_after(3, [1; 99].into_iter()), Some(64));
+        assert_eq!(moves_after(u32::MAX, [1; 99].into_iter()), None);
+    }
+
+    #[test]
+    fn a_core_takes_no_more_than_twice_its_share() {
+        let (neighbours, mut leaning) = (two_cores(), Leaning::default());
+        for _ in 0..20 {
+            neighbours.asked(1);
+            leaning.learn(&neighbours);
+        }
+        neighbours.cores[0].http_connections.set(1);
+        neighbours.cores[1].http_connections.set(100);
+        assert!(leaning.place(&neighbours).is_some());
+        let many = vec![neighbours.cores[0].clone(), neighbours.cores[1].clone(), Arc::default()];
+        assert_eq!(leaning.place(&Neighbours::of(0, many)), None);
+    }
+
+    #[test]
+    fn what_is_no_request_for_a_stream_changes_nothing() {
+        let (neighbours, mut leaning) = (two_cores(), Leaning::default());
+        for _ in 0..8 {
+            neighbours.asked(1);
+            leaning.learn(&neighbours);
+            leaning.learn(&neighbours);
+        }
+        assert_eq!(leaning.place(&neighbours), Some(Departure { to: 1, moves: 1 }));
+    }
+}

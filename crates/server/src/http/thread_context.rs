@@ -1,0 +1,148 @@
+//! What all HTTP connections of a thread share: the buffers that they read into and write from, one
+//! after the other, so that a connection at rest has none; the date; whether they are to end.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+};
+
+use bytes::BytesMut;
+use http::StatusCode;
+
+use super::{
+    answer_room::AnswerRoom,
+    bad_request::Refused,
+    browser_guard::{BrowserGuard, BrowserRules},
+    closing::Closing,
+    date::Date,
+    limits::BODIES_BYTES_MAX,
+    parking_lot_entry::LotDoor,
+};
+use crate::runtime::{
+    core::Closes, metrics::CoreMetrics, peer_cores::Neighbours, write_buffer::Outgoing,
+};
+
+/// Bytes of a read.
+const READ_BYTES: usize = 64 << 10;
+
+/// What all connections of a thread share.
+#[derive(Debug)]
+pub(crate) struct Hall {
+    pub(crate) closing: Closing,
+    /// Where those go who wait for streams.
+    pub(crate) lot: LotDoor,
+    pub(crate) metrics: Arc<CoreMetrics>,
+    /// The other cores; none where connections do not move.
+    pub(crate) neighbours: Option<Rc<Neighbours>>,
+    /// What was read last, until it was looked at.
+    pub(crate) read: RefCell<BytesMut>,
+    /// What is written next, until it was.
+    pub(crate) write: RefCell<Outgoing>,
+    pub(crate) date: Date,
+    /// Connections that have something to do still, if they are to end.
+    open: Cell<usize>,
+    /// Bytes of bodies whose requests are not answered, and of what waits behind them.
+    body_bytes: Cell<usize>,
+    /// What answers hold.
+    pub(crate) answers: Rc<AnswerRoom>,
+    /// What pages in browsers may.
+    pub(crate) guard: BrowserGuard,
+}
+
+impl Hall {
+    pub(crate) fn new(
+        metrics: Arc<CoreMetrics>,
+        neighbours: Option<Rc<Neighbours>>,
+        rules: BrowserRules,
+    ) -> Self {
+        Self {
+            guard: BrowserGuard::new(rules),
+            neighbours,
+            closing: Closing::default(),
+            lot: LotDoor::default(),
+            metrics,
+            read: RefCell::new(BytesMut::with_capacity(READ_BYTES)),
+            write: RefCell::default(),
+            date: Date::new(),
+            open: Cell::new(0),
+            body_bytes: Cell::new(0),
+            answers: Rc::default(),
+        }
+    }
+
+    pub(crate) fn count(&self, status: StatusCode) {
+        match status.as_u16() / 100 {
+            5 => self.metrics.http_answers_5xx.add(1),
+            4 => self.metrics.http_answers_4xx.add(1),
+            3 => self.metrics.http_answers_3xx.add(1),
+            _ => self.metrics.http_answers_2xx.add(1),
+        }
+    }
+
+    /// Whether every connection has done what it was asked.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.get() == 0 && self.lot.count() == 0
+    }
+
+    pub(crate) fn enter(self: &Rc<Self>) -> Guest {
+        self.open.set(self.open.get() + 1);
+        Guest(self.clone())
+    }
+
+    /// An account of a body that comes.
+    pub(crate) fn account(self: &Rc<Self>) -> BodyAccount {
+        BodyAccount { hall: self.clone(), bytes: 0 }
+    }
+}
+
+impl Closes for Hall {
+    fn begin(&self) {
+        self.closing.begin();
+    }
+
+    fn has_closed(&self) -> bool {
+        self.is_empty()
+    }
+}
+
+/// What has come of a body whose request is not answered; dropped, it holds nothing.
+#[derive(Debug)]
+pub(crate) struct BodyAccount {
+    hall: Rc<Hall>,
+    bytes: usize,
+}
+
+impl BodyAccount {
+    /// So much of it has come now.
+    ///
+    /// # Errors
+    /// It grows, and all bodies together hold more than they may.
+    pub(crate) fn set(&mut self, bytes: usize) -> Result<(), Refused> {
+        let all = self.hall.body_bytes.get() - self.bytes + bytes;
+        self.hall.body_bytes.set(all);
+        let grows = bytes > self.bytes;
+        self.bytes = bytes;
+        if grows && all > BODIES_BYTES_MAX {
+            let detail = "requests under way hold more than BODIES_BYTES_MAX, 256 MiB; try again";
+            return Err(Refused::with(StatusCode::SERVICE_UNAVAILABLE, detail));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for BodyAccount {
+    fn drop(&mut self) {
+        self.hall.body_bytes.set(self.hall.body_bytes.get() - self.bytes);
+    }
+}
+
+/// Counts a connection as one that has something to do still, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Guest(Rc<Hall>);
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.0.open.set(self.0.open.get() - 1);
+    }
+}

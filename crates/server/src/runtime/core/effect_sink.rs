@@ -1,0 +1,30 @@
+//! The way from a core to a session that is at home on it, whatever protocol that speaks.
+
+use std::fmt;
+
+use sennit_engine::{Command, Effect};
+use tokio::sync::oneshot;
+
+use crate::runtime::session_takeover::SessionToken;
+
+/// Where the effects for a session go: its door makes answers of them.
+pub(crate) trait EffectSink: fmt::Debug {
+    /// Takes an effect that is for the session. Returns what the session asks of shards because of it, of
+    /// `shards`: each command with its shard.
+    fn take(&self, effect: Effect, shards: usize) -> Vec<(usize, Command)>;
+
+    /// The token by which its client may replace it on another connection; none before it is greeted.
+    fn token(&self) -> Option<SessionToken>;
+
+    /// From now on that is its token.
+    fn set_token(&self, token: SessionToken);
+
+    /// Its client is here on another connection: the session is to end, and to say so.
+    fn replaced(&self, ended: oneshot::Sender<()>);
+
+    /// The broker stops: the client is told.
+    fn say_goodbye(&self);
+
+    /// Whether the client has taken all that is for it.
+    fn has_sent_all(&self) -> bool;
+}

@@ -1,0 +1,76 @@
+//! What a core has its move thread do: empty segments and packs, compact, remove; and what it makes of the
+//! answers. When there is reason to is the shard's to say.
+
+use sennit_journal::Home;
+use sennit_model::Timestamp;
+use sennit_shard::{CompactionDone, Held, MoveError, Moved};
+
+use super::Core;
+use crate::runtime::{clock::now, move_thread::MoveMessage};
+
+/// How often it is looked whether something is to be emptied.
+const LOOK_MS: u64 = 100;
+
+impl Core {
+    /// Answers which of these batches are wanted.
+    pub(crate) fn are_wanted(&mut self, mut held: Vec<Held>) {
+        self.shard.retain_wanted(&mut held);
+        self.workers.moves.send(MoveMessage::Wanted(held));
+    }
+
+    /// What was to be emptied was copied.
+    pub(crate) fn moved(&mut self, moved: Moved) {
+        let bytes = moved.batches.iter().map(|batch| u64::from(batch.place.bytes)).sum();
+        self.metrics().moved_bytes.add(bytes);
+        self.shard.moved(moved, now());
+        self.look_at = Timestamp(0);
+        self.route();
+    }
+
+    /// What was to be emptied could not be.
+    pub(crate) fn move_failed(&mut self, home: Home, error: &MoveError) {
+        self.shard.move_failed(home, error, now());
+    }
+
+    /// A step of a compaction was done.
+    pub(crate) fn compacted(&mut self, done: CompactionDone) {
+        let parts = done.batches.iter().flat_map(|batch| &batch.parts);
+        let bytes = parts.map(|part| u64::from(part.place.bytes)).sum();
+        self.metrics().moved_bytes.add(bytes);
+        self.shard.compacted(done, now());
+        self.look_at = Timestamp(0);
+        self.route();
+    }
+
+    /// One came to nothing.
+    pub(crate) fn compaction_failed(&mut self) {
+        self.shard.compaction_failed(now());
+    }
+
+    /// Has the oldest segment or a thin pack emptied, if there is reason to, and removes packs; says
+    /// when it is to be looked again.
+    pub(super) fn empty_something(&mut self) -> Option<Timestamp> {
+        let commits = self.shard.counters().commits;
+        let now = now();
+        if now < self.look_at {
+            let has_reason = commits != self.looked_commits || self.shard.is_to_compact();
+            let later = self.shard.next_move_at().map(|at| at.max(self.look_at));
+            return if has_reason { Some(self.look_at) } else { later };
+        }
+        self.looked_commits = commits;
+        self.look_at = Timestamp(now.0 + LOOK_MS);
+        if let Some(home) = self.shard.next_move(now) {
+            let in_hurry = self.shard.is_journal_long() || self.cores.reserve.is_short();
+            self.workers.moves.send(MoveMessage::Empty(home, in_hurry));
+        } else if let Some(step) = self.shard.next_compaction(now) {
+            self.workers.moves.send(MoveMessage::Compact(step));
+        }
+        let mut packs = Vec::new();
+        self.shard.take_released_packs(&mut packs);
+        for pack in packs {
+            self.workers.reads.forget_pack(pack);
+            self.workers.moves.send(MoveMessage::Remove(pack));
+        }
+        self.shard.next_move_at()
+    }
+}

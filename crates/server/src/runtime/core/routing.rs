@@ -1,0 +1,64 @@
+//! Where a shard's effects belong: to sessions that are at home on this core, to the other cores', and to
+//! who asked in the core's own name.
+
+use sennit_engine::Effect;
+
+use super::{Core, own_session};
+use crate::runtime::inbox::Message;
+
+impl Core {
+    /// Sends the shard's effects where they belong.
+    pub(super) fn route(&mut self) {
+        let mut effects = std::mem::take(&mut self.scratch);
+        effects.append(self.shard.effects());
+        for effect in effects.drain(..) {
+            self.route_one(effect);
+        }
+        self.scratch = effects;
+    }
+
+    pub(super) fn route_one(&mut self, effect: Effect) {
+        let session = match &effect {
+            Effect::Confirmed(confirmed) => confirmed.origin.session,
+            Effect::Deliver(delivery) => delivery.session,
+            Effect::Settled(settled) => settled.origin.session,
+            Effect::SubscriptionEnded { session, .. }
+            | Effect::CursorTaken { session, .. }
+            | Effect::ReaderTooSlow { session, .. }
+            | Effect::Gap { session, .. } => *session,
+            Effect::Subscribed { origin, .. }
+            | Effect::Done { origin, .. }
+            | Effect::PublishedAt { origin, .. }
+            | Effect::Described { origin, .. }
+            | Effect::Located { origin, .. }
+            | Effect::Cursors { origin, .. }
+            | Effect::Unparked { origin, .. }
+            | Effect::Refused { origin, .. }
+            | Effect::Stream(origin, _) => origin.session,
+            // The first core has the control of topics.
+            Effect::DeadLetterTopicNeeded { .. } | Effect::StreamEnded { .. } => own_session(0),
+        };
+        let home = (session.0 >> 48) as usize;
+        if home != self.index {
+            self.effects[home].push(effect);
+            return;
+        }
+        if session == own_session(home) {
+            match (&effect, &self.needs) {
+                (Effect::DeadLetterTopicNeeded { source }, Some(needs)) => {
+                    needs.dead_letter_topic(*source);
+                }
+                (Effect::StreamEnded { topic }, Some(needs)) => needs.end_of_stream(*topic),
+                _ => self.answers.take(effect),
+            }
+            return;
+        }
+        if self.draining && matches!(effect, Effect::Deliver(_)) {
+            return;
+        }
+        let Some(sink) = self.sinks.get(&session) else { return };
+        for (core, command) in sink.take(effect, self.cores.inboxes.len()) {
+            let _ = self.cores.inboxes[core].send(Message::Commands(vec![command]));
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! What reaches a core from other threads: everything in batches, one wake for each.
+
+use std::{any::Any, collections::BTreeSet, rc::Rc, time::Duration};
+
+use sennit_engine::{Command, Effect, HoldingGroup};
+use sennit_journal::{Fault, Home, Position};
+use sennit_shard::{CompactionDone, Fetch, Held, MoveError, Moved};
+use tokio::sync::{mpsc, oneshot};
+
+use super::{services::Call, session_takeover::SessionToken};
+
+/// What was written and synced.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Committed {
+    /// Everything before this is durable.
+    pub(crate) end: Position,
+    /// How long it took.
+    pub(crate) took: Duration,
+    /// Whether that is all that the lane was given at once; else the rest waits for a slot.
+    pub(crate) is_all: bool,
+    /// How many spare slots the lane has left.
+    pub(crate) spare_slots: usize,
+}
+
+/// What reaches a core.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// The client of this session, if that is one of the core's, is here on another connection:
+    /// the session is to end. Answered once it has.
+    Replace(SessionToken, oneshot::Sender<()>),
+    /// Commands for its shard, from sessions of another core.
+    Commands(Vec<Command>),
+    /// Effects for its sessions, from another core's shard.
+    Effects(Vec<Effect>),
+    /// Something to do with one of its services.
+    Call(Call),
+    /// The groups of a shard that hold messages which others are through with; only the first core is told.
+    Holding(usize, Vec<HoldingGroup>),
+    /// The lane's thread has written and synced a batch.
+    Committed(Committed),
+    /// The lane has failed.
+    Fenced(Fault),
+    /// The disk has, or has no longer, room for another segment.
+    StorageFull(bool),
+    /// Publishes to some shard are refused, or to none any more: the disk has no room.
+    DiskShort(bool),
+    /// Which of these batches are wanted?
+    AreWanted(Vec<Held>),
+    /// What was to be emptied was copied.
+    Moved(Moved),
+    /// What was to be emptied could not be.
+    MoveFailed(Home, MoveError),
+    /// A step of a compaction was done.
+    Compacted(CompactionDone),
+    /// One came to nothing.
+    CompactionFailed,
+    /// Which packs are in use?
+    PacksInUse(oneshot::Sender<BTreeSet<u32>>),
+    /// A read is done.
+    Fetched(Fetch, Option<bytes::Bytes>),
+    /// The broker stops: say so to every session, finish what is under way, answer when done.
+    Drain(oneshot::Sender<()>),
+    /// The end, after [`Message::Drain`] was answered.
+    End,
+}
+
+impl Message {
+    /// Has a core call the service of this type ([`Call::to`]).
+    pub(crate) fn call<S: Any>(act: impl FnOnce(&Rc<S>) + Send + 'static) -> Self {
+        Self::Call(Call::to(act))
+    }
+}
+
+/// The way to a core. Bounded by what the senders may have under way: each session's window, the
+/// one batch of the lane, the reads of the shard.
+pub(crate) type Sender = mpsc::UnboundedSender<Message>;
+/// The core's end of it.
+pub(crate) type Receiver = mpsc::UnboundedReceiver<Message>;

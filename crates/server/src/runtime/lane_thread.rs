@@ -1,0 +1,595 @@
+//! The lane's own thread: it writes and syncs one batch of frames while the next gathers. While it
+//! rests, the core may write a small batch by itself. It holds no state but the lane.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering::SeqCst},
+        mpsc,
+    },
+    thread,
+    time::Instant,
+};
+
+use sennit_journal::{Cut, Disk, Fault, Frame, Home, Lane, Slot, disk::RealDisk};
+use sennit_shard::{Room, Spare, Wish};
+
+use super::{
+    disk_reserve::Reserve,
+    error::ServeError,
+    inbox::{self, Committed},
+    metrics::CoreMetrics,
+};
+
+/// What the lane wants done with slots.
+#[derive(Debug)]
+pub(crate) enum SlotWish {
+    /// A slot.
+    Make(Wish),
+    /// This slot is not needed any more: its room is to be given back.
+    Remove(Slot),
+}
+
+/// What the lane is told.
+#[derive(Debug)]
+pub(crate) enum LaneMessage {
+    /// Write these frames and sync them.
+    Append(Vec<Frame>),
+    /// These segments are needed no more.
+    Release(Vec<u64>),
+    /// A slot was made that was wished for so.
+    Spare(Slot, Wish),
+    /// There is, or is no longer, room on the disk to make one.
+    Room(bool),
+    /// What a pin held back may be used again.
+    Unpinned,
+    /// Some lane is full: each slot that this one does not hold is needed.
+    Short,
+    /// Write no more.
+    End,
+}
+
+/// The lane, and what keeps it in slots.
+#[derive(Debug)]
+struct Writer<D: Disk> {
+    shard: usize,
+    lane: Lane<D>,
+    /// Asks for a slot, or for its end.
+    slots: mpsc::Sender<SlotWish>,
+    /// Which slots the lane holds, and when publishes are refused.
+    room: Room,
+    /// What the other lanes need.
+    reserve: Arc<Reserve>,
+    /// Keeps what was released since a cut as it is.
+    pin: Option<Pin>,
+    core: inbox::Sender,
+    metrics: Arc<CoreMetrics>,
+}
+
+/// Since a cut was made, slots of released segments are not used again: somebody copies them. The
+/// disk holds at most what the cut held, and what the lane would hold anyway. A lane that finds no
+/// room breaks the pin.
+#[derive(Debug)]
+struct Pin {
+    released: Vec<u64>,
+    /// Set before anything that the cut needs changes. Who copies looks at it after each read.
+    is_broken: Arc<AtomicBool>,
+}
+
+/// What others may do with the lane while it is served. It keeps nobody from ending.
+#[derive(Debug)]
+pub(crate) struct LaneDoor {
+    writer: Weak<Mutex<Writer<RealDisk>>>,
+    messages: mpsc::Sender<LaneMessage>,
+}
+
+/// Why there is no cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoCut {
+    /// The lane has ended.
+    Ended,
+    /// The disk is full: the lane cannot spare what would be pinned.
+    StorageFull,
+}
+
+impl LaneDoor {
+    /// What the lane holds now. Until [`LaneDoor::unpin`] is called, or `is_broken` is set, all of
+    /// it stays as it is.
+    pub(crate) fn pin(&self, is_broken: &Arc<AtomicBool>) -> Result<Cut, NoCut> {
+        let writer = self.writer.upgrade().ok_or(NoCut::Ended)?;
+        let mut writer = locked(&writer);
+        if !writer.room.has_room() {
+            return Err(NoCut::StorageFull);
+        }
+        writer.pin = Some(Pin { released: Vec::new(), is_broken: is_broken.clone() });
+        Ok(writer.lane.cut())
+    }
+
+    /// What was released since the pin is spare now.
+    pub(crate) fn unpin(&self) {
+        if let Some(writer) = self.writer.upgrade() {
+            locked(&writer).unpin();
+            let _ = self.messages.send(LaneMessage::Unpinned);
+        }
+    }
+
+    /// What the lane holds now, and may have used again by the next moment.
+    pub(crate) fn look(&self) -> Option<Cut> {
+        self.writer.upgrade().map(|writer| locked(&writer).lane.cut())
+    }
+
+    /// A spare slot that the lane gives up, so that a pack has its room; none if it needs all that it has.
+    pub(crate) fn lend_slot(&self) -> Option<Slot> {
+        self.writer.upgrade().and_then(|writer| locked(&writer).lend_slot())
+    }
+
+    /// Whether the lane holds this segment, or anybody may refer to this pack.
+    pub(crate) fn holds(&self, home: Home) -> bool {
+        match home {
+            Home::Segment(segment) => {
+                self.writer.upgrade().is_some_and(|writer| locked(&writer).lane.holds(segment))
+            }
+            Home::Pack(_) => true,
+        }
+    }
+}
+
+fn locked(writer: &Mutex<Writer<RealDisk>>) -> MutexGuard<'_, Writer<RealDisk>> {
+    writer.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The core's hold on the lane: messages for its thread, and the lane itself while that rests.
+#[derive(Debug)]
+pub(crate) struct LaneHandle {
+    messages: mpsc::Sender<LaneMessage>,
+    writer: Arc<Mutex<Writer<RealDisk>>>,
+}
+
+impl LaneHandle {
+    /// Tells the thread; false if it has ended.
+    pub(crate) fn tell(&self, message: LaneMessage) -> bool {
+        self.messages.send(message).is_ok()
+    }
+
+    /// A way to the lane for those who copy it or read it while it is served.
+    pub(crate) fn door(&self) -> LaneDoor {
+        LaneDoor { writer: Arc::downgrade(&self.writer), messages: self.messages.clone() }
+    }
+
+    /// Writes and syncs `frames` here and now; `None`, with nothing done, if the thread has the
+    /// lane or a slot is missing.
+    pub(crate) fn append_here(&self, frames: &[Frame]) -> Option<Result<Committed, Fault>> {
+        let mut writer = self.writer.try_lock().ok()?;
+        match writer.append(frames) {
+            Err(Fault::NoSpareSlot { .. }) => None,
+            appended => Some(appended),
+        }
+    }
+}
+
+struct LaneThread {
+    writer: Arc<Mutex<Writer<RealDisk>>>,
+    messages: mpsc::Receiver<LaneMessage>,
+    core: inbox::Sender,
+}
+
+/// Starts the thread. It ends when it is told to, or the lane has failed.
+pub(crate) fn start(
+    shard: u32,
+    (lane, room, reserve): (Lane<RealDisk>, Room, Arc<Reserve>),
+    (sender, messages): (mpsc::Sender<LaneMessage>, mpsc::Receiver<LaneMessage>),
+    core: inbox::Sender,
+    slots: mpsc::Sender<SlotWish>,
+    metrics: Arc<CoreMetrics>,
+) -> Result<(LaneHandle, thread::JoinHandle<()>), ServeError> {
+    let mut writer = Writer {
+        shard: shard as usize,
+        lane,
+        slots,
+        room,
+        reserve,
+        pin: None,
+        core: core.clone(),
+        metrics,
+    };
+    writer.ask_for_slots();
+    let writer = Arc::new(Mutex::new(writer));
+    let handle = LaneHandle { messages: sender, writer: writer.clone() };
+    let lane = LaneThread { writer, messages, core };
+    let thread = thread::Builder::new()
+        .name(format!("lane-{shard}"))
+        .spawn(move || lane.run())
+        .map_err(ServeError::system("start a lane's thread"))?;
+    Ok((handle, thread))
+}
+
+impl LaneThread {
+    /// Runs `act` with the lane. The core holds it for no longer than a small batch takes.
+    fn with<T>(&self, act: impl FnOnce(&mut Writer<RealDisk>) -> T) -> T {
+        act(&mut locked(&self.writer))
+    }
+
+    fn run(&self) {
+        let mut held_up = VecDeque::new();
+        while let Some(message) = held_up.pop_front().or_else(|| self.messages.recv().ok()) {
+            match message {
+                LaneMessage::Append(frames) => match self.append(&frames, &mut held_up) {
+                    Ok(Some(committed)) => {
+                        let _ = self.core.send(inbox::Message::Committed(committed));
+                    }
+                    Ok(None) => return,
+                    Err(fault) => {
+                        let _ = self.core.send(inbox::Message::Fenced(fault));
+                        return;
+                    }
+                },
+                LaneMessage::Release(segments) => self.with(|writer| writer.release(segments)),
+                LaneMessage::Spare(slot, wish) => {
+                    self.with(|writer| writer.add_spare(slot, wish));
+                }
+                LaneMessage::Room(room) => self.with(|writer| writer.set_room(room)),
+                LaneMessage::Unpinned => {}
+                LaneMessage::Short => self.with(Writer::give_back_surplus),
+                LaneMessage::End => return,
+            }
+        }
+    }
+
+    /// Appends frames as far as there are slots, says so, and waits for more: a batch may need more of
+    /// them than are ever kept. `None` when there will be no more because the broker stops.
+    fn append(
+        &self,
+        mut frames: &[Frame],
+        held_up: &mut VecDeque<LaneMessage>,
+    ) -> Result<Option<Committed>, Fault> {
+        loop {
+            let (now, later) = frames.split_at(self.with(|writer| writer.lane.fits(frames)));
+            if !now.is_empty() || later.is_empty() {
+                let committed = self.with(|writer| writer.append(now))?;
+                if later.is_empty() {
+                    return Ok(Some(committed));
+                }
+                let committed = Committed { is_all: false, ..committed };
+                let _ = self.core.send(inbox::Message::Committed(committed));
+                frames = later;
+            }
+            self.with(Writer::want_more_spares);
+            if !self.waits_for_slot(held_up) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Waits for what may be a slot; false when there will be none.
+    fn waits_for_slot(&self, held_up: &mut VecDeque<LaneMessage>) -> bool {
+        loop {
+            match self.messages.recv() {
+                Ok(LaneMessage::Spare(slot, wish)) => {
+                    self.with(|writer| writer.add_spare(slot, wish));
+                    return true;
+                }
+                Ok(LaneMessage::Release(segments)) if !segments.is_empty() => {
+                    self.with(|writer| writer.release(segments));
+                    return true;
+                }
+                Ok(LaneMessage::Room(room)) => {
+                    self.with(|writer| writer.set_room(room));
+                    // Without room it has taken what was pinned.
+                    if self.with(|writer| writer.lane.spare_count()) > 0 {
+                        return true;
+                    }
+                }
+                Ok(LaneMessage::Unpinned) => return true,
+                Ok(LaneMessage::End) | Err(_) => return false,
+                Ok(message) => held_up.push_back(message),
+            }
+        }
+    }
+}
+
+impl<D: Disk> Writer<D> {
+    fn append(&mut self, frames: &[Frame]) -> Result<Committed, Fault> {
+        let begun = Instant::now();
+        let end = self.lane.append(frames)?;
+        let took = begun.elapsed();
+        let bytes: usize = frames.iter().map(|frame| frame.bytes.len()).sum();
+        self.metrics.journal_bytes.add(bytes as u64);
+        self.metrics.journal_syncs.add(1);
+        self.ask_for_slots();
+        self.tell_whether_full();
+        Ok(Committed { end, took, is_all: true, spare_slots: self.lane.spare_count() })
+    }
+
+    fn unpin(&mut self) {
+        if let Some(pin) = self.pin.take() {
+            self.release(pin.released);
+        }
+    }
+
+    fn release(&mut self, segments: Vec<u64>) {
+        if let Some(pin) = &mut self.pin {
+            pin.released.extend(segments);
+            return;
+        }
+        segments.into_iter().for_each(|segment| self.lane.release(segment));
+        self.give_back_surplus();
+        self.tell_whether_full();
+    }
+
+    /// Has spare slots removed that are neither held nor left alone.
+    fn give_back_surplus(&mut self) {
+        let is_short = self.reserve.is_short();
+        if let Some(keep) = self.room.surplus(self.lane.spare_count(), is_short) {
+            for slot in self.lane.take_surplus(keep) {
+                let _ = self.slots.send(SlotWish::Remove(slot));
+            }
+        }
+    }
+
+    /// The lane has to wait for a slot. At the start it always has; later, more are kept ready.
+    fn want_more_spares(&mut self) {
+        if self.lane.segments().next().is_some() {
+            self.room.waited();
+        }
+        self.ask_for_slots();
+        self.tell_whether_full();
+    }
+
+    fn set_room(&mut self, room: bool) {
+        self.room.set_room(room);
+        if !room && let Some(pin) = &self.pin {
+            tracing::warn!("no room left for the journal: the backup under way is given up");
+            pin.is_broken.store(true, SeqCst);
+            self.unpin();
+        }
+        self.ask_for_slots();
+        self.tell_whether_full();
+    }
+
+    /// Says whether publishes have to be refused, whenever that changes, and what is missing.
+    fn tell_whether_full(&mut self) {
+        let spare = self.lane.spare_count();
+        let changed = self.room.full_changed(spare);
+        let (missing, is_full) = (self.room.missing(spare), self.room.is_full());
+        let missing_bytes = missing as u64 * self.reserve.segment_bytes();
+        if changed == Some(true) {
+            let shard = self.shard;
+            tracing::warn!(shard, missing_bytes, "storage full: publishes are refused");
+        } else if changed == Some(false) {
+            tracing::info!(shard = self.shard, "the disk has room again: publishes are accepted");
+        }
+        self.metrics.storage_full.set(is_full.into());
+        self.metrics.storage_needed_bytes.set(if is_full { missing_bytes } else { 0 });
+        self.reserve.lacks(self.shard, missing, is_full);
+        if let Some(is_full) = changed {
+            let _ = self.core.send(inbox::Message::StorageFull(is_full));
+            self.ask_for_slots();
+            // It has one more than it holds, and others may have none.
+            self.give_back_surplus();
+        }
+    }
+
+    fn add_spare(&mut self, slot: Slot, wish: Wish) {
+        self.lane.add_spare(slot);
+        self.room.made(wish);
+        self.tell_whether_full();
+        // It was asked for before another lane was full, or before this one was no more.
+        self.give_back_surplus();
+    }
+
+    fn lend_slot(&mut self) -> Option<Slot> {
+        let spare = self.lane.spare_count();
+        let lent = self.room.may_lend(spare).then(|| self.lane.take_surplus(spare - 1).pop());
+        self.tell_whether_full();
+        lent.flatten()
+    }
+
+    fn ask_for_slots(&mut self) {
+        self.room.checkpoint_takes(self.reserve.checkpoint_segments(self.shard));
+        loop {
+            let (count, written) = (self.lane.spare_count(), self.lane.written_spare_count());
+            let Some(wish) = self.room.next_wish(Spare { count, written }) else { return };
+            if self.slots.send(SlotWish::Make(wish)).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use sennit_journal::{
+        FrameBuilder, LaneConfig, ReplayFrom, SlotMaker,
+        disk::{Access, MemoryDisk},
+    };
+
+    use super::*;
+
+    impl LaneDoor {
+        /// To a lane that has ended.
+        pub(crate) fn of_nobody() -> Self {
+            Self { writer: Weak::new(), messages: mpsc::channel().0 }
+        }
+    }
+
+    /// A writer, its maker of slots, and what the core is told.
+    type World<D> = (Writer<D>, FrameBuilder, SlotMaker<D>, inbox::Receiver);
+
+    fn writer() -> World<MemoryDisk> {
+        writer_on(&MemoryDisk::default(), Path::new("data"))
+    }
+
+    fn writer_on<D: Disk>(disk: &D, data: &Path) -> World<D> {
+        let config = LaneConfig {
+            directory: data.join("lane-0"),
+            lane: 0,
+            segment_bytes: 16 << 10,
+            incarnation: 7,
+        };
+        let recovered =
+            sennit_journal::recover(disk, config, ReplayFrom::Newest, |_| Ok::<_, Fault>(()));
+        let recovered = recovered.unwrap();
+        let (core, inbox) = tokio::sync::mpsc::unbounded_channel();
+        let writer = Writer {
+            shard: 0,
+            lane: recovered.lane,
+            slots: mpsc::channel().0,
+            room: Room::new(0, false),
+            reserve: Arc::new(Reserve::new(vec![core.clone()], 16 << 10)),
+            pin: None,
+            core,
+            metrics: Arc::default(),
+        };
+        (writer, recovered.builder, recovered.slots, inbox)
+    }
+
+    /// Has the writer hold three segments of one frame each.
+    fn three_segments() -> Writer<MemoryDisk> {
+        let (mut writer, mut builder, mut maker, _inbox) = writer();
+        for _ in 0..3 {
+            writer.lane.add_spare(maker.make().unwrap());
+            builder.push(1, &[b"a record"]).unwrap();
+            writer.append(&[builder.seal().unwrap()]).unwrap();
+            builder.turn_segment();
+        }
+        writer
+    }
+
+    #[test]
+    fn what_is_released_while_a_pin_holds_is_spare_once_it_is_gone() {
+        let mut writer = three_segments();
+        writer.pin = Some(Pin { released: Vec::new(), is_broken: Arc::default() });
+        writer.release(vec![0]);
+        assert_eq!((writer.lane.spare_count(), writer.lane.holds(0)), (0, true));
+        writer.unpin();
+        assert_eq!((writer.lane.spare_count(), writer.lane.holds(0)), (1, false));
+        writer.release(vec![1]);
+        assert_eq!(writer.lane.spare_count(), 2);
+    }
+
+    #[test]
+    fn a_lane_gives_back_what_it_does_not_hold_once_another_is_full() {
+        let (mut writer, _, mut maker, _inbox) = writer();
+        let (slots, wishes) = mpsc::channel();
+        writer.slots = slots;
+        let reserve = writer.reserve.clone();
+        for _ in 0..writer.room.wanted() + 2 {
+            writer.lane.add_spare(maker.make().unwrap());
+        }
+        let mut gives_back = || {
+            writer.give_back_surplus();
+            wishes.try_iter().filter(|wish| matches!(wish, SlotWish::Remove(_))).count()
+        };
+        assert_eq!(gives_back(), 0, "so much is left alone");
+        reserve.lacks(0, 1, true);
+        assert_eq!(gives_back(), 2);
+    }
+
+    #[test]
+    fn a_lane_without_room_breaks_the_pin_before_it_takes_what_was_pinned() {
+        let mut writer = three_segments();
+        let is_broken: Arc<AtomicBool> = Arc::default();
+        writer.pin = Some(Pin { released: Vec::new(), is_broken: is_broken.clone() });
+        writer.release(vec![0, 1]);
+        assert!(!is_broken.load(SeqCst));
+        writer.set_room(false);
+        assert!(is_broken.load(SeqCst));
+        assert_eq!(writer.lane.spare_count(), 2);
+    }
+
+    #[test]
+    fn a_batch_of_more_segments_than_there_are_ever_slots_is_written_as_far_as_they_go() {
+        let folder = tempfile::tempdir().unwrap();
+        let disk = RealDisk::new(Access::Buffered);
+        let (mut writer, mut builder, mut maker, mut inbox) = writer_on(&disk, folder.path());
+        let (slots, wishes) = mpsc::channel();
+        writer.slots = slots;
+        writer.ask_for_slots();
+        let mut frames = Vec::new();
+        for _ in 0..=20 {
+            builder.push(1, &[b"a record"]).unwrap();
+            frames.push(builder.seal().unwrap());
+            builder.turn_segment();
+        }
+        let core = writer.core.clone();
+        let (sender, messages) = mpsc::channel();
+        let lane = LaneThread { writer: Arc::new(Mutex::new(writer)), messages, core };
+        let mut left = &frames[..];
+        for _ in 0..frames.len() {
+            // What is wished for is made; then the lane is to wait no longer.
+            for wish in wishes.try_iter() {
+                let SlotWish::Make(wish) = wish else { panic!("{wish:?}") };
+                sender.send(LaneMessage::Spare(maker.make().unwrap(), wish)).unwrap();
+            }
+            sender.send(LaneMessage::End).unwrap();
+            if let Some(whole) = lane.append(left, &mut VecDeque::new()).unwrap() {
+                assert_eq!((whole.end, whole.is_all), (frames[20].end, true));
+                return;
+            }
+            while let Ok(inbox::Message::Committed(part)) = inbox.try_recv() {
+                assert_eq!((part.end, part.is_all), (left[0].end, false));
+                left = &left[1..];
+            }
+        }
+        panic!("{} segments are still to be written", left.len());
+    }
+
+    #[test]
+    fn publishes_are_refused_while_held_slots_are_missing_and_acks_have_them() {
+        let (mut writer, mut builder, mut maker, mut inbox) = writer();
+        let (slots, wishes) = mpsc::channel();
+        writer.slots = slots;
+        let mut told = || loop {
+            match inbox.try_recv() {
+                Ok(inbox::Message::StorageFull(full)) => return Some(full),
+                Ok(inbox::Message::DiskShort(_)) => {}
+                Ok(other) => panic!("{other:?}"),
+                Err(_) => return None,
+            }
+        };
+        writer.ask_for_slots();
+        let wished = || wishes.try_iter().filter(|wish| matches!(wish, SlotWish::Make(_))).count();
+        let held = wished();
+        for _ in 0..held {
+            writer.add_spare(maker.make().unwrap(), Wish::Held);
+        }
+        writer.set_room(false);
+        assert_eq!((told(), wished()), (None, 0), "all that is held is there");
+        let mut append = |writer: &mut Writer<MemoryDisk>| {
+            builder.push(1, &[b"a record"]).unwrap();
+            writer.append(&[builder.seal().unwrap()]).unwrap();
+            builder.turn_segment();
+        };
+        append(&mut writer);
+        assert_eq!(told(), Some(true));
+        assert_eq!(writer.metrics.storage_needed_bytes.value(), 2 * (16 << 10));
+        (1..held).for_each(|_| append(&mut writer));
+        assert_eq!((told(), writer.lane.spare_count()), (None, 0));
+        // What consumers have freed is as good as room on the disk, once all is there and one more.
+        let segments: Vec<_> = writer.lane.segments().collect();
+        for segment in segments.into_iter().take(held - 1) {
+            writer.release(vec![segment]);
+        }
+        assert_eq!(told(), None);
+        writer.add_spare(maker.make().unwrap(), Wish::Held);
+        assert_eq!(told(), None);
+        writer.add_spare(maker.make().unwrap(), Wish::Held);
+        assert_eq!(told(), Some(false));
+        assert_eq!(writer.metrics.storage_needed_bytes.value(), 0);
+    }
+
+    #[test]
+    fn a_slot_is_lent_to_a_pack_as_long_as_the_lane_can_go_on_without_it() {
+        let (mut writer, _, mut maker, _inbox) = writer();
+        for _ in 0..3 {
+            writer.add_spare(maker.make().unwrap(), Wish::Held);
+        }
+        assert!(writer.lend_slot().is_none(), "it accepts publishes, and would not any more");
+        writer.set_room(false);
+        assert!(writer.lend_slot().is_some());
+        assert!(writer.lend_slot().is_none());
+    }
+}

@@ -1,0 +1,101 @@
+//! Accepts connections and hands them round the cores. One listener for all: a fair share by count
+//! beats a share by the kernel's hash where connections are few, as they are between services.
+
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+
+use rustix::net::sockopt::set_tcp_congestion;
+use tokio::net::{TcpListener, TcpStream};
+
+use super::{core::Cores, error::ServeError, file_descriptors::Descriptors};
+use crate::doors::native::{arrival::Arrival, connection};
+
+/// Connections that wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// The congestion control of connections within this machine, which inherit it from their listener: there is
+/// no line to be fair to, and one that paces what it sends (bbr) holds up who reads.
+const UNPACED: &str = "reno";
+
+/// How long nobody is accepted where that failed: those who are here have to leave first.
+const REST: Duration = Duration::from_millis(50);
+
+/// Listens on an address.
+pub(crate) fn listen(address: SocketAddr) -> Result<std::net::TcpListener, ServeError> {
+    let listen = || -> io::Result<std::net::TcpListener> {
+        let domain = socket2::Domain::for_address(address);
+        let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
+        // A broker that starts again must not wait for the old one's connections to be forgotten.
+        socket.set_reuse_address(true)?;
+        socket.set_nonblocking(true)?;
+        if address.ip().is_loopback() {
+            // A system without it keeps its own: slower, and no less right.
+            let _ = set_tcp_congestion(&socket, UNPACED);
+        }
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        Ok(socket.into())
+    };
+    listen().map_err(|error| ServeError::Listen { address, error })
+}
+
+/// A socket that is listened on.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: TcpListener,
+    descriptors: Descriptors,
+}
+
+impl Listener {
+    pub(crate) fn new(
+        socket: std::net::TcpListener,
+        descriptors: Descriptors,
+    ) -> Result<Self, ServeError> {
+        let socket = TcpListener::from_std(socket).map_err(ServeError::system("listen"))?;
+        Ok(Self { socket, descriptors })
+    }
+
+    /// The next connection that there is room for; the others are closed.
+    pub(crate) async fn accept(&self) -> TcpStream {
+        loop {
+            match self.socket.accept().await {
+                Ok((stream, _)) if self.descriptors.have_room_for(&stream) => return stream,
+                Ok(_) => tracing::warn!("a connection was closed: too few descriptors are left"),
+                Err(error) => tracing::warn!(%error, "accepting failed"),
+            }
+            tokio::time::sleep(REST).await;
+        }
+    }
+}
+
+/// Accepts for ever, and gives each connection to the next core.
+pub(crate) async fn accept(listener: Listener, cores: Arc<Cores>) {
+    let mut next = 0;
+    loop {
+        match listener.accept().await.into_std() {
+            Ok(stream) => {
+                let arrival = Arrival { stream, moved: None };
+                let _ = cores.inboxes[next].send(connection::arrives(arrival));
+                next = (next + 1) % cores.inboxes.len();
+            }
+            Err(error) => tracing::warn!(%error, "a connection could not be handed on"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use rustix::net::sockopt::tcp_congestion;
+
+    use super::*;
+
+    #[test]
+    fn what_is_sent_within_this_machine_is_not_paced() {
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let _near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let (far, _) = listener.accept().unwrap();
+        assert_eq!(tcp_congestion(&far).unwrap(), UNPACED);
+    }
+}

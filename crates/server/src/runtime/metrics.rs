@@ -1,0 +1,242 @@
+//! Counters of each core, written with relaxed stores on the data path and read when asked for.
+//! docs/reference/metrics.md lists them.
+
+use std::sync::{
+    Arc, Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric},
+    metrics::{counter::ConstCounter, gauge::ConstGauge},
+    registry::{Registry, Unit},
+};
+use sennit_model::Timestamp;
+
+use super::clock::now;
+
+/// A number that one thread writes and any may read.
+#[derive(Debug, Default)]
+pub(crate) struct Count(AtomicU64);
+
+impl Count {
+    pub(crate) fn add(&self, more: u64) {
+        self.0.fetch_add(more, Relaxed);
+    }
+
+    pub(crate) fn set(&self, value: u64) {
+        self.0.store(value, Relaxed);
+    }
+
+    pub(crate) fn less(&self, fewer: u64) {
+        self.0.fetch_sub(fewer, Relaxed);
+    }
+
+    pub(crate) fn value(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+macro_rules! core_metrics {
+    ($($kind:ident $name:ident $unit:ident $text:literal;)*) => {
+        /// What one core counts.
+        #[derive(Debug, Default)]
+        pub(crate) struct CoreMetrics {
+            $(#[doc = $text] pub(crate) $name: Count,)*
+            /// Groups that hold messages which others are through with, a few of the shard's.
+            holding: Mutex<Vec<Holding>>,
+        }
+
+        impl CoreMetrics {
+            fn each(&self, mut tell: impl FnMut(&'static str, &'static str, Option<Unit>, bool, u64)) {
+                $(tell(stringify!($name), $text, unit!($unit), is_counter!($kind), self.$name.value());)*
+            }
+        }
+    };
+}
+
+/// A group that holds messages which others of its topic are through with.
+#[derive(Debug)]
+pub(crate) struct Holding {
+    pub(crate) topic: String,
+    pub(crate) group: String,
+    /// When the oldest of these messages was appended.
+    pub(crate) since: Timestamp,
+}
+
+impl CoreMetrics {
+    pub(crate) fn set_holding(&self, holding: Vec<Holding>) {
+        *self.holding.lock().unwrap_or_else(PoisonError::into_inner) = holding;
+    }
+
+    /// Shows each of them with the age of the oldest message that it holds.
+    fn each_holding(&self, mut tell: impl FnMut(&Holding, u64)) {
+        let now = now();
+        let holding = self.holding.lock().unwrap_or_else(PoisonError::into_inner);
+        holding.iter().for_each(|held| tell(held, now.since(held.since).as_secs()));
+    }
+}
+
+macro_rules! unit {
+    (bytes) => {
+        Some(Unit::Bytes)
+    };
+    (none) => {
+        None
+    };
+}
+
+macro_rules! is_counter {
+    (counter) => {
+        true
+    };
+    (gauge) => {
+        false
+    };
+}
+
+core_metrics! {
+    counter confirmed_messages none "Messages confirmed to publishers, duplicates included";
+    counter confirmed_early_messages none "Messages confirmed before they were committed, as their topic has it";
+    counter duplicate_batches none "Batches that had been appended before";
+    counter delivered_messages none "Messages handed to consumers";
+    counter delivered_bytes bytes "Bytes of messages handed to consumers";
+    counter delivered_early_messages none "Messages handed out before they were committed, as their topic has it";
+    gauge parked_messages none "Messages of dead-letter topics that failed there for good, and wait until somebody asks for them";
+    counter refusals none "Commands refused";
+    counter damaged_batches none "Batches read back damaged, or not at all";
+    counter checkpoints none "Checkpoints of the state written to the journal";
+    counter journal_syncs none "Syncs of the journal";
+    counter journal_bytes bytes "Bytes written to the journal";
+    counter moved_bytes bytes "Bytes of batches copied to packs";
+    counter scrubbed_bytes bytes "Bytes at rest that the scrub has held against their checksums";
+    gauge scrub_damage none "Places at rest that the scrub found damaged";
+    counter connections_opened none "Connections accepted";
+    counter connections_moved none "Connections that came from another core, to be where their partition is";
+    counter broken_frames none "Frames that could not be decoded";
+    gauge connections none "Connections open now";
+    gauge http_connections none "Connections of the HTTP port open now";
+    gauge http_parked none "Connections of the HTTP port that wait without a task";
+    counter http_connections_opened none "Connections of the HTTP port accepted";
+    counter http_connections_moved none "Connections of the HTTP port that came from another core, to be where their streams are";
+    counter http_answers_2xx none "HTTP requests answered with success";
+    counter http_answers_3xx none "HTTP requests answered with another place, or with nothing new";
+    counter http_answers_4xx none "HTTP requests answered with a fault of the client's";
+    counter http_answers_5xx none "HTTP requests answered with a fault of the broker's, or not now";
+    gauge subscriptions none "Subscriptions over HTTP";
+    gauge subscription_links none "Streams that subscriptions are linked to, counted for each of them";
+    gauge subscriptions_woken none "Subscriptions that wait for somebody to take their work";
+    gauge subscriptions_held none "Subscriptions whose work somebody has";
+    counter subscription_wakes none "Wakes of subscriptions";
+    counter subscription_wakes_failed none "Tries to tell of a wake that failed";
+    gauge packs none "Packs in use";
+    gauge pack_bytes bytes "Bytes of packs in use";
+    gauge pack_live_bytes bytes "Bytes of live batches in packs";
+    gauge journal_damage none "Places of the journal that were found damaged when the broker started";
+    gauge doubtful_partitions none "Partitions that may have lost messages with them";
+    gauge lost_files none "Packs and segments that hold wanted messages and are gone";
+    gauge journal_segments none "Segments of the journal in use";
+    gauge storage_full none "Whether publishes are refused because the disk has no room: 1 or 0";
+    gauge storage_free_bytes bytes "Bytes that are free on the disk that holds the data";
+    gauge storage_needed_bytes bytes "Bytes that have to come free before publishes are accepted again";
+    gauge ingest_bytes bytes "Bytes published and not yet committed";
+    gauge cache_bytes bytes "Bytes of frames kept in memory";
+    gauge memory_topic_bytes bytes "Bytes of messages that are kept in memory alone";
+}
+
+/// One metric: name, text, unit, whether it only grows, and a value for each core.
+type Series = (&'static str, &'static str, Option<Unit>, bool, Vec<u64>);
+
+#[derive(Debug)]
+struct Cores(Vec<Arc<CoreMetrics>>);
+
+impl Collector for Cores {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        // The format wants all series of a metric together, so the outer walk is over metrics.
+        let mut series: Vec<Series> = Vec::new();
+        for (index, core) in self.0.iter().enumerate() {
+            let mut at = 0;
+            core.each(|name, text, unit, is_counter, value| {
+                if index == 0 {
+                    series.push((name, text, unit, is_counter, Vec::new()));
+                }
+                series[at].4.push(value);
+                at += 1;
+            });
+        }
+        for (name, text, unit, is_counter, values) in series {
+            let name = unit.as_ref().map_or(name, |unit| {
+                name.strip_suffix(unit.as_str()).and_then(|n| n.strip_suffix('_')).unwrap_or(name)
+            });
+            let counter = ConstCounter::new(0u64);
+            let gauge = ConstGauge::new(0i64);
+            let kind = if is_counter { counter.metric_type() } else { gauge.metric_type() };
+            let mut descriptor = encoder.encode_descriptor(name, text, unit.as_ref(), kind)?;
+            for (shard, value) in values.into_iter().enumerate() {
+                let labels = [("shard", shard.to_string())];
+                let family = descriptor.encode_family(&labels)?;
+                if is_counter {
+                    ConstCounter::new(value).encode(family)?;
+                } else {
+                    ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(family)?;
+                }
+            }
+        }
+        self.encode_holding(&mut encoder)
+    }
+}
+
+impl Cores {
+    /// One series for each group that is named: a few of each shard.
+    fn encode_holding(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let text = "Age of the oldest message that this group holds and others of the topic are through with";
+        let (unit, kind) = (Unit::Seconds, ConstGauge::new(0i64).metric_type());
+        let name = "group_holds_oldest_age";
+        let mut descriptor = encoder.encode_descriptor(name, text, Some(&unit), kind)?;
+        let mut encoded = Ok(());
+        for (shard, core) in self.0.iter().enumerate() {
+            core.each_holding(|held, age| {
+                let labels = [
+                    ("shard", shard.to_string()),
+                    ("topic", held.topic.clone()),
+                    ("group", held.group.clone()),
+                ];
+                let age = ConstGauge::new(i64::try_from(age).unwrap_or(i64::MAX));
+                let family = descriptor.encode_family(&labels);
+                encoded = encoded.and_then(|()| family.and_then(|family| age.encode(family)));
+            });
+        }
+        encoded
+    }
+}
+
+/// The text of all metrics of all cores.
+pub(crate) fn registry(cores: Vec<Arc<CoreMetrics>>) -> Registry {
+    let mut registry = Registry::with_prefix("sennit");
+    registry.register_collector(Box::new(Cores(cores)));
+    registry
+}
+
+#[cfg(test)]
+mod tests {
+    use prometheus_client::encoding::text::encode;
+
+    use super::*;
+
+    #[test]
+    fn a_group_that_holds_old_messages_is_named_with_the_age_of_the_oldest() {
+        let cores: Vec<Arc<CoreMetrics>> = (0..2).map(|_| Arc::default()).collect();
+        let since = Timestamp(now().0 - 3_600_000);
+        let (topic, group) = ("orders".to_owned(), "default".to_owned());
+        cores[1].set_holding(vec![Holding { topic, group, since }]);
+        let mut text = String::new();
+        encode(&mut text, &registry(cores)).expect("it is text");
+        let name = "sennit_group_holds_oldest_age_seconds";
+        let line = text.lines().find(|line| line.starts_with(name)).expect("it is there");
+        let labels = r#"{shard="1",topic="orders",group="default"}"#;
+        let age = line.strip_prefix(name).and_then(|rest| rest.strip_prefix(labels));
+        let age: u64 = age.and_then(|age| age.trim().parse().ok()).expect(line);
+        assert!((3600..3700).contains(&age), "{line}");
+    }
+}

@@ -1,0 +1,80 @@
+//! What is asked of subscriptions and what may come of it: a `config` with its `glob`, within `limits`,
+//! or a `refusal`. It knows nobody who asks or answers.
+
+mod config;
+mod glob;
+pub(crate) mod limits;
+mod refusal;
+
+use sennit_model::TopicName;
+use serde_json::Value;
+
+use crate::broker::stream_offset::StreamOffset;
+
+pub(crate) use self::{
+    config::{Config, KeptConfig, RESERVED, Way, is_reserved},
+    glob::Glob,
+    refusal::{SubscriptionRefusal, UrlRejected},
+};
+
+/// What is asked, of the subscription of an id.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    /// Be there, as told.
+    Create(NewSubscription),
+    /// How is it?
+    Get(Box<str>),
+    /// Which are there? Of none in particular.
+    List,
+    /// Be gone. Nobody is told that it was not there.
+    Delete(Box<str>),
+    /// Be linked to these streams too: in order, each once.
+    Link(Box<str>, Vec<TopicName>),
+    /// Be linked to this stream only if the pattern means it.
+    Unlink(Box<str>, TopicName),
+    /// The worker of this name wants the work.
+    Claim(Box<str>, Box<str>),
+    /// So much is done.
+    Ack(Ack),
+    /// The work is let go of.
+    Release(Ack),
+    /// The public keys.
+    Keys,
+}
+
+/// A subscription to be there.
+#[derive(Debug)]
+pub(crate) struct NewSubscription {
+    pub(crate) id: Box<str>,
+    pub(crate) config: Config,
+    /// What its own addresses begin with.
+    pub(crate) base: Box<str>,
+}
+
+/// What a worker says of its work.
+#[derive(Debug)]
+pub(crate) struct Ack {
+    pub(crate) id: Box<str>,
+    /// Whether a webhook says it, at its own address.
+    pub(crate) is_callback: bool,
+    pub(crate) token: Box<str>,
+    pub(crate) generation: u64,
+    pub(crate) wake: Box<str>,
+    /// Streams, and up to where they are done.
+    pub(crate) acks: Vec<(TopicName, StreamOffset)>,
+    /// Whether the work is.
+    pub(crate) is_done: bool,
+}
+
+/// What is answered.
+#[derive(Debug)]
+pub(crate) enum Told {
+    /// It was made, and is like this.
+    Created(Value),
+    /// Like this.
+    So(Value),
+    /// It is done, and there is nothing to be said.
+    Done,
+    /// The public keys.
+    Keys(Value),
+}
