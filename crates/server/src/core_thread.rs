@@ -26,12 +26,12 @@ use crate::{
     },
     config::Config,
     doors::{
-        http_router::Door,
+        http_router::HttpRouter,
         native::connection::NativeDoor,
         status::Status,
         streams::{StorageRules, StreamsDoor, StreamsSettings, parked_connections::Lot},
     },
-    http::{browser_guard::BrowserRules, port::HttpDoor, thread_context::Hall},
+    http::{browser_guard::BrowserRules, port::HttpThread, thread_context::Hall},
     runtime::{
         clock::now,
         core::{CoreHandle, Cores, Workers},
@@ -171,8 +171,9 @@ impl CoreThread {
             let asked = Streams::of_connections(core.clone(), neighbours);
             let cores = core.cores.clone();
             let streams = StreamsDoor::new(asked, cores, streams, hall.clone());
-            let door = Rc::new(Door::new(hall, status, Some(streams)));
-            match Lot::open(core.clone(), door.clone(), config.streams_events_silence) {
+            let handler = Rc::new(HttpRouter::new(hall.clone(), status, Some(streams)));
+            let http = Rc::new(HttpThread { hall, handler, cores: core.cores.clone() });
+            match Lot::open(core.clone(), http.clone(), config.streams_events_silence) {
                 Ok(lot) => drop(spawn_local(lot.run())),
                 Err(error) => tracing::warn!(%error, "connections that wait keep their tasks"),
             }
@@ -188,7 +189,7 @@ impl CoreThread {
             }
             services.add(control);
             services.add(Rc::new(NativeDoor(core.clone())));
-            services.add(Rc::new(HttpDoor { door, cores: core.cores.clone() }));
+            services.add(http);
             take_messages(core, receiver, failed).await;
         });
         // With the tasks goes the core, and with it what its workers wait for.

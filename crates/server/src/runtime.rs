@@ -15,6 +15,7 @@ pub(crate) mod memory_release;
 pub(crate) mod metrics;
 pub(crate) mod move_permit;
 pub(crate) mod move_thread;
+pub(crate) mod own_topic;
 pub(crate) mod peer_cores;
 pub(crate) mod placement;
 pub(crate) mod publish_gauge;

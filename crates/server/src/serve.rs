@@ -21,14 +21,14 @@ use tokio::{
 };
 
 use crate::{
-    broker::{
-        backup::Backups, control::Control, recovered_state::Found, reserved_names::OwnTopic,
-        scrub_thread,
-    },
+    broker::{backup::Backups, control::Control, recovered_state::Found, scrub_thread},
     config::Config,
     core_thread::CoreThread,
-    doors::status::Status,
-    http::port::Port,
+    doors::{http_router::HttpRouter, native::port, status::Status},
+    http::{
+        port::{HttpThread, Port},
+        thread_context::Hall,
+    },
     runtime::{
         core::Cores,
         disk_need::{Sizes, sizes_for},
@@ -37,9 +37,10 @@ use crate::{
         error::ServeError,
         file_descriptors::Descriptors,
         inbox::Message,
-        listener::{self, Listener},
+        listener::{Listener, listen},
         metrics::CoreMetrics,
         move_permit::MoveTurn,
+        own_topic::OwnTopic,
         publish_gauge::IngestGauge,
         shard_files::Doors,
     },
@@ -72,8 +73,8 @@ pub fn serve(
     ready: impl FnOnce(Addresses),
 ) -> Result<(), ServeError> {
     config.check()?;
-    let native = listener::listen(config.listen)?;
-    let http = listener::listen(config.http)?;
+    let native = listen(config.listen)?;
+    let http = listen(config.http)?;
     let directory = open_directory(&config)?;
     let (ended, end) = mpsc::channel();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -137,7 +138,17 @@ impl Broker<'_> {
         let backups = Backups::new(settings, config.data.clone(), doors.clone(), ended.clone());
         let status = Arc::new(Status::recovering(metrics, backups, config.data.clone()));
         let rules = config.browser_rules(addresses.http.ip());
-        let port = Port::new(http, config.http_connections, cores.clone(), status.clone(), &rules);
+        let outside_cores = || {
+            let hall = Rc::new(Hall::new(cores.metrics[0].clone(), None, rules.clone()));
+            let handler = Rc::new(HttpRouter::new(hall.clone(), status.clone(), None));
+            HttpThread { hall, handler, cores: cores.clone() }
+        };
+        let around = (outside_cores(), outside_cores());
+        let are_serving = {
+            let status = status.clone();
+            move || status.is_serving()
+        };
+        let port = Port::new(http, config.http_connections, are_serving, around);
         let early = port.early();
         spawn_local(port.serve());
 
@@ -198,7 +209,7 @@ impl Broker<'_> {
             cores.inboxes.iter().for_each(|inbox| drop(inbox.send(Message::End)));
             return Err(error);
         }
-        let accepting = spawn_local(listener::accept(native, cores.clone()));
+        let accepting = spawn_local(port::accept(native, cores.clone()));
         status.recovering.store(false, Relaxed);
         early.closing.begin();
         let _scrub = match config.scrub_every {

@@ -14,14 +14,14 @@ use crate::{
 };
 
 /// `text` without comments and without the tests at its end.
-fn code_of(text: &str) -> String {
+pub fn code_of(text: &str) -> String {
     let text = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
     let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default());
     lines.collect::<Vec<_>>().join("\n")
 }
 
 /// The name `text` begins with, or nothing.
-fn name_at(text: &str) -> String {
+pub fn name_at(text: &str) -> String {
     text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
 }
 
@@ -107,7 +107,7 @@ fn module_graph(source: &Path) -> Graph {
 }
 
 /// A circle in `graph`, as the names along it, if there is one.
-fn circle(graph: &Graph) -> Option<Vec<String>> {
+pub fn circle(graph: &Graph) -> Option<Vec<String>> {
     let mut done = BTreeSet::new();
     graph.keys().find_map(|name| circle_from(graph, name, &mut Vec::new(), &mut done))
 }

@@ -23,10 +23,10 @@ const BANNED: [&str; 6] = [
 /// Who names whom.
 pub type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// The rows of the table under `## Dependency table`: crate -> crates it depends on.
-fn dependency_table(page: &str) -> Graph {
+/// The rows of the table under a heading: what the first column names -> what the second one lists.
+pub fn table(page: &str, heading: &str) -> Graph {
     page.lines()
-        .skip_while(|line| line.trim() != "## Dependency table")
+        .skip_while(|line| line.trim() != heading)
         .skip(1)
         .take_while(|line| !line.starts_with('#'))
         .filter(|line| line.starts_with('|'))
@@ -72,7 +72,7 @@ fn a_dependency_table_is_read_row_by_row() {
     let page = "# Page\n| x | y |\n|---|---|\n| no | no |\n\n## Dependency table\nWords.\n\n\
         | crate | may depend on | never knows |\n|---|---|---|\n| `model` | - | files |\n\
         | cli | `client`, model | |\n\n## Next\n| no | no |\n";
-    let table = dependency_table(page);
+    let table = table(page, "## Dependency table");
     let names: Vec<_> = table.iter().map(|(name, edges)| (name.as_str(), edges.len())).collect();
     assert_eq!(names, [("cli", 2), ("model", 0)]);
     assert!(table["cli"].contains("client") && table["cli"].contains("model"));
@@ -80,7 +80,7 @@ fn a_dependency_table_is_read_row_by_row() {
 
 #[test]
 fn the_walls_are_where_the_map_says() {
-    let table = dependency_table(&read(&root().join("ARCHITECTURE.md")));
+    let table = table(&read(&root().join("ARCHITECTURE.md")), "## Dependency table");
     let cargo = cargo_graph();
     let crates = |graph: &Graph| graph.keys().cloned().collect::<Vec<_>>();
     assert_eq!(crates(&table), crates(&cargo), "ARCHITECTURE.md (left) against Cargo (right)");

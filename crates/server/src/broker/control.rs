@@ -21,8 +21,7 @@ use sennit_model::{
 use tokio::{sync::oneshot, task::spawn_local};
 
 use super::{
-    control_request::{ControlAnswer, ControlRefusal, ControlRequest},
-    reserved_names,
+    control_request::{ControlAnswer, ControlRefusal, ControlRequest, check_request},
     topic_listener::TopicListener,
     topic_locks::Changes,
 };
@@ -98,7 +97,7 @@ impl Control {
         request: ControlRequest,
     ) -> Result<ControlAnswer, ControlRefusal> {
         if session != own_session(self.core.index) {
-            reserved_names::check_request(&request)?;
+            check_request(&request)?;
         }
         match request {
             ControlRequest::CreateTopic { name, config } => self.create_topic(name, config).await,

@@ -2,6 +2,7 @@
 //! protocol: each door makes these requests of what its clients send, and answers of what comes back.
 
 mod answer;
+mod protection;
 mod refusal;
 
 use std::time::Duration;
@@ -16,6 +17,7 @@ pub(crate) use self::{
         ConsumerStart, ControlAnswer, CursorPositions, GroupDescription, ListedGroup, ListedTopic,
         ParkedRun, ReaderStart, TopicDescription, TopicOpened, TopicPage, TopicPlace,
     },
+    protection::{check_request, check_topic},
     refusal::{ControlRefusal, STORAGE_FULL_RETRY_MS},
 };
 

@@ -1,9 +1,13 @@
 //! Offsets of streams as clients hold them: an offset together with the stream that it was given of. A
-//! stream that is deleted and created anew has the same name and other offsets. It knows no text form.
+//! stream that is deleted and created anew has the same name and other offsets.
 
-use std::ops::Deref;
+use std::{fmt, ops::Deref};
 
 use sennit_model::{Incarnation, Offset};
+
+/// What of the text of an offset clients may count in, from one read to the next: the last four digits. They
+/// are of no account, so that nothing that was appended is ever cut.
+pub(crate) const UNUSED: u64 = 10_000;
 
 /// How many tags there are: with what follows a tag in an offset token, they fit into the integers that a
 /// JavaScript number holds.
@@ -49,6 +53,14 @@ impl StreamOffset {
     /// offsets of its source may do so too: `Streams::is_offset_of`.
     pub(crate) fn is_of(self, tag: IncarnationTag) -> bool {
         self.of == tag || self == Self::BEGINNING
+    }
+}
+
+/// The text by which clients hold it: 16 digits, so that the texts of a stream sort as its offsets do, an
+/// underscore, 12 digits that name the stream, and four zeros.
+impl fmt::Display for StreamOffset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016}_{:016}", self.at.0, self.of.number() * UNUSED)
     }
 }
 

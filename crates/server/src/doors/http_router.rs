@@ -1,34 +1,32 @@
-//! The HTTP door of a thread: looks at each request, finds its route, and hands it to the room that lies
-//! there. It knows routes, and leaves what they mean to the rooms.
+//! The router of a thread: it looks at each request of the HTTP port, finds its route, and hands it to the
+//! door that answers there. It knows routes, and leaves what they mean to the doors.
 
 use std::{rc::Rc, sync::Arc};
 
 use http::{HeaderValue, Method, StatusCode, header};
 
 use super::{
-    http_routes::{self, Captures, Reach, Room, Route},
+    http_routes::{self, Resource},
     status::Status,
-    streams::{StreamsDoor, Wait},
+    streams::{
+        self, StreamsDoor,
+        routes::{ROOT, is_of_stream},
+    },
 };
 use crate::http::{
     answer::{coded_problem, come_again},
+    concurrency::Concurrency,
+    handler::{Answering, Handler, Patience, Wait},
+    limits::ANSWER_BYTES_EXPECTED,
     request::Request,
     response::Response,
+    route::{Captures, Reach, Route},
     thread_context::Hall,
 };
 
-/// What is asked of the door.
+/// The router of a thread.
 #[derive(Debug)]
-pub(crate) enum Asked {
-    /// What a client says. In a box: it goes through several hands.
-    Request(Box<Request>),
-    /// What was waited for without a task, to be waited for with one.
-    Wait(Wait),
-}
-
-/// The HTTP door of a thread.
-#[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct HttpRouter {
     hall: Rc<Hall>,
     status: Arc<Status>,
     /// The streams, as this thread sees them; none while the shards are recovered, and when the broker
@@ -36,35 +34,54 @@ pub(crate) struct Door {
     streams: Option<StreamsDoor>,
 }
 
-impl Door {
+impl Handler for HttpRouter {
+    fn answer(self: Rc<Self>, request: Rc<Request>) -> Answering {
+        Box::pin(async move { self.route(&request).await })
+    }
+
+    fn resume(self: Rc<Self>, wait: Wait) -> Answering {
+        Box::pin(async move {
+            match (&self.streams, wait.what()) {
+                (Some(streams), Some(wait)) => streams.go_on(wait).await,
+                _ => not_ready(),
+            }
+        })
+    }
+
+    fn concurrency(&self, request: &Request) -> Concurrency {
+        match request.method() {
+            method if method.is_safe() => Concurrency::Reads,
+            &Method::POST if is_of_stream(request.path()) => Concurrency::Appends,
+            _ => Concurrency::Alone,
+        }
+    }
+
+    fn answer_bytes_expected(&self, request: &Request) -> usize {
+        let is_read = *request.method() == Method::GET && request.path().starts_with(ROOT);
+        if is_read { ANSWER_BYTES_EXPECTED } else { 0 }
+    }
+
+    fn patience(&self, request: &Request) -> Patience {
+        streams::patience(request)
+    }
+}
+
+impl HttpRouter {
     pub(crate) fn new(hall: Rc<Hall>, status: Arc<Status>, streams: Option<StreamsDoor>) -> Self {
         Self { hall, status, streams }
     }
 
-    pub(crate) fn hall(&self) -> &Rc<Hall> {
-        &self.hall
-    }
-
-    /// Answers what is asked. Dropped when the client goes before it is answered.
-    pub(crate) async fn answer_asked(self: &Rc<Self>, asked: Asked) -> Response {
-        match (asked, &self.streams) {
-            (Asked::Request(request), _) => self.answer(&request).await,
-            (Asked::Wait(wait), Some(streams)) => Box::pin(streams.go_on(wait)).await,
-            (Asked::Wait(_), None) => not_ready(),
-        }
-    }
-
-    /// Answers a request. Dropped when the client goes before it is answered.
-    pub(crate) async fn answer(self: &Rc<Self>, request: &Request) -> Response {
+    /// Has a request answered where its route leads, if a page in a browser may ask that.
+    async fn route(&self, request: &Request) -> Response {
         let guard = &self.hall.guard;
         let found = http_routes::find(request.path());
-        let route = found.map(|(route, _)| route);
+        let route = found.map(|(route, ..)| route);
         let (mut response, reach) = match (guard.check(request, route), found) {
             // Nothing is said to a page that may not ask.
             (Err(misdirected), _) => (misdirected.answer(), Reach::OwnPages),
             (Ok(()), None) => (nothing_here(), Reach::OwnPages),
-            (Ok(()), Some((route, captures))) => {
-                (self.answer_at(route, captures, request).await, route.reach)
+            (Ok(()), Some((route, resource, captures))) => {
+                (self.answer_at(route, (resource, captures), request).await, route.reach)
             }
         };
         guard.say(response.headers_mut(), request, reach);
@@ -74,7 +91,7 @@ impl Door {
     async fn answer_at(
         &self,
         route: &'static Route,
-        captures: Captures<'_>,
+        (resource, captures): (Resource, Captures<'_>),
         request: &Request,
     ) -> Response {
         let method = request.method();
@@ -84,15 +101,15 @@ impl Door {
         if *method == Method::OPTIONS {
             return self.hall.guard.preflight(request, route);
         }
-        match route.room {
-            Room::Stream | Room::Atomic | Room::Subscriptions(_) => match &self.streams {
-                Some(streams) => streams.answer(request, (route.room, captures)).await,
+        match resource {
+            Resource::Streams(resource) => match &self.streams {
+                Some(streams) => streams.answer(request, (resource, captures)).await,
                 None => not_ready(),
             },
-            Room::Alive => self.status.alive(),
-            Room::Ready => self.status.ready(),
-            Room::Metrics => self.status.metrics(),
-            Room::Backup => Box::pin(self.status.backup()).await,
+            Resource::Alive => self.status.alive(),
+            Resource::Ready => self.status.ready(),
+            Resource::Metrics => self.status.metrics(),
+            Resource::Backup => Box::pin(self.status.backup()).await,
         }
     }
 }
@@ -102,7 +119,7 @@ fn not_ready() -> Response {
 }
 
 fn nothing_here() -> Response {
-    let mut paths: Vec<&str> = http_routes::all().map(|route| route.path).collect();
+    let mut paths: Vec<&str> = http_routes::all().map(|(route, _)| route.path).collect();
     paths.sort_unstable();
     let detail = format!("nothing is here; there are {}", paths.join(", "));
     coded_problem(StatusCode::NOT_FOUND, "unknown_path", &detail)

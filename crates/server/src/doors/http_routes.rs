@@ -1,16 +1,14 @@
-//! Every route of the HTTP port: its path, the methods it knows, and whose pages may use it. The `door`
-//! finds each request's route here, so that there is none which is not in this table, and tests go over
-//! all of it. It knows no requests and no answers.
+//! Every route of the HTTP port, with what lies there. The router finds each request's route here, so that
+//! there is none which is not in this table, and tests go over all of it. It knows no requests and no answers.
+
+use super::streams::routes::{self as stream_routes, StreamsResource};
+use crate::http::route::{Captures, Reach, Route};
 
 /// What lies at a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
-    /// A stream.
-    Stream,
-    /// Appends to several streams.
-    Atomic,
-    /// Something about subscriptions.
-    Subscriptions(SubscriptionRoom),
+pub(crate) enum Resource {
+    /// Something of the streams protocol.
+    Streams(StreamsResource),
     /// Whether the process lives.
     Alive,
     /// Whether the broker serves.
@@ -21,201 +19,67 @@ pub(crate) enum Room {
     Backup,
 }
 
-/// What of subscriptions lies at a route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SubscriptionRoom {
-    /// The public keys.
-    Keys,
-    /// All of them.
-    All,
-    /// One.
-    One,
-    /// The streams that one is linked to.
-    Streams,
-    /// One of those.
-    Stream,
-    /// Where workers say what they do.
-    Callback,
-    Claim,
-    Ack,
-    Release,
-}
-
-/// Whose pages may use a route. A program that is no browser may use all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// Those of the broker's own origin. No answer says anything to others.
-    OwnPages,
-    /// Those of allowed origins too: browsers read and write streams.
-    AllowedPages,
-}
-
-/// A route.
-#[derive(Debug)]
-pub(crate) struct Route {
-    /// Its path. `{id}` is one segment, what else is in braces is all that follows.
-    pub(crate) path: &'static str,
-    pub(crate) room: Room,
-    /// What can be asked there, as `Allow` says it.
-    pub(crate) methods: &'static str,
-    pub(crate) reach: Reach,
-}
-
-/// What the path of a stream begins with.
-pub(crate) const ROOT: &str = "/v1/stream/";
-
-/// What of the paths of streams is reserved for the protocol, as a path begins with it.
-pub(crate) const RESERVED_ROOT: &str = "/v1/stream/__ds/";
-
-/// A stream: most requests are for one.
-static STREAM: Route = Route {
-    path: "/v1/stream/{path}",
-    room: Room::Stream,
-    methods: "GET, HEAD, POST, PUT, DELETE, OPTIONS",
-    reach: Reach::AllowedPages,
-};
-
-/// All others, each as its path, what lies there, its methods, and its reach.
-static OTHERS: [Route; 14] = [
-    Route {
-        path: "/v1/atomic",
-        room: Room::Atomic,
-        methods: "POST, OPTIONS",
-        reach: Reach::AllowedPages,
-    },
-    Route {
-        path: "/v1/stream/__ds/jwks.json",
-        room: Room::Subscriptions(SubscriptionRoom::Keys),
-        methods: "GET, HEAD",
-        reach: Reach::OwnPages,
-    },
-    Route {
-        path: "/v1/stream/__ds/subscriptions",
-        room: Room::Subscriptions(SubscriptionRoom::All),
-        methods: "GET, HEAD",
-        reach: Reach::OwnPages,
-    },
-    Route {
-        path: "/v1/stream/__ds/subscriptions/{id}",
-        room: Room::Subscriptions(SubscriptionRoom::One),
-        methods: "GET, HEAD, PUT, DELETE",
-        reach: Reach::OwnPages,
-    },
-    Route {
-        path: "/v1/stream/__ds/subscriptions/{id}/streams",
-        room: Room::Subscriptions(SubscriptionRoom::Streams),
-        methods: "POST",
-        reach: Reach::OwnPages,
-    },
-    Route {
-        path: "/v1/stream/__ds/subscriptions/{id}/streams/{stream}",
-        room: Room::Subscriptions(SubscriptionRoom::Stream),
-        methods: "DELETE",
-        reach: Reach::OwnPages,
-    },
-    Route {
-        path: "/v1/stream/__ds/subscriptions/{id}/callback",
-        room: Room::Subscriptions(SubscriptionRoom::Callback),
-        methods: "POST",
-        reach: Reach::OwnPages,
-    },
-    Route {
-        path: "/v1/stream/__ds/subscriptions/{id}/claim",
-        room: Room::Subscriptions(SubscriptionRoom::Claim),
-        methods: "POST",
-        reach: Reach::OwnPages,
-    },
-    Route {
-        path: "/v1/stream/__ds/subscriptions/{id}/ack",
-        room: Room::Subscriptions(SubscriptionRoom::Ack),
-        methods: "POST",
-        reach: Reach::OwnPages,
-    },
-    Route {
-        path: "/v1/stream/__ds/subscriptions/{id}/release",
-        room: Room::Subscriptions(SubscriptionRoom::Release),
-        methods: "POST",
-        reach: Reach::OwnPages,
-    },
-    Route { path: "/healthz", room: Room::Alive, methods: "GET, HEAD", reach: Reach::OwnPages },
-    Route { path: "/readyz", room: Room::Ready, methods: "GET, HEAD", reach: Reach::OwnPages },
-    Route { path: "/metrics", room: Room::Metrics, methods: "GET, HEAD", reach: Reach::OwnPages },
-    Route { path: "/v1/admin/backup", room: Room::Backup, methods: "GET", reach: Reach::OwnPages },
+/// The routes of the broker itself.
+static OWN: [(Route, Resource); 4] = [
+    (own("/healthz", "GET, HEAD"), Resource::Alive),
+    (own("/readyz", "GET, HEAD"), Resource::Ready),
+    (own("/metrics", "GET, HEAD"), Resource::Metrics),
+    (own("/v1/admin/backup", "GET"), Resource::Backup),
 ];
 
-/// What a path says where its route has braces.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Captures<'a> {
-    /// The segment at `{id}`.
-    pub(crate) id: &'a str,
-    /// What follows at the other braces.
-    pub(crate) rest: &'a str,
+const fn own(path: &'static str, methods: &'static str) -> Route {
+    Route { path, methods, reach: Reach::OwnPages }
 }
 
 /// All routes.
-pub(crate) fn all() -> impl Iterator<Item = &'static Route> {
-    std::iter::once(&STREAM).chain(&OTHERS)
+pub(crate) fn all() -> impl Iterator<Item = (&'static Route, Resource)> {
+    let of_streams =
+        stream_routes::all().map(|(route, resource)| (route, Resource::Streams(*resource)));
+    of_streams.chain(OWN.iter().map(|(route, resource)| (route, *resource)))
 }
 
-/// The route of a path; none where nothing can lie.
-pub(crate) fn find(path: &str) -> Option<(&'static Route, Captures<'_>)> {
-    if path.starts_with(ROOT) && !path.starts_with(RESERVED_ROOT) {
-        return Some((&STREAM, Captures::default()));
-    }
-    OTHERS.iter().find_map(|route| Some((route, captures(route.path, path)?)))
-}
-
-impl Route {
-    /// Whether it knows a method.
-    pub(crate) fn knows(&self, method: &str) -> bool {
-        self.methods.split(", ").any(|known| known == method)
-    }
-}
-
-/// What `path` says where `pattern` has braces; `None` if it is another path.
-fn captures<'a>(pattern: &str, path: &'a str) -> Option<Captures<'a>> {
-    let (mut found, mut left) = (Captures::default(), path);
-    for segment in pattern.split('/').skip(1) {
-        left = left.strip_prefix('/')?;
-        match segment {
-            "{id}" => {
-                (found.id, left) = left.split_at(left.find('/').unwrap_or(left.len()));
-                if found.id.is_empty() {
-                    return None;
-                }
-            }
-            _ if segment.starts_with('{') => (found.rest, left) = (left, ""),
-            text => left = left.strip_prefix(text)?,
-        }
-    }
-    left.is_empty().then_some(found)
+/// The route of a path with what lies there; none where nothing can lie.
+pub(crate) fn find(path: &str) -> Option<(&'static Route, Resource, Captures<'_>)> {
+    let of_streams = stream_routes::find(path)
+        .map(|(route, resource, captures)| (route, Resource::Streams(resource), captures));
+    of_streams.or_else(|| {
+        OWN.iter().find_map(|(route, resource)| Some((route, *resource, route.captures(path)?)))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doors::streams::routes::SubscriptionResource;
 
-    fn room(path: &str) -> Option<(Room, &str, &str)> {
-        find(path).map(|(route, Captures { id, rest })| (route.room, id, rest))
+    fn resource(path: &str) -> Option<(Resource, &str, &str)> {
+        find(path).map(|(_, resource, Captures { id, rest })| (resource, id, rest))
     }
 
     #[test]
     fn a_path_is_of_one_route() {
-        use Room::Subscriptions;
+        use Resource::Streams;
+        use StreamsResource::{Stream, Subscriptions};
         for (path, found) in [
-            ("/v1/stream/a/b", (Room::Stream, "", "")),
-            ("/v1/stream/", (Room::Stream, "", "")),
-            ("/v1/stream/__ds", (Room::Stream, "", "")),
-            ("/v1/stream/__dst/x", (Room::Stream, "", "")),
-            ("/v1/stream/__ds/jwks.json", (Subscriptions(SubscriptionRoom::Keys), "", "")),
-            ("/v1/stream/__ds/subscriptions/s", (Subscriptions(SubscriptionRoom::One), "s", "")),
+            ("/v1/stream/a/b", (Streams(Stream), "", "")),
+            ("/v1/stream/", (Streams(Stream), "", "")),
+            ("/v1/stream/__ds", (Streams(Stream), "", "")),
+            ("/v1/stream/__dst/x", (Streams(Stream), "", "")),
+            (
+                "/v1/stream/__ds/jwks.json",
+                (Streams(Subscriptions(SubscriptionResource::Keys)), "", ""),
+            ),
+            (
+                "/v1/stream/__ds/subscriptions/s",
+                (Streams(Subscriptions(SubscriptionResource::One)), "s", ""),
+            ),
             (
                 "/v1/stream/__ds/subscriptions/s/streams/a/b",
-                (Subscriptions(SubscriptionRoom::Stream), "s", "a/b"),
+                (Streams(Subscriptions(SubscriptionResource::Stream)), "s", "a/b"),
             ),
-            ("/v1/admin/backup", (Room::Backup, "", "")),
+            ("/v1/admin/backup", (Resource::Backup, "", "")),
         ] {
-            assert_eq!(room(path), Some(found), "{path}");
+            assert_eq!(resource(path), Some(found), "{path}");
         }
         for path in [
             "",
@@ -231,16 +95,16 @@ mod tests {
             "/v1/stream/__ds/subscriptions/s/",
             "/v1/stream/__ds/subscriptions/s/acknowledge",
         ] {
-            assert_eq!(room(path), None, "{path}");
+            assert_eq!(resource(path), None, "{path}");
         }
     }
 
     #[test]
     fn each_route_is_found_by_its_own_path() {
-        for route in all() {
+        for (route, _) in all() {
             let path =
                 route.path.replace("{id}", "s").replace("{path}", "a").replace("{stream}", "a");
-            let (found, _) = find(&path).unwrap();
+            let (found, _, _) = find(&path).unwrap();
             assert!(std::ptr::eq(found, route), "{path}");
         }
     }
@@ -267,7 +131,8 @@ mod tests {
         let documented = documented();
         assert!(documented.len() > 10, "the page is read: {documented:?}");
         let verbs = ["callback", "ack", "release"];
-        for route in all() {
+        for (route, resource) in all() {
+            let is_stream = resource == Resource::Streams(StreamsResource::Stream);
             let (before, verb) = route.path.rsplit_once('/').unwrap();
             let by_verb =
                 if verbs.contains(&verb) { format!("{before}/{{verb}}") } else { String::new() };
@@ -276,8 +141,8 @@ mod tests {
             let mut known: Vec<&str> = route.methods.split(", ").collect();
             // Where the page says GET, HEAD is the same without a body; what browsers ask first it says once.
             known.retain(|method| match *method {
-                "HEAD" => route.room == Room::Stream,
-                "OPTIONS" => route.room == Room::Stream,
+                "HEAD" => is_stream,
+                "OPTIONS" => is_stream,
                 _ => true,
             });
             known.sort_unstable();
@@ -287,7 +152,7 @@ mod tests {
         }
         for (path, _) in documented {
             let path = path.replace("{verb}", "ack");
-            assert!(all().any(|route| route.path == path), "{path} is no route");
+            assert!(all().any(|(route, _)| route.path == path), "{path} is no route");
         }
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod delivery_frames;
 pub(crate) mod flow_control;
 pub(crate) mod outbox;
 pub(crate) mod pending_request;
+pub(crate) mod port;
 pub(crate) mod refusal_reply;
 pub(crate) mod reply_size;
 pub(crate) mod send_queue;

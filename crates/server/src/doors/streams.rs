@@ -28,13 +28,14 @@ mod public_url;
 mod query;
 mod read;
 mod refusals;
+pub(crate) mod routes;
 mod settings;
-pub(crate) mod spot;
 mod sse;
 mod storage_mode;
 mod storage_rules;
 mod subscription_bodies;
 mod subscriptions;
+mod waiting_read;
 
 use std::{rc::Rc, sync::Arc, time::Duration};
 
@@ -44,31 +45,32 @@ use sennit_model::ReadFrom;
 pub(crate) use self::answers::body as body_of;
 pub(crate) use self::cursor::next as next_cursor;
 pub(crate) use self::event::KEEP_ALIVE;
-pub(crate) use self::offset_token::Token;
 pub(crate) use self::parked::{answer, nothing};
 pub use self::public_url::{PublicUrl, PublicUrlError};
 pub(crate) use self::query::Live;
 pub(crate) use self::read::{body, is_sound};
 use self::refusals::Problem;
-pub(crate) use self::spot::{Spot, Wait};
 pub(crate) use self::sse::{control, event};
 pub use self::storage_mode::{StreamStorage, StreamStorageError};
 pub(crate) use self::storage_rules::StorageRules;
 pub use self::storage_rules::{StreamStorageRule, StreamStorageRuleError};
+pub(crate) use self::waiting_read::{ReadPosition, WaitingRead};
 
-use super::http_routes::{Captures, RESERVED_ROOT, ROOT, Room};
-use crate::http::{body::Body, request::Request, response::Response, thread_context::Hall};
+use self::routes::StreamsResource;
+use crate::http::{
+    body::Body, handler::Patience, request::Request, response::Response, route::Captures,
+    thread_context::Hall,
+};
 use crate::{broker::streams::Streams, runtime::core::Cores};
 
-/// Whether what is posted to `path` is an append to a stream, if there is one.
-pub(crate) fn is_append(path: &str) -> bool {
-    path.starts_with(ROOT) && !path.starts_with(RESERVED_ROOT)
-}
-
-/// From where a read stays for what comes, if it is one that does.
-pub(crate) fn stays_at(request: &Request) -> Option<ReadFrom> {
-    let asked = query::parse(request.query().unwrap_or_default()).ok()?;
-    asked.live.map(|_| asked.at.read_from())
+/// Whether a read waits for what comes.
+pub(crate) fn patience(request: &Request) -> Patience {
+    let asked = query::parse(request.query().unwrap_or_default()).ok();
+    match asked.filter(|asked| asked.live.is_some()).map(|asked| asked.at.read_from()) {
+        None => Patience::None,
+        Some(ReadFrom::Latest) => Patience::ForNews,
+        Some(_) => Patience::ForMore,
+    }
 }
 
 /// What the broker's owner decides for all streams.
@@ -112,14 +114,14 @@ impl StreamsDoor {
     pub(crate) async fn answer(
         &self,
         request: &Request,
-        (room, captures): (Room, Captures<'_>),
+        (resource, captures): (StreamsResource, Captures<'_>),
     ) -> Response {
-        let answer = match room {
-            Room::Subscriptions(room) => {
-                Ok(Box::pin(self.subscriptions(room, captures, request)).await)
+        let answer = match resource {
+            StreamsResource::Subscriptions(resource) => {
+                Ok(Box::pin(self.subscriptions(resource, captures, request)).await)
             }
-            Room::Atomic => Box::pin(self.append_together(request)).await,
-            _ => self.of_stream(request).await,
+            StreamsResource::Atomic => Box::pin(self.append_together(request)).await,
+            StreamsResource::Stream => self.of_stream(request).await,
         };
         let mut response = answer.unwrap_or_else(Response::from);
         if request.method() == Method::HEAD {

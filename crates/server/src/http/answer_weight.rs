@@ -1,19 +1,9 @@
-//! What answers hold of memory until their clients have taken them: of one that is there that is known, a
-//! read is thought to bring what it may at most before. It knows no connections.
+//! What answers hold of memory until their clients have taken them. It knows no connections.
 
-use http::Method;
-
-use super::{body::Body, limits::ANSWER_BYTES_EXPECTED, request::Request};
-use crate::doors::http_routes::ROOT;
+use super::{body::Body, limits::ANSWER_BYTES_EXPECTED};
 
 /// What a body holds whose pieces are made as they are sent: the one that is next, or so.
 const PIECE_BYTES: usize = 1 << 20;
-
-/// What the answer to a request is thought to hold, in bytes.
-pub(crate) fn expected(request: &Request) -> usize {
-    let is_read = *request.method() == Method::GET && request.path().starts_with(ROOT);
-    if is_read { ANSWER_BYTES_EXPECTED } else { 0 }
-}
 
 /// What an answer holds, in bytes.
 pub(crate) fn of(body: &Body) -> usize {

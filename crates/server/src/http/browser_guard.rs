@@ -15,8 +15,8 @@ use super::{
     host_name::HostName,
     request::{Headers, Request},
     response::{HeaderList, Response},
+    route::{Reach, Route},
 };
-use crate::doors::http_routes::{Reach, Route};
 
 /// By what browsers say of whose page a request is, where they say no origin.
 static FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");

@@ -9,21 +9,21 @@ use tokio::{
 };
 
 use super::{
+    handler::Handler,
     http1,
     http2::{self, PREFACE},
     limits::{HEAD_TIMEOUT, IDLE_TIMEOUT},
-    parking::{Back, Left},
-    request::Request,
+    parking::Left,
+    thread_context::Hall,
 };
-use crate::doors::http_router::Door;
 
 /// Serves a connection that has moved so often until it ends, or leaves its task.
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + 'static>(
     mut stream: S,
     moves: u32,
-    door: Rc<Door>,
+    hall: Rc<Hall>,
+    handler: Rc<dyn Handler>,
 ) -> Option<(S, Left)> {
-    let hall = door.hall().clone();
     let mut first = [0; PREFACE.len()];
     let count = match moves {
         0 => tokio::select! {
@@ -34,15 +34,10 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + 'static>(
         _ => 0,
     };
     if first == *PREFACE {
-        let service = async move |request: &Request| door.answer(request).await;
-        http2::serve(stream, hall, service).await;
+        http2::serve(stream, hall, handler).await;
         return None;
     }
-    let service = |asked| {
-        let door = door.clone();
-        async move { door.answer_asked(asked).await }
-    };
-    http1::serve(stream, &first[..count], moves, hall, service).await
+    http1::serve(stream, &first[..count], moves, hall, handler).await
 }
 
 /// Reads until it is clear which HTTP a connection speaks; says how much that was. `None` if it ends, or
@@ -64,19 +59,6 @@ async fn listen<S: AsyncRead + Unpin>(
         }
     }
     Some(count)
-}
-
-/// Serves a connection that comes back from the lot.
-pub(crate) async fn go_on<S: AsyncRead + AsyncWrite + Unpin + 'static>(
-    stream: S,
-    back: Back,
-    door: Rc<Door>,
-) -> Option<(S, Left)> {
-    let service = |asked| {
-        let door = door.clone();
-        async move { door.answer_asked(asked).await }
-    };
-    http1::go_on(stream, back, door.hall().clone(), service).await
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One HTTP/1 connection. Requests that came together are begun together where their turn is the same,
+//! One HTTP/1 connection. Requests that came together are begun together where they may be,
 //! in order, and answered in order; what is ready goes out in one write. It knows requests and answers,
 //! and not what they mean.
 
@@ -8,7 +8,7 @@ use std::{
     collections::VecDeque,
     future::poll_fn,
     io,
-    pin::{Pin, pin},
+    pin::pin,
     rc::Rc,
     task::{Context, Poll, ready},
 };
@@ -21,8 +21,9 @@ use super::{
     answer_room::AnswerAccount,
     answer_weight,
     bad_request::Refused,
-    concurrency::Turn,
+    concurrency::Concurrency,
     core_affinity::Leaning,
+    handler::{Answering, Handler},
     http1_answers::{Manner, Streaming, encode, ends_with_connection, go_on_with},
     http1_clock::{Clock, Late, Waits},
     http1_requests::{Received, RequestDecoder, UnderWay},
@@ -33,7 +34,6 @@ use super::{
     thread_context::{BodyAccount, Guest, Hall},
     unsent::Unsent,
 };
-use crate::doors::http_router::Asked;
 use crate::runtime::write_buffer::Outgoing;
 
 /// Bytes of answers that are worth a write although more are ready.
@@ -68,9 +68,9 @@ enum Inlet {
 }
 
 /// A request that was begun.
-struct Begun<F> {
-    answer: Answer<F>,
-    turn: Turn,
+struct Begun {
+    answer: Answer,
+    concurrency: Concurrency,
     manner: Manner,
     /// What its answer holds, or is thought to, in bytes.
     weight: usize,
@@ -80,29 +80,29 @@ struct Begun<F> {
 
 /// A request that waits until those before it are answered.
 struct Next {
-    request: Box<Request>,
-    turn: Turn,
+    request: Rc<Request>,
+    concurrency: Concurrency,
     manner: Manner,
     body: Option<BodyAccount>,
 }
 
-enum Answer<F> {
-    UnderWay(Pin<Box<F>>),
+enum Answer {
+    UnderWay(Answering),
     Ready(Response),
 }
 
-/// A connection whose requests are answered by `service`.
-struct Http1<S, A, F> {
+/// A connection whose requests are answered by `handler`.
+struct Http1<S> {
     stream: S,
-    service: A,
+    handler: Rc<dyn Handler>,
     hall: Rc<Hall>,
     guest: Option<Guest>,
     body: BodyAccount,
     /// What was read and may not be begun yet.
     input: BytesMut,
     requests: RequestDecoder,
-    /// All of one turn.
-    begun: VecDeque<Begun<F>>,
+    /// All of one kind of concurrency.
+    begun: VecDeque<Begun>,
     /// The weights of their answers together.
     weight: usize,
     /// What answers hold that are there.
@@ -125,62 +125,56 @@ struct Http1<S, A, F> {
 
 /// Serves a connection until it ends, or leaves its task; `first` has been read from it, and it has
 /// moved so often.
-pub(crate) async fn serve<S, A, F>(
+pub(crate) async fn serve<S>(
     stream: S,
     first: &[u8],
     moves: u32,
     hall: Rc<Hall>,
-    service: A,
+    handler: Rc<dyn Handler>,
 ) -> Option<(S, Left)>
 where
     S: AsyncRead + AsyncWrite + Unpin,
-    A: Fn(Asked) -> F,
-    F: Future<Output = Response>,
 {
     let guest = hall.enter();
-    let mut connection = Http1::new(stream, guest, moves, hall, service);
+    let mut connection = Http1::new(stream, guest, moves, hall, handler);
     connection.input = BytesMut::from(first);
     connection.run().await
 }
 
 /// The same with one that comes back from the lot.
-pub(crate) async fn go_on<S, A, F>(
+pub(crate) async fn go_on<S>(
     stream: S,
     back: Back,
     hall: Rc<Hall>,
-    service: A,
+    handler: Rc<dyn Handler>,
 ) -> Option<(S, Left)>
 where
     S: AsyncRead + AsyncWrite + Unpin,
-    A: Fn(Asked) -> F,
-    F: Future<Output = Response>,
 {
     let Back { guest, is_heard, rest, wait, mut manner, moves } = back;
-    let mut connection = Http1::new(stream, guest, moves, hall, service);
+    let mut connection = Http1::new(stream, guest, moves, hall, handler);
     connection.unsent = rest.into();
     connection.is_heard = is_heard;
     if manner.closes {
         connection.inlet = Inlet::Shut;
     }
     if let Some(wait) = wait {
-        manner.is_begun = wait.spot.live.is_events();
-        let answer = Answer::UnderWay(Box::pin((connection.service)(Asked::Wait(wait))));
-        let turn = Turn::Reads;
-        connection.begun.push_back(Begun { answer, turn, manner, weight: 0, _body: None });
+        manner.is_begun = wait.is_begun;
+        let answer = Answer::UnderWay(connection.handler.clone().resume(wait));
+        let concurrency = Concurrency::Reads;
+        connection.begun.push_back(Begun { answer, concurrency, manner, weight: 0, _body: None });
     }
     connection.run().await
 }
 
-impl<S, A, F> Http1<S, A, F>
+impl<S> Http1<S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
-    A: Fn(Asked) -> F,
-    F: Future<Output = Response>,
 {
-    fn new(stream: S, guest: Guest, moves: u32, hall: Rc<Hall>, service: A) -> Self {
+    fn new(stream: S, guest: Guest, moves: u32, hall: Rc<Hall>, handler: Rc<dyn Handler>) -> Self {
         Self {
             stream,
-            service,
+            handler,
             guest: Some(guest),
             body: hall.account(),
             held: hall.answers.account(),
@@ -285,7 +279,7 @@ where
 
     /// What its answers hold of what the core has room for.
     fn held_now(&self) -> usize {
-        let of = |begun: &Begun<F>| match &begun.answer {
+        let of = |begun: &Begun| match &begun.answer {
             Answer::Ready(answer) => answer_weight::of_core(&answer.body),
             Answer::UnderWay(_) => 0,
         };
@@ -425,7 +419,8 @@ where
         if !keep_alive {
             self.inlet = Inlet::Shut;
         }
-        let (turn, manner) = (Turn::of(&request), Manner::of(&request, !keep_alive));
+        let (concurrency, manner) =
+            (self.handler.concurrency(&request), Manner::of(&request, !keep_alive));
         let mut body = None;
         let weight = request.weight();
         if weight > 0 {
@@ -435,9 +430,9 @@ where
             }
             body = Some(account);
         }
-        let next = Next { request: Box::new(request), turn, manner, body };
-        // Those that were begun are of one turn.
-        if self.begun.back().is_none_or(|last| turn.goes_beside(last.turn)) {
+        let next = Next { request: Rc::new(request), concurrency, manner, body };
+        // Those that were begun are of one kind.
+        if self.begun.back().is_none_or(|last| concurrency.goes_beside(last.concurrency)) {
             self.begin_now(next);
         } else {
             self.next = Some(Box::new(next));
@@ -454,18 +449,18 @@ where
     }
 
     fn begin_now(&mut self, next: Next) {
-        let Next { request, turn, manner, body } = next;
-        let weight = answer_weight::expected(&request);
+        let Next { request, concurrency, manner, body } = next;
+        let weight = self.handler.answer_bytes_expected(&request);
         self.weight += weight;
-        let answer = Answer::UnderWay(Box::pin((self.service)(Asked::Request(request))));
-        self.begun.push_back(Begun { answer, turn, manner, weight, _body: body });
+        let answer = Answer::UnderWay(self.handler.clone().answer(request));
+        self.begun.push_back(Begun { answer, concurrency, manner, weight, _body: body });
     }
 
     /// Answers what is no request, behind what was asked before; nothing more is read.
     fn refuse(&mut self, refused: Refused) {
         let answer = Answer::Ready(refused.answer());
-        let (turn, manner) = (Turn::Alone, Manner::LAST);
-        self.begun.push_back(Begun { answer, turn, manner, weight: 0, _body: None });
+        let (concurrency, manner) = (Concurrency::Alone, Manner::LAST);
+        self.begun.push_back(Begun { answer, concurrency, manner, weight: 0, _body: None });
         self.requests = RequestDecoder::default();
         self.body = self.hall.account();
         self.input = BytesMut::new();

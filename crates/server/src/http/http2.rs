@@ -17,7 +17,6 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use sennit_model::ReadFrom;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Instant, interval, timeout},
@@ -27,6 +26,7 @@ use super::{
     answer_weight,
     bad_request::Refused,
     body::Body,
+    handler::{Handler, Patience},
     http1_head::too_long,
     http2_answers::{Doings, End, Held, OnItsWay, UnderWay},
     limits::{
@@ -36,7 +36,6 @@ use super::{
     response::Response,
     thread_context::{BodyAccount, Hall},
 };
-use crate::doors::streams;
 
 /// How an HTTP/2 connection begins (RFC 9113, 3.4).
 pub(crate) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -55,15 +54,14 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often it is looked whether a connection is at rest, or stuck.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
-/// Serves a connection whose preface has been read, until it ends. Its requests are answered by `service`.
-pub(crate) async fn serve<S, A>(stream: S, hall: Rc<Hall>, service: A)
+/// Serves a connection whose preface has been read, until it ends. Its requests are answered by `handler`.
+pub(crate) async fn serve<S>(stream: S, hall: Rc<Hall>, handler: Rc<dyn Handler>)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
-    A: AsyncFn(&Asked) -> Response + 'static,
 {
     let _guest = hall.enter();
     let doings = Doings::new(hall.answers.clone());
-    let desk = Rc::new(Desk { hall: hall.clone(), doings: doings.clone(), service });
+    let desk = Rc::new(Desk { hall: hall.clone(), doings: doings.clone(), handler });
     let service = service_fn(|request: Request<Incoming>| {
         let (desk, under_way) = (desk.clone(), UnderWay::new(doings.clone()));
         async move { Ok::<_, Infallible>(desk.answer(request, under_way).await) }
@@ -114,13 +112,13 @@ where
 }
 
 /// Where the requests of a connection are answered.
-struct Desk<A> {
+struct Desk {
     hall: Rc<Hall>,
     doings: Rc<Doings>,
-    service: A,
+    handler: Rc<dyn Handler>,
 }
 
-impl<A: AsyncFn(&Asked) -> Response> Desk<A> {
+impl Desk {
     /// Gathers the body of a request, and answers it.
     async fn answer(
         &self,
@@ -129,7 +127,7 @@ impl<A: AsyncFn(&Asked) -> Response> Desk<A> {
     ) -> http::Response<OnItsWay> {
         let is_head = request.method() == Method::HEAD;
         let (answer, held) = match whole(request, &self.hall).await {
-            Ok((request, _account)) => self.ask(&request.into()).await,
+            Ok((request, _account)) => self.ask(Rc::new(request.into())).await,
             Err(refused) => (refused.answer(), self.doings.hold()),
         };
         self.hall.count(answer.status());
@@ -153,22 +151,23 @@ impl<A: AsyncFn(&Asked) -> Response> Desk<A> {
 
     /// The answer to a request, and what it holds until its client has taken it. A read is not begun before
     /// there is room for what it may bring.
-    async fn ask(&self, request: &Asked) -> (Response, Held) {
-        let expected = answer_weight::expected(request);
-        let stays_at = (expected > 0).then(|| streams::stays_at(request)).flatten();
-        if expected == 0 || stays_at.is_some() {
+    async fn ask(&self, request: Rc<Asked>) -> (Response, Held) {
+        let handler = &self.handler;
+        let expected = handler.answer_bytes_expected(&request);
+        let patience = if expected > 0 { handler.patience(&request) } else { Patience::None };
+        if expected == 0 || patience != Patience::None {
             // Who waits for a stream holds nothing, and all of them may wait at once.
-            let answer = (self.service)(request).await;
+            let answer = handler.clone().answer(request.clone()).await;
             let weight = answer_weight::of(&answer.body);
             // What has come is there when it is asked for again, unless it was asked for as what is new.
-            if self.doings.has_room(weight) || matches!(stays_at, None | Some(ReadFrom::Latest)) {
+            if self.doings.has_room(weight) || patience != Patience::ForMore {
                 let mut held = self.doings.hold();
                 held.set_to(&answer.body);
                 return (answer, held);
             }
         }
         let mut held = self.doings.room_for(expected).await;
-        let answer = (self.service)(request).await;
+        let answer = handler.clone().answer(request).await;
         held.set_to(&answer.body);
         (answer, held)
     }

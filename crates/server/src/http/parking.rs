@@ -1,10 +1,9 @@
 //! Why a connection leaves its task, and what it brings to the next one when it comes back from the lot.
 
 use super::{
-    core_affinity::Departure, http1_answers::Manner, parking_lot_entry::Parking,
+    core_affinity::Departure, handler::Wait, http1_answers::Manner, parking_lot_entry::Parking,
     thread_context::Guest,
 };
-use crate::doors::streams::spot::Wait;
 use crate::runtime::write_buffer::Outgoing;
 
 /// Why a connection leaves its task though it goes on.

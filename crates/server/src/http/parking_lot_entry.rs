@@ -11,8 +11,7 @@ use std::{
 
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
-use super::http1_answers::Manner;
-use crate::doors::streams::spot::Wait;
+use super::{handler::Wait, http1_answers::Manner};
 
 /// What a connection is told in its stead when it leaves for the lot.
 #[derive(Debug)]

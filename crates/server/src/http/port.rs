@@ -2,7 +2,7 @@
 //! Who finds no place waits a moment, and is told to come again then.
 //! While there are no cores to serve them, at the start and at the end, its own thread does.
 
-use std::{cell::Cell, io, net, rc::Rc, sync::Arc};
+use std::{cell::Cell, fmt, io, net, rc::Rc, sync::Arc};
 
 use tokio::{
     net::TcpStream,
@@ -11,9 +11,10 @@ use tokio::{
 };
 
 use super::{
-    browser_guard::BrowserRules,
     connection,
     core_affinity::Departure,
+    handler::Handler,
+    http1,
     limits::{CONNECTIONS_WAITING_MAX, PLACE_TIMEOUT},
     overloaded::turn_away,
     parking::{Back, Left},
@@ -21,22 +22,36 @@ use super::{
     socket::Socket,
     thread_context::Hall,
 };
-use crate::doors::{http_router::Door, status::Status};
-use crate::{
-    doors::native::arrival::HttpArrival,
-    runtime::{core::Cores, inbox::Message, listener::Listener},
-};
+use crate::runtime::{core::Cores, inbox::Message, listener::Listener};
+
+/// A connection on its way to a core.
+#[derive(Debug)]
+struct Arrival {
+    stream: net::TcpStream,
+    /// One of the places that there are; free again when the connection has ended.
+    place: OwnedSemaphorePermit,
+    /// How often it has moved: only one that speaks HTTP/1 does, and with nothing under way.
+    moves: u32,
+}
+
+/// The HTTP connections of a thread: what they share, and who answers their requests.
+#[derive(Clone, Debug)]
+pub(crate) struct HttpThread {
+    pub(crate) hall: Rc<Hall>,
+    pub(crate) handler: Rc<dyn Handler>,
+    pub(crate) cores: Arc<Cores>,
+}
 
 /// The port, from its first connection to the end of the broker.
-#[derive(Debug)]
 pub(crate) struct Port {
     listener: Listener,
     cores: Arc<Cores>,
-    status: Arc<Status>,
+    /// Whether the cores serve.
+    are_serving: Box<dyn Fn() -> bool>,
     /// Serves those who come before the cores do.
-    early: Rc<Door>,
+    early: HttpThread,
     /// Serves those who come when they have ended.
-    late: Rc<Door>,
+    late: HttpThread,
     places: Arc<Semaphore>,
     /// For those who wait for a place.
     waiting: Arc<Semaphore>,
@@ -44,27 +59,30 @@ pub(crate) struct Port {
     next: Cell<usize>,
 }
 
+impl fmt::Debug for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Port").field("next", &self.next).finish_non_exhaustive()
+    }
+}
+
 impl Port {
+    /// A port for the cores once they serve; `early` and `late` answer before and afterwards, on the thread
+    /// of the port.
     pub(crate) fn new(
         listener: Listener,
         connections_max: usize,
-        cores: Arc<Cores>,
-        status: Arc<Status>,
-        rules: &BrowserRules,
+        are_serving: impl Fn() -> bool + 'static,
+        (early, late): (HttpThread, HttpThread),
     ) -> Self {
         let places = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
-        let door = || {
-            let hall = Rc::new(Hall::new(cores.metrics[0].clone(), None, rules.clone()));
-            Rc::new(Door::new(hall, status.clone(), None))
-        };
-        let (early, late) = (door(), door());
         let waiting = Arc::new(Semaphore::new(CONNECTIONS_WAITING_MAX));
-        Self { listener, cores, status, early, late, places, waiting, next: Cell::new(0) }
+        let (cores, are_serving) = (early.cores.clone(), Box::new(are_serving));
+        Self { listener, cores, are_serving, early, late, places, waiting, next: Cell::new(0) }
     }
 
     /// Where those are who come before the cores serve: then they are to come again.
     pub(crate) fn early(&self) -> Rc<Hall> {
-        self.early.hall().clone()
+        self.early.hall.clone()
     }
 
     /// Accepts for ever.
@@ -98,7 +116,7 @@ impl Port {
 
     /// Has a connection be served that has its place.
     fn place(&self, stream: TcpStream, place: OwnedSemaphorePermit) {
-        if self.status.is_serving() {
+        if (self.are_serving)() {
             let to = self.next.get();
             if let Err(error) = self.hand_on(stream, place, to) {
                 tracing::warn!(%error, "an HTTP connection could not be handed on");
@@ -106,46 +124,39 @@ impl Port {
             self.next.set((to + 1) % self.cores.inboxes.len());
             return;
         }
-        let is_early = !self.early.hall().closing.has_begun();
-        let door = if is_early { &self.early } else { &self.late };
-        let door = door.clone();
+        let is_early = !self.early.hall.closing.has_begun();
+        let http = if is_early { &self.early } else { &self.late };
+        let http = http.clone();
         spawn_local(async move {
             // Connections stay here: this thread has no neighbours and no lot.
-            let _ = welcome(stream, 0, door.clone()).await;
-            door.hall().metrics.http_connections.less(1);
+            let _ = welcome(stream, 0, &http).await;
+            http.hall.metrics.http_connections.less(1);
             drop(place);
         });
     }
 
     fn hand_on(&self, stream: TcpStream, place: OwnedSemaphorePermit, to: usize) -> io::Result<()> {
         let stream = stream.into_std()?;
-        let arrival = HttpArrival { stream, place, moves: 0 };
+        let arrival = Arrival { stream, place, moves: 0 };
         let _ = self.cores.inboxes[to].send(arrives(arrival));
         Ok(())
     }
 }
 
-/// HTTP on a core.
-#[derive(Debug)]
-pub(crate) struct HttpDoor {
-    pub(crate) door: Rc<Door>,
-    pub(crate) cores: Arc<Cores>,
-}
-
 /// Has a core serve a connection of the HTTP port.
-fn arrives(arrival: HttpArrival) -> Message {
-    Message::call(|http: &Rc<HttpDoor>| {
-        spawn_local(arrive(arrival, http.door.clone(), http.cores.clone()));
+fn arrives(arrival: Arrival) -> Message {
+    Message::call(|http: &Rc<HttpThread>| {
+        spawn_local(arrive(arrival, http.clone()));
     })
 }
 
-/// Serves a connection on the thread of `door` until it ends, or leaves its task.
-async fn arrive(arrival: HttpArrival, door: Rc<Door>, cores: Arc<Cores>) {
-    let HttpArrival { stream, place, moves } = arrival;
+/// Serves a connection on this thread until it ends, or leaves its task.
+async fn arrive(arrival: Arrival, http: Rc<HttpThread>) {
+    let Arrival { stream, place, moves } = arrival;
     match TcpStream::from_std(stream) {
         Ok(stream) => {
-            let left = welcome(stream, moves, door.clone()).await;
-            see_off(left, place, &door, &cores);
+            let left = welcome(stream, moves, &http).await;
+            see_off(left, place, &http);
         }
         Err(error) => tracing::warn!(%error, "an HTTP connection could not be taken over"),
     }
@@ -156,34 +167,34 @@ pub(crate) async fn come_back(
     stream: net::TcpStream,
     place: OwnedSemaphorePermit,
     back: Back,
-    door: Rc<Door>,
-    cores: Arc<Cores>,
+    http: Rc<HttpThread>,
 ) {
+    let (hall, handler) = (http.hall.clone(), http.handler.clone());
     let left = match TcpStream::from_std(stream) {
-        Ok(stream) => connection::go_on(Socket::new(stream), back, door.clone()).await,
+        Ok(stream) => http1::go_on(Socket::new(stream), back, hall, handler).await,
         Err(error) => {
             tracing::warn!(%error, "an HTTP connection could not be taken over");
             None
         }
     };
-    see_off(left, place, &door, &cores);
+    see_off(left, place, &http);
 }
 
 /// Has a connection go where it wants to, if it goes on.
-fn see_off(left: Option<(Socket, Left)>, place: OwnedSemaphorePermit, door: &Door, cores: &Cores) {
+fn see_off(left: Option<(Socket, Left)>, place: OwnedSemaphorePermit, http: &HttpThread) {
     let left = left.and_then(|(stream, left)| stream.into_inner().into_std().ok().zip(Some(left)));
     if let Some((stream, Left::Parks(parking))) = left {
-        return door.hall().lot.enter(Arriving { stream, place, parking });
+        return http.hall.lot.enter(Arriving { stream, place, parking });
     }
-    door.hall().metrics.http_connections.less(1);
+    http.hall.metrics.http_connections.less(1);
     if let Some((stream, Left::Moves(Departure { to, moves }))) = left {
-        let arrival = HttpArrival { stream, place, moves };
-        let _ = cores.inboxes[to].send(arrives(arrival));
+        let arrival = Arrival { stream, place, moves };
+        let _ = http.cores.inboxes[to].send(arrives(arrival));
     }
 }
 
-async fn welcome(stream: TcpStream, moves: u32, door: Rc<Door>) -> Option<(Socket, Left)> {
-    let metrics = &door.hall().metrics;
+async fn welcome(stream: TcpStream, moves: u32, http: &HttpThread) -> Option<(Socket, Left)> {
+    let metrics = &http.hall.metrics;
     if moves == 0 {
         let _ = stream.set_nodelay(true);
         metrics.http_connections_opened.add(1);
@@ -191,5 +202,6 @@ async fn welcome(stream: TcpStream, moves: u32, door: Rc<Door>) -> Option<(Socke
         metrics.http_connections_moved.add(1);
     }
     metrics.http_connections.add(1);
-    connection::serve(Socket::new(stream), moves, door.clone()).await
+    let (hall, handler) = (http.hall.clone(), http.handler.clone());
+    connection::serve(Socket::new(stream), moves, hall, handler).await
 }

@@ -40,12 +40,12 @@ use super::{
     metrics::CoreMetrics,
     move_permit::MoveTurn,
     move_thread::MoveHandle,
+    own_topic::OwnTopic,
     publish_gauge::IngestGauge,
     read_thread::ReadThreads,
     session_takeover::SessionToken,
     shard_answers::Answers,
 };
-use crate::broker::reserved_names::OwnTopic;
 
 /// Bytes that make it worth to hand the lane a second batch while it writes the first.
 const SECOND_BATCH_BYTES: u64 = 512 << 10;

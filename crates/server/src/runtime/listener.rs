@@ -1,13 +1,11 @@
-//! Accepts connections and hands them round the cores. One listener for all: a fair share by count
-//! beats a share by the kernel's hash where connections are few, as they are between services.
+//! Accepts connections while the process has descriptors for them. It does not know what they speak.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, time::Duration};
 
 use rustix::net::sockopt::set_tcp_congestion;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{core::Cores, error::ServeError, file_descriptors::Descriptors};
-use crate::doors::native::{arrival::Arrival, connection};
+use super::{error::ServeError, file_descriptors::Descriptors};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -63,21 +61,6 @@ impl Listener {
                 Err(error) => tracing::warn!(%error, "accepting failed"),
             }
             tokio::time::sleep(REST).await;
-        }
-    }
-}
-
-/// Accepts for ever, and gives each connection to the next core.
-pub(crate) async fn accept(listener: Listener, cores: Arc<Cores>) {
-    let mut next = 0;
-    loop {
-        match listener.accept().await.into_std() {
-            Ok(stream) => {
-                let arrival = Arrival { stream, moved: None };
-                let _ = cores.inboxes[next].send(connection::arrives(arrival));
-                next = (next + 1) % cores.inboxes.len();
-            }
-            Err(error) => tracing::warn!(%error, "a connection could not be handed on"),
         }
     }
 }

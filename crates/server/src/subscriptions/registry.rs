@@ -10,7 +10,7 @@ use sennit_model::{Offset, TopicId, TopicName};
 use tokio::sync::Notify;
 
 use super::request::{
-    SubscriptionRefusal, is_reserved,
+    SubscriptionRefusal,
     limits::{LINKS_IN_ALL_MAX, SUBSCRIPTION_LINKS_MAX, SUBSCRIPTIONS_MAX},
 };
 use super::{
@@ -19,6 +19,7 @@ use super::{
     phase::Phase,
     subscription::Subscription,
 };
+use crate::broker::reserved_names::is_reserved;
 
 /// All subscriptions.
 #[derive(Debug, Default)]

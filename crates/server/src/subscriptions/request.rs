@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::broker::stream_offset::StreamOffset;
 
 pub(crate) use self::{
-    config::{Config, KeptConfig, RESERVED, Way, is_reserved},
+    config::{Config, KeptConfig, Way},
     glob::Glob,
     refusal::{SubscriptionRefusal, UrlRejected},
 };

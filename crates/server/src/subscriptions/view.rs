@@ -5,16 +5,13 @@ use serde_json::{Value, json};
 
 use super::request::Way;
 use super::{keys::Keys, phase::Phase, subscription::Subscription};
-use crate::{
-    broker::stream_offset::{IncarnationTag, StreamOffset},
-    doors::streams::Token,
-};
+use crate::broker::stream_offset::{IncarnationTag, StreamOffset};
 
 /// The streams that it is linked to; `tag` says what the offsets of a topic carry.
 pub(crate) fn streams(it: &Subscription, tag: impl Fn(TopicId) -> IncarnationTag) -> Value {
     let streams = it.links().iter().map(|(stream, link)| {
         let of = link.topic.map_or(IncarnationTag::NONE, &tag);
-        let text = |at| Token(StreamOffset { of, at }).to_string();
+        let text = |at| StreamOffset { of, at }.to_string();
         json!({
             "path": stream.as_str(),
             "link_type": if link.is_explicit { "explicit" } else { "pattern" },

@@ -7,7 +7,7 @@ use sennit_model::{
     limits::WATCH_TOPICS_MAX,
 };
 
-use crate::{runtime::publish_gauge::NoRoom, subscriptions::request::RESERVED};
+use crate::{broker::reserved_names::RESERVED, runtime::publish_gauge::NoRoom};
 
 /// How long to wait before a request is sent again that the full disk has refused, in milliseconds.
 pub(crate) const STORAGE_FULL_RETRY_MS: u64 = 500;

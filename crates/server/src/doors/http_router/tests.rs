@@ -27,7 +27,7 @@ const CROSS_SITE: (&str, &str) = ("sec-fetch-site", "cross-site");
 
 /// The door of a broker that starts, as it listens on the loopback: nothing lies behind it yet, and all
 /// that is looked at first is looked at.
-fn door_with(origins: &[&str]) -> Rc<Door> {
+fn door_with(origins: &[&str]) -> Rc<HttpRouter> {
     let settings = DirectorySettings { shards: 1, segment_bytes: 20 << 20, incarnation: 1 };
     let backups =
         Backups::new(settings, PathBuf::new(), Arc::new(Doors::closed(1)), mpsc::channel().0);
@@ -37,18 +37,18 @@ fn door_with(origins: &[&str]) -> Rc<Door> {
         hosts: AllowedHosts::new(Ipv4Addr::LOCALHOST.into(), Vec::new()),
         origins: AllowedOrigins::new(&origins, None),
     };
-    Rc::new(Door::new(Rc::new(Hall::new(Arc::default(), None, rules)), status, None))
+    Rc::new(HttpRouter::new(Rc::new(Hall::new(Arc::default(), None, rules)), status, None))
 }
 
-fn door() -> Rc<Door> {
+fn door() -> Rc<HttpRouter> {
     door_with(&[])
 }
 
 /// A path of each route, and some where nothing lies.
-fn paths() -> Vec<(Option<&'static Route>, String)> {
-    let filled = |route: &'static Route| {
+fn paths() -> Vec<(Option<(&'static Route, Resource)>, String)> {
+    let filled = |(route, resource): (&'static Route, Resource)| {
         let path = route.path.replace("{id}", "s").replace("{path}", "a").replace("{stream}", "a");
-        (Some(route), path)
+        (Some((route, resource)), path)
     };
     let nowhere = ["/", "*", "/v1/admin", "/v1/stream/__ds/other", "/favicon.ico"];
     http_routes::all().map(filled).chain(nowhere.map(|path| (None, path.to_owned()))).collect()
@@ -68,14 +68,15 @@ impl Told {
     }
 }
 
-fn ask(door: &Rc<Door>, method: &str, path: &str, headers: &[(&str, &str)]) -> Told {
+fn ask(door: &Rc<HttpRouter>, method: &str, path: &str, headers: &[(&str, &str)]) -> Told {
     let mut request = http::Request::builder().method(method).uri(path);
     for (name, value) in headers {
         request = request.header(*name, *value);
     }
     let request = Request::from(request.body(Bytes::new()).unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let Response { status, headers, body } = runtime.block_on(door.answer(&request));
+    let Response { status, headers, body } =
+        runtime.block_on(door.clone().answer(Rc::new(request)));
     let body = match body {
         Body::Full(body) => String::from_utf8(body.to_vec()).unwrap(),
         _ => String::new(),
@@ -84,12 +85,13 @@ fn ask(door: &Rc<Door>, method: &str, path: &str, headers: &[(&str, &str)]) -> T
 }
 
 /// Asks every route, with every method.
-fn ask_all(door: &Rc<Door>, headers: &[(&str, &str)], mut look: impl FnMut(Asked, &Told)) {
-    for (route, path) in paths() {
+fn ask_all(door: &Rc<HttpRouter>, headers: &[(&str, &str)], mut look: impl FnMut(Asked, &Told)) {
+    for (found, path) in paths() {
+        let (route, resource) = found.unzip();
         for method in METHODS {
             let told = ask(door, method, &path, headers);
             let reach = route.map_or(Reach::OwnPages, |route| route.reach);
-            look(Asked { what: format!("{method} {path}"), method, route, reach }, &told);
+            look(Asked { what: format!("{method} {path}"), method, route, resource, reach }, &told);
         }
     }
 }
@@ -99,6 +101,7 @@ struct Asked {
     what: String,
     method: &'static str,
     route: Option<&'static Route>,
+    resource: Option<Resource>,
     reach: Reach,
 }
 
@@ -110,8 +113,10 @@ impl Asked {
 
 #[test]
 fn only_streams_are_for_pages_of_other_origins() {
-    let paths: Vec<_> =
-        http_routes::all().filter(|r| r.reach == Reach::AllowedPages).map(|r| r.path).collect();
+    let paths: Vec<_> = http_routes::all()
+        .filter(|(route, _)| route.reach == Reach::AllowedPages)
+        .map(|(route, _)| route.path)
+        .collect();
     assert_eq!(paths, ["/v1/stream/{path}", "/v1/atomic"]);
 }
 
@@ -148,7 +153,9 @@ fn a_program_may_ask_every_route() {
                 None => 404,
                 Some(route) if !route.knows(asked.method) => 405,
                 Some(_) if asked.method == "OPTIONS" => 204,
-                Some(route) if matches!(route.room, Room::Alive | Room::Metrics) => 200,
+                Some(_) if matches!(asked.resource, Some(Resource::Alive | Resource::Metrics)) => {
+                    200
+                }
                 Some(_) => 503,
             };
             assert_eq!(told.status, expected, "{}", asked.what);
@@ -265,7 +272,7 @@ fn no_answer_is_guessed_at_embedded_kept_by_accident_or_given_with_credentials()
             if told.status >= 400 {
                 let kind = told.header("content-type");
                 let is_problem = kind == Some("application/problem+json");
-                assert!(is_problem || asked.route.is_some_and(|r| r.room == Room::Ready), "{what}");
+                assert!(is_problem || asked.resource == Some(Resource::Ready), "{what}");
             }
             let varies = told.header("access-control-allow-origin").is_some();
             assert!(!varies || told.header("vary") == Some("origin"), "{what}");
@@ -277,4 +284,26 @@ fn no_answer_is_guessed_at_embedded_kept_by_accident_or_given_with_credentials()
 fn what_lies_in_a_stream_is_no_page_of_the_brokers() {
     let told = ask(&door(), "GET", "/v1/stream/a", &[HOST]);
     assert_eq!(told.header("content-security-policy"), Some("sandbox; frame-ancestors 'none'"));
+}
+
+#[test]
+fn only_reads_and_appends_have_company_and_only_of_their_kind() {
+    let door = door();
+    let concurrency = |method: &str, path: &str| {
+        let request = http::Request::builder().method(method).uri(path);
+        door.concurrency(&request.body(Bytes::new()).unwrap().into())
+    };
+    for method in ["GET", "HEAD", "OPTIONS"] {
+        assert_eq!(concurrency(method, "/v1/stream/a"), Concurrency::Reads);
+    }
+    assert_eq!(concurrency("POST", "/v1/stream/a"), Concurrency::Appends);
+    for (method, path) in [
+        ("PUT", "/v1/stream/a"),
+        ("DELETE", "/v1/stream/a"),
+        ("POST", "/v1/atomic"),
+        ("POST", "/v1/stream/__ds/subscriptions/a/ack"),
+        ("PATCH", "/v1/stream/a"),
+    ] {
+        assert_eq!(concurrency(method, path), Concurrency::Alone, "{method} {path}");
+    }
 }

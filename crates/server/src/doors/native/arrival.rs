@@ -6,7 +6,6 @@ use std::{collections::HashMap, net::TcpStream};
 use bytes::{Bytes, BytesMut};
 use sennit_model::TopicId;
 use sennit_protocol::{Features, FrameHeader, FrameReader};
-use tokio::sync::OwnedSemaphorePermit;
 
 use crate::runtime::session_takeover::SessionToken;
 
@@ -16,16 +15,6 @@ pub(crate) struct Arrival {
     pub(crate) stream: TcpStream,
     /// What it takes along from the core it was at.
     pub(crate) moved: Option<Box<Moved>>,
-}
-
-/// A connection of the HTTP port on its way to a core.
-#[derive(Debug)]
-pub(crate) struct HttpArrival {
-    pub(crate) stream: TcpStream,
-    /// One of the places that there are; free again when the connection has ended.
-    pub(crate) place: OwnedSemaphorePermit,
-    /// How often it has moved: only one that speaks HTTP/1 does, and with nothing under way.
-    pub(crate) moves: u32,
 }
 
 /// What a connection takes along: it has been greeted, has opened topics perhaps, and has nothing

@@ -14,7 +14,7 @@ use super::{
     query::{Asked, Live},
     read::{self, READ_BYTES_MAX, Source},
     refusals::Problem,
-    spot::Wait,
+    waiting_read::WaitingRead,
 };
 use crate::{
     broker::stream_offset::{Identified, StreamOffset},
@@ -101,9 +101,16 @@ impl StreamsDoor {
             };
             // It may be long before anything comes.
             drop(page);
-            let spot = source.spot(here.topic, here.offset(here.next), Live::LongPoll).await;
-            let wait = spot.map(|spot| Wait { spot, cursor, until, said_at: now, stays: false });
-            let waiting = self.hall.lot.offer(wait, waiting);
+            let position =
+                source.position(here.topic, here.offset(here.next), Live::LongPoll).await;
+            let wait = position.map(|position| WaitingRead {
+                position,
+                cursor,
+                until,
+                said_at: now,
+                stays: false,
+            });
+            let waiting = self.hall.lot.offer(wait.map(WaitingRead::offered), waiting);
             return timeout_at(until, waiting).await.ok();
         }
         drop(page);

@@ -5,10 +5,10 @@ use http::StatusCode;
 use sennit_model::{NameError, TopicName};
 
 use super::refusals::Problem;
-pub(super) use crate::doors::http_routes::ROOT;
+pub(super) use super::routes::ROOT;
 use crate::{
     broker::path_encoding::{decoded, spelled},
-    subscriptions::request::{RESERVED, is_reserved},
+    broker::reserved_names::{RESERVED, is_reserved},
 };
 
 /// The topic of the stream at `path`, which begins with [`ROOT`]: its name is the rest in its one
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn what_is_reserved_has_its_place_among_the_routes() {
-        assert_eq!(crate::doors::http_routes::RESERVED_ROOT, format!("{ROOT}{RESERVED}/"));
+        assert_eq!(crate::doors::streams::routes::RESERVED_ROOT, format!("{ROOT}{RESERVED}/"));
     }
 
     #[test]

@@ -5,11 +5,7 @@ use std::fmt;
 use http::HeaderValue;
 use sennit_model::{Offset, ReadFrom};
 
-use crate::broker::stream_offset::{IncarnationTag, StreamOffset};
-
-/// What of a token clients may count in, from one read to the next: the last four digits. They are of no
-/// account, so that nothing that was appended is ever cut.
-const UNUSED: u64 = 10_000;
+use crate::broker::stream_offset::{IncarnationTag, StreamOffset, UNUSED};
 
 /// Where a client wants to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,14 +60,13 @@ pub(super) fn parse(text: &str) -> Option<Position> {
     }
 }
 
-/// An offset as it is written: 16 digits, so that the tokens of a stream sort as its offsets do, an
-/// underscore, 12 digits that name the stream, and four zeros.
+/// An offset as it is written in headers and addresses.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Token(pub(crate) StreamOffset);
 
 impl fmt::Display for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016}_{:016}", self.0.at.0, self.0.of.number() * UNUSED)
+        self.0.fmt(f)
     }
 }
 

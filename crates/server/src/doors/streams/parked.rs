@@ -8,16 +8,15 @@ use super::{
     StreamsDoor,
     long_poll::{self, Awaited},
     query::Live,
-    read,
-    spot::{Spot, Wait},
-    sse,
+    read, sse,
+    waiting_read::{ReadPosition, WaitingRead},
 };
 use crate::{
     broker::stream_offset::{Identified, StreamOffset},
     http::{body::Body, response::Response, thread_context::Hall},
 };
 
-impl Spot {
+impl ReadPosition {
     /// What is asked of the stream for all who wait here.
     pub(crate) fn question(&self) -> StreamRead {
         let bytes_max = match self.live {
@@ -32,12 +31,12 @@ impl Spot {
 
 impl StreamsDoor {
     /// Goes on with a read that has waited without a task.
-    pub(crate) async fn go_on(&self, wait: Wait) -> Response {
-        let source = self.source(wait.spot.name.clone(), Some(wait.spot.at.of));
-        let mut response = match wait.spot.live {
+    pub(crate) async fn go_on(&self, wait: WaitingRead) -> Response {
+        let source = self.source(wait.position.name.clone(), Some(wait.position.at.of));
+        let mut response = match wait.position.live {
             Live::LongPoll => {
-                let Wait { cursor, until, stays, .. } = wait;
-                let at = ReadFrom::Offset(wait.spot.at.at);
+                let WaitingRead { cursor, until, stays, .. } = wait;
+                let at = ReadFrom::Offset(wait.position.at.at);
                 let awaited = Awaited { at, cursor, until, may_leave: !stays };
                 self.awaited(&source, awaited).await.unwrap_or_else(Response::from)
             }

@@ -1,5 +1,5 @@
 //! The lot of a core: connections that wait for their streams without a task, a buffer or a timer of
-//! their own. One question to a stream stands for all who wait at one spot of it; what comes is made into
+//! their own. One question to a stream stands for all who wait at one position of it; what comes is made into
 //! an answer once and written to each of them. It knows when, not what streams say.
 //!
 //! In reading order: `lot_door` and `parking` (beside this) are the way in and out, `readers` who is here, `news` what they
@@ -25,7 +25,7 @@ use self::{
     readers::{Joined, Moment, Patience, Readers},
     sockets::{Heard, Sockets},
 };
-use super::{Live, Spot};
+use super::{Live, ReadPosition, WaitingRead};
 use crate::{
     broker::stream_offset::{Identified, StreamOffset},
     runtime::{
@@ -33,10 +33,11 @@ use crate::{
     },
 };
 use crate::{
-    doors::{http_router::Door, streams},
+    doors::streams,
     http::{
         limits::IDLE_TIMEOUT,
         parking_lot_entry::{Arriving, Parking},
+        port::HttpThread,
         thread_context::Hall,
     },
 };
@@ -51,11 +52,11 @@ const NOBODYS: u64 = u32::MAX as u64;
 #[derive(Debug)]
 pub(crate) struct Lot {
     core: CoreHandle,
-    door: Rc<Door>,
+    http: Rc<HttpThread>,
     hall: Rc<Hall>,
     readers: Readers,
     sockets: Sockets,
-    /// Spots whose readers are being told, one after the other; without news they go back to tasks, each
+    /// Positions whose readers are being told, one after the other; without news they go back to tasks, each
     /// to find out by itself.
     telling: VecDeque<(u32, Option<News>)>,
     /// What the sockets have said, until it was looked at.
@@ -68,18 +69,22 @@ pub(crate) struct Lot {
 }
 
 impl Lot {
-    /// Opens the lot of a core, whose door this is.
+    /// Opens the lot of a core, with these HTTP connections.
     ///
     /// # Errors
     /// The kernel has no room.
-    pub(crate) fn open(core: CoreHandle, door: Rc<Door>, silence: Duration) -> io::Result<Self> {
-        let hall = door.hall().clone();
+    pub(crate) fn open(
+        core: CoreHandle,
+        http: Rc<HttpThread>,
+        silence: Duration,
+    ) -> io::Result<Self> {
+        let hall = http.hall.clone();
         let sockets = Sockets::new()?;
         core.with(|core| core.answers.lot_bell = hall.lot.bell.clone());
         hall.lot.open();
         Ok(Self {
             core,
-            door,
+            http,
             hall,
             readers: Readers::default(),
             sockets,
@@ -134,40 +139,45 @@ impl Lot {
 
     fn park(&mut self, arriving: Arriving) {
         let Arriving { stream, place, parking: Parking { wait, manner, moves } } = arriving;
+        let Some(wait) = wait.what::<WaitingRead>() else {
+            tracing::error!("an HTTP connection is parked that waits for nothing of streams");
+            self.hall.metrics.http_connections.less(1);
+            return;
+        };
         let patience = Patience {
             cursor: wait.cursor,
             until: self.moment(wait.until),
             said_at: self.moment(wait.said_at),
         };
-        let due = self.due(wait.spot.live, patience);
+        let due = self.due(wait.position.live, patience);
         let reader = self.readers.take_in(stream, place, moves, manner, due);
         let Some(held) = self.readers.get(reader) else { return };
         if let Err(error) = self.sockets.add(&held.socket, reader) {
             tracing::warn!(%error, "an HTTP connection could not be parked");
             return self.part(reader);
         }
-        self.join(reader, wait.spot, patience);
+        self.join(reader, wait.position, patience);
     }
 
-    fn join(&mut self, reader: u32, spot: Spot, patience: Patience) {
-        if let Joined::New(spot) = self.readers.join(reader, spot, patience) {
-            self.ask(spot);
+    fn join(&mut self, reader: u32, position: ReadPosition, patience: Patience) {
+        if let Joined::New(position) = self.readers.join(reader, position, patience) {
+            self.ask(position);
         }
     }
 
-    /// Asks for what comes at a spot.
+    /// Asks for what comes at a position.
     fn ask(&mut self, at: u32) {
         self.asked = self.asked.wrapping_add(1) & (u32::MAX >> 1);
         let question = self.asked;
-        if let Some(held) = self.readers.spot_mut(at) {
+        if let Some(held) = self.readers.position_mut(at) {
             held.question = question;
-            let (spot, read) = (held.spot.clone(), held.spot.question());
-            self.command(&spot, number(question, at), StreamCommand::Read(read));
+            let (position, read) = (held.position.clone(), held.position.question());
+            self.command(&position, number(question, at), StreamCommand::Read(read));
         }
     }
 
-    fn command(&self, spot: &Spot, number: u64, command: StreamCommand) {
-        let (partition, home) = spot.stream;
+    fn command(&self, position: &ReadPosition, number: u64, command: StreamCommand) {
+        let (partition, home) = position.stream;
         let shard = shard_of(home, partition.index, self.core.cores.inboxes.len());
         self.core.with(|core| {
             let origin = core.answers.of_lot(number);
@@ -178,10 +188,10 @@ impl Lot {
     /// Has a reader wait no more.
     fn leave(&mut self, reader: u32) {
         let Some(at) = self.readers.leave(reader) else { return };
-        if self.readers.spot(at).is_some_and(readers::Held::is_forsaken)
-            && let Some(held) = self.readers.forget_spot(at)
+        if self.readers.position(at).is_some_and(readers::Held::is_forsaken)
+            && let Some(held) = self.readers.forget_position(at)
         {
-            self.command(&held.spot, number(held.question, at), StreamCommand::StopReading);
+            self.command(&held.position, number(held.question, at), StreamCommand::StopReading);
         }
     }
 
@@ -190,7 +200,7 @@ impl Lot {
         for (asked, answer) in answers {
             let at = asked as u32;
             let is_awaited = |held: &readers::Held| number(held.question, at) == asked;
-            if self.readers.spot(at).is_some_and(is_awaited) {
+            if self.readers.position(at).is_some_and(is_awaited) {
                 let news = self.news(at, answer);
                 self.readers.is_answered(at);
                 self.telling.push_back((at, news));
@@ -198,10 +208,11 @@ impl Lot {
         }
     }
 
-    /// What all who wait at a spot can be told alike; none if each has to ask for itself.
+    /// What all who wait at a position can be told alike; none if each has to ask for itself.
     fn news(&self, at: u32, answer: Result<Answer, Refusal>) -> Option<News> {
         let Ok(Answer::Stream(StreamAnswer::Chunk(chunk))) = answer else { return None };
-        let Spot { live, at: StreamOffset { of, .. }, .. } = self.readers.spot(at)?.spot;
+        let ReadPosition { live, at: StreamOffset { of, .. }, .. } =
+            self.readers.position(at)?.position;
         let has_come = chunk.is_closed || !chunk.messages.is_empty();
         let chunk = Identified { of, answer: chunk };
         (has_come && streams::is_sound(&chunk)).then(|| News::new(chunk, live))
@@ -212,7 +223,7 @@ impl Lot {
         for _ in 0..TURN {
             let Some((at, mut news)) = self.telling.pop_front() else { return false };
             match self.readers.first_at(at) {
-                None => drop(self.readers.forget_spot(at)),
+                None => drop(self.readers.forget_position(at)),
                 Some(reader) => {
                     self.tell_one(reader, news.as_mut());
                     self.telling.push_front((at, news));
@@ -224,49 +235,50 @@ impl Lot {
 
     fn tell_one(&mut self, reader: u32, news: Option<&mut News>) {
         let hall = self.hall.clone();
-        let Some((held, spot)) = self.readers.get(reader).zip(self.readers.spot_of(reader)) else {
+        let Some((held, position)) = self.readers.get(reader).zip(self.readers.position_of(reader))
+        else {
             return;
         };
-        let (spot, manner, patience) = (spot.spot.clone(), held.manner, held.patience);
+        let (position, manner, patience) = (position.position.clone(), held.manner, held.patience);
         let told = news.and_then(|news| {
             let cursor = news.cursor_after(patience.cursor);
             let next = news.chunk.offset(news.chunk.next);
-            let goes_on = spot.live.is_events() && !news.chunk.is_closed;
+            let goes_on = position.live.is_events() && !news.chunk.is_closed;
             news.told(manner, cursor, &hall).map(|out| (out, cursor, next, goes_on))
         });
         let Some((out, cursor, next, goes_on)) = told else {
-            let wait = self.wait(spot, patience, true);
+            let wait = self.wait(position, patience, true);
             return self.send_back(reader, Outgoing::default(), Some(wait));
         };
         self.leave(reader);
-        if spot.live == Live::LongPoll {
+        if position.live == Live::LongPoll {
             hall.count(http::StatusCode::OK);
         }
         let said_at = self.moment(Instant::now());
         let patience = Patience { cursor, said_at, ..patience };
-        self.say(reader, out, goes_on.then_some((Spot { at: next, ..spot }, patience)));
+        self.say(reader, out, goes_on.then_some((ReadPosition { at: next, ..position }, patience)));
     }
 
     /// Says something to a reader that waits nowhere, and has it go on: waiting there, or at rest.
-    fn say(&mut self, reader: u32, out: &Outgoing, then: Option<(Spot, Patience)>) {
+    fn say(&mut self, reader: u32, out: &Outgoing, then: Option<(ReadPosition, Patience)>) {
         let Some(held) = self.readers.get(reader) else { return };
         let Ok(taken) = out.write_now(&held.socket, 0) else { return self.part(reader) };
         let is_last = then.is_none() && held.manner.closes;
         if taken < out.len() || is_last {
-            let wait = then.map(|(spot, patience)| self.wait(spot, patience, false));
+            let wait = then.map(|(position, patience)| self.wait(position, patience, false));
             return self.send_back(reader, out.rest(taken), wait);
         }
         match then {
-            Some((spot, patience)) => {
-                self.readers.set_due(reader, self.due(spot.live, patience));
-                self.join(reader, spot, patience);
+            Some((position, patience)) => {
+                self.readers.set_due(reader, self.due(position.live, patience));
+                self.join(reader, position, patience);
             }
             None => self.readers.set_due(reader, self.moment(Instant::now() + IDLE_TIMEOUT)),
         }
     }
 }
 
-/// The number of a question about a spot.
+/// The number of a question about a position.
 fn number(question: u32, at: u32) -> u64 {
     u64::from(question) << 32 | u64::from(at)
 }

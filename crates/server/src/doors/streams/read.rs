@@ -15,7 +15,7 @@ use super::{
     offset_token::{self, Position},
     query::{self, Live},
     refusals::Problem,
-    spot::Spot,
+    waiting_read::ReadPosition,
 };
 use crate::{
     broker::{
@@ -89,10 +89,15 @@ impl Source {
     }
 
     /// Where a read of the stream `topic` waits; none where the name is another stream's by now.
-    pub(super) async fn spot(&self, topic: TopicId, at: StreamOffset, live: Live) -> Option<Spot> {
+    pub(super) async fn position(
+        &self,
+        topic: TopicId,
+        at: StreamOffset,
+        live: Live,
+    ) -> Option<ReadPosition> {
         let located = self.streams.located(&self.name).await.ok()?;
         let is_that = located.topic == topic;
-        is_that.then(|| Spot { name: self.name.clone(), stream: located.place(), at, live })
+        is_that.then(|| ReadPosition { name: self.name.clone(), stream: located.place(), at, live })
     }
 }
 

@@ -18,7 +18,7 @@ use super::{
     query::{Asked, Live},
     read::Source,
     refusals::Problem,
-    spot::{Spot, Wait},
+    waiting_read::{ReadPosition, WaitingRead},
 };
 use crate::{
     broker::stream_offset::{Identified, StreamOffset},
@@ -49,7 +49,7 @@ impl StreamsDoor {
             hall: self.hall.clone(),
             topic: first.topic,
             live,
-            spot: source.spot(first.topic, first.offset(first.next), live).await,
+            position: source.position(first.topic, first.offset(first.next), live).await,
             source,
             cursor: cursor::next(now(), asked.cursor, random),
             next: first.offset(first.next),
@@ -73,14 +73,14 @@ impl StreamsDoor {
     }
 
     /// The events of a reader who has waited without a task, from where it waited on.
-    pub(super) fn events_from(&self, source: Source, wait: Wait) -> EventSource {
-        let Wait { spot, cursor, until, said_at, stays } = wait;
+    pub(super) fn events_from(&self, source: Source, wait: WaitingRead) -> EventSource {
+        let WaitingRead { position, cursor, until, said_at, stays } = wait;
         let events = Events {
             hall: self.hall.clone(),
-            live: spot.live,
-            next: spot.at,
-            topic: spot.stream.0.topic,
-            spot: (!stays).then_some(spot),
+            live: position.live,
+            next: position.at,
+            topic: position.stream.0.topic,
+            position: (!stays).then_some(position),
             source,
             cursor,
             is_up_to_date: true,
@@ -104,7 +104,7 @@ struct Events {
     /// In which form it wants them.
     live: Live,
     /// Where it may wait without a task, as far as the stream goes.
-    spot: Option<Spot>,
+    position: Option<ReadPosition>,
     /// The cursor that the reader was given; it never goes back.
     cursor: u64,
     /// Where it goes on.
@@ -144,7 +144,9 @@ impl Events {
         // Who is behind is given something at once; others may wait long.
         let _page = (!self.is_up_to_date).then_some(page);
         let read = self.source.chunk(ReadFrom::Offset(self.next.at), true, bytes_max);
-        match timeout_at(until, self.hall.lot.offer(self.wait(), read)).await {
+        match timeout_at(until, self.hall.lot.offer(self.wait().map(WaitingRead::offered), read))
+            .await
+        {
             Ok(Ok(chunk)) if chunk.topic == self.topic => Some(self.told(&chunk)),
             Err(_) if until < self.ends_at => {
                 self.said_at = Instant::now();
@@ -156,11 +158,11 @@ impl Events {
     }
 
     /// What it waits for, if it need not be awaited here. One who is behind is given the next at once.
-    fn wait(&self) -> Option<Wait> {
-        let spot = self.spot.clone().filter(|_| self.is_up_to_date)?;
+    fn wait(&self) -> Option<WaitingRead> {
+        let position = self.position.clone().filter(|_| self.is_up_to_date)?;
         let Self { next, cursor, ends_at, said_at, .. } = *self;
-        let spot = Spot { at: next, ..spot };
-        Some(Wait { spot, cursor, until: ends_at, said_at, stays: false })
+        let position = ReadPosition { at: next, ..position };
+        Some(WaitingRead { position, cursor, until: ends_at, said_at, stays: false })
     }
 
     fn told(&mut self, chunk: &Identified<StreamChunk>) -> Bytes {

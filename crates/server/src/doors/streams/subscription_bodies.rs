@@ -11,9 +11,9 @@ use super::{
     offset_token::{self, Position},
 };
 use crate::{
-    broker::stream_offset::StreamOffset,
+    broker::{reserved_names::is_reserved, stream_offset::StreamOffset},
     subscriptions::request::{
-        Config, Glob, SubscriptionRefusal, Way, is_reserved,
+        Config, Glob, SubscriptionRefusal, Way,
         limits::{
             DESCRIPTION_BYTES_MAX, LEASE_MS_DEFAULT, LEASE_MS_MAX, LEASE_MS_MIN,
             SUBSCRIPTION_ID_BYTES_MAX, SUBSCRIPTION_LINKS_MAX, WORKER_BYTES_MAX,

@@ -13,16 +13,17 @@ use super::{
     answers::NO_STORE,
     name::{self, ROOT},
     public_url::{PublicUrl, origin},
+    routes::SubscriptionResource,
     subscription_bodies as bodies,
 };
 use crate::{
-    doors::http_routes::{Captures, SubscriptionRoom},
-    http::{answer::full, body::Body, request::Request, response::Response},
+    broker::reserved_names::RESERVED,
+    http::{answer::full, body::Body, request::Request, response::Response, route::Captures},
     runtime::inbox::Message,
     subscriptions::{
         Subscriptions,
         request::{
-            Ack, Asked, NewSubscription, RESERVED, SubscriptionRefusal, Told,
+            Ack, Asked, NewSubscription, SubscriptionRefusal, Told,
             limits::SUBSCRIPTION_BODY_BYTES_MAX,
         },
     },
@@ -35,14 +36,14 @@ enum NotAsked {
 }
 
 impl StreamsDoor {
-    /// Answers a request for what lies at `room`, by a method that is known there.
+    /// Answers a request for what lies at `resource`, by a method that is known there.
     pub(super) async fn subscriptions(
         &self,
-        room: SubscriptionRoom,
+        resource: SubscriptionResource,
         captures: Captures<'_>,
         request: &Request,
     ) -> Response {
-        let told = match asked((room, captures), request, self.settings.public_url.as_ref()) {
+        let told = match asked((resource, captures), request, self.settings.public_url.as_ref()) {
             Ok(asked) => self.ask(asked).await,
             Err(NotAsked::Refused(refusal)) => Err(refusal),
             Err(other) => return not_asked(&other),
@@ -84,22 +85,22 @@ impl StreamsDoor {
 
 /// What a request asks.
 fn asked(
-    (room, captures): (SubscriptionRoom, Captures<'_>),
+    (resource, captures): (SubscriptionResource, Captures<'_>),
     request: &Request,
     public: Option<&PublicUrl>,
 ) -> Result<Asked, NotAsked> {
-    use SubscriptionRoom as At;
+    use SubscriptionResource as At;
     let body = &request.body()[..];
     if body.len() > SUBSCRIPTION_BODY_BYTES_MAX {
         return Err(NotAsked::TooLong);
     }
-    match room {
+    match resource {
         At::Keys => return Ok(Asked::Keys),
         At::All => return Ok(Asked::List),
         _ => {}
     }
     let id = bodies::id(&decoded(captures.id)?)?;
-    Ok(match (room, request.method()) {
+    Ok(match (resource, request.method()) {
         (At::One, &Method::PUT) => {
             let (config, base) = (bodies::config(body)?, base(request, public)?);
             Asked::Create(NewSubscription { id, config, base })
@@ -112,9 +113,9 @@ fn asked(
         (At::Callback | At::Ack | At::Release, _) => {
             let token = bearer(request)?;
             let bodies::Acked { wake, generation, acks, is_done } = bodies::acked(body)?;
-            let is_callback = room == At::Callback;
+            let is_callback = resource == At::Callback;
             let ack = Ack { id, is_callback, token, generation, wake, acks, is_done };
-            if room == At::Release { Asked::Release(ack) } else { Asked::Ack(ack) }
+            if resource == At::Release { Asked::Release(ack) } else { Asked::Ack(ack) }
         }
     })
 }
@@ -194,7 +195,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::doors::http_routes::{self, Room};
+    use crate::doors::streams::routes::{self, StreamsResource};
 
     fn ask(method: &str, path: &str, body: &'static str) -> Result<Asked, u16> {
         let request = http::Request::builder()
@@ -205,9 +206,11 @@ mod tests {
             .body(Bytes::from_static(body.as_bytes()))
             .unwrap();
         let request = Request::from(request);
-        let (route, captures) = http_routes::find(request.path()).unwrap();
-        let Room::Subscriptions(room) = route.room else { panic!("{path} is of another room") };
-        asked((room, captures), &request, None).map_err(|why| not_asked(&why).status().as_u16())
+        let (_, found, captures) = routes::find(request.path()).unwrap();
+        let StreamsResource::Subscriptions(resource) = found else {
+            panic!("{path} is no path of subscriptions")
+        };
+        asked((resource, captures), &request, None).map_err(|why| not_asked(&why).status().as_u16())
     }
 
     #[test]
@@ -257,7 +260,7 @@ mod tests {
             .body(Bytes::from_static(br#"{"wake_id":"w","generation":1}"#))
             .unwrap();
         let captures = Captures { id: "s", rest: "" };
-        let refused = asked((SubscriptionRoom::Ack, captures), &request.into(), None);
+        let refused = asked((SubscriptionResource::Ack, captures), &request.into(), None);
         let Err(NotAsked::Refused(refusal)) = refused else { panic!("it was let through") };
         assert_eq!(refusal, SubscriptionRefusal::TokenInvalid);
     }

@@ -8,22 +8,16 @@ use std::{
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite};
 
 use super::{Http1, Inlet};
-use crate::{
-    doors::http_router::Asked,
-    http::{
-        core_affinity::Departure,
-        http1_answers::{Manner, Streaming},
-        http1_requests::UnderWay,
-        parking_lot_entry::Parking,
-        response::Response,
-    },
+use crate::http::{
+    core_affinity::Departure,
+    http1_answers::{Manner, Streaming},
+    http1_requests::UnderWay,
+    parking_lot_entry::Parking,
 };
 
-impl<S, A, F> Http1<S, A, F>
+impl<S> Http1<S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
-    A: Fn(Asked) -> F,
-    F: Future<Output = Response>,
 {
     /// Where to go, if another core is the better place and nothing has to be taken along.
     pub(super) fn departure(&self) -> Option<Departure> {

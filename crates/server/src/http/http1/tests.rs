@@ -21,6 +21,7 @@ use super::*;
 use crate::{
     http::{
         body::{Body, EventSource, PageSource, Pieces},
+        handler::tests::ByFunction,
         limits::{
             ANSWERS_CORE_BYTES_MAX, BODIES_BYTES_MAX, BODY_TIMEOUT, HALF_CLOSED, HEAD_FREE_BYTES,
             HEAD_TIMEOUT, IDLE_TIMEOUT, WRITE_TIMEOUT,
@@ -52,21 +53,17 @@ fn in_a_world<F: Future<Output = ()>>(pipe_bytes: usize, test: impl FnOnce(World
         let hall =
             Rc::new(Hall::new(std::sync::Arc::<CoreMetrics>::default(), None, <_>::default()));
         let begun: Rc<RefCell<Vec<_>>> = Rc::default();
-        let service = {
+        let handler = Rc::new(ByFunction({
             let begun = begun.clone();
-            move |asked: Asked| {
+            move |request: Rc<Request>| {
                 let (answer, answered) = oneshot::channel();
-                let path = match asked {
-                    Asked::Request(request) => request.path().to_owned(),
-                    Asked::Wait(_) => unreachable!("there is no lot"),
-                };
-                begun.borrow_mut().push((path, answer));
+                begun.borrow_mut().push((request.path().to_owned(), answer));
                 async move { answered.await.unwrap_or_else(|_| Response::new(Body::Empty)) }
             }
-        };
+        }));
         spawn_local({
             let hall = hall.clone();
-            async move { serve(stream, b"", 0, hall, service).await }
+            async move { serve(stream, b"", 0, hall, handler).await }
         });
         timeout(DAY, test(World { client, hall, begun }))
             .await
@@ -265,10 +262,11 @@ fn many_who_take_nothing_hold_no_more_together_than_their_core_has_room_for() {
         let connect = async || {
             let (mut client, stream) = duplex(1000);
             let (hall, count, long) = (hall.clone(), begun.clone(), long.clone());
-            spawn_local(serve(stream, b"", 0, hall, move |_| {
+            let handler = Rc::new(ByFunction(move |_| {
                 count.set(count.get() + 1);
                 std::future::ready(Response::new(Body::Full(long.clone())))
             }));
+            spawn_local(serve(stream, b"", 0, hall, handler));
             let before = begun.get();
             client.write_all(of_one_stream(&vec!["GET"; together]).as_bytes()).await.unwrap();
             settled().await;

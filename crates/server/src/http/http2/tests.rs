@@ -13,9 +13,12 @@ use tokio::{
 
 use super::*;
 use crate::{
-    http::limits::{
-        ANSWER_BYTES_EXPECTED, ANSWERS_BYTES_MAX, ANSWERS_CORE_BYTES_MAX, BODIES_BYTES_MAX,
-        HEAD_FREE_BYTES,
+    http::{
+        handler::tests::ByFunction,
+        limits::{
+            ANSWER_BYTES_EXPECTED, ANSWERS_BYTES_MAX, ANSWERS_CORE_BYTES_MAX, BODIES_BYTES_MAX,
+            HEAD_FREE_BYTES,
+        },
     },
     runtime::metrics::CoreMetrics,
 };
@@ -54,19 +57,19 @@ fn in_a_world_of<F: Future<Output = ()>>(pipe_bytes: usize, test: impl FnOnce(Wo
         let hall =
             Rc::new(Hall::new(std::sync::Arc::<CoreMetrics>::default(), None, <_>::default()));
         let begun: Rc<RefCell<Vec<_>>> = Rc::default();
-        let service = {
+        let handler = Rc::new(ByFunction({
             let begun = begun.clone();
-            async move |request: &Asked| {
+            move |request: Rc<Asked>| {
                 let (answer, answered) = oneshot::channel();
                 begun.borrow_mut().push((request.path().to_owned(), answer));
-                answered.await.unwrap_or_else(|_| Response::new(Body::Empty))
+                async move { answered.await.unwrap_or_else(|_| Response::new(Body::Empty)) }
             }
-        };
+        }));
         spawn_local({
             let hall = hall.clone();
             async move {
                 stream.read_exact(&mut [0; PREFACE.len()]).await.unwrap();
-                serve(stream, hall, service).await;
+                serve(stream, hall, handler).await;
             }
         });
         timeout(DAY, test(World { client, hall, begun }))

@@ -5,6 +5,7 @@ use sennit_model::TopicName;
 use serde::{Deserialize, Serialize};
 
 use super::glob::Glob;
+use crate::broker::reserved_names::is_reserved;
 
 /// What a subscription is told when it is created; it stays so. Equal ones are the same subscription
 /// asked for again.
@@ -56,14 +57,6 @@ impl Config {
     pub(crate) fn beginning(&self) -> Option<&str> {
         self.pattern.as_ref().map(Glob::beginning)
     }
-}
-
-/// The first segment that no client's stream has: what the protocol keeps for itself lies there.
-pub(crate) const RESERVED: &str = "__ds";
-
-/// Whether a stream of this name is the protocol's own.
-pub(crate) fn is_reserved(stream: &TopicName) -> bool {
-    stream.as_str().split('/').next() == Some(RESERVED)
 }
 
 /// How a configuration is kept.

@@ -13,12 +13,9 @@ use sennit_model::{
 use sennit_protocol::{ErrorCode, Kind, Request, control};
 
 use crate::{
-    broker::{
-        control_request::{
-            AlterGroup, ControlRefusal, ControlRequest, CreateGroup, ListTopics,
-            OffsetsOfPartition, PartitionOffset, Read, RetryParked, SetCursor, Subscribe,
-        },
-        reserved_names,
+    broker::control_request::{
+        AlterGroup, ControlRefusal, ControlRequest, CreateGroup, ListTopics, OffsetsOfPartition,
+        PartitionOffset, Read, RetryParked, SetCursor, Subscribe, check_topic,
     },
     doors::native::refusal_reply::control_reply,
 };
@@ -124,7 +121,7 @@ pub(super) fn control_request(request: &Request) -> Result<ControlRequest, Reque
 fn changed_topic(name: &str) -> Result<Result<TopicName, NameError>, RequestFault> {
     let name = name.parse::<TopicName>();
     match &name {
-        Ok(topic) if reserved_names::check_topic(topic).is_err() => Err(RequestFault::Reserved),
+        Ok(topic) if check_topic(topic).is_err() => Err(RequestFault::Reserved),
         _ => Ok(name),
     }
 }

@@ -10,7 +10,7 @@ use super::{
     readers::{Moment, Patience},
 };
 use crate::{
-    doors::streams::{self, KEEP_ALIVE, Live, Spot},
+    doors::streams::{self, KEEP_ALIVE, Live, ReadPosition},
     http::{
         http1_answers::{encode, put_end, put_pieces},
         response::Response,
@@ -24,59 +24,70 @@ impl Lot {
         let now = self.moment(Instant::now());
         for _ in 0..TURN {
             let Some(reader) = self.readers.is_due(now) else { return false };
-            match self.readers.spot_of(reader).map(|held| held.spot.clone()) {
+            match self.readers.position_of(reader).map(|held| held.position.clone()) {
                 None => self.part(reader),
-                Some(spot) => {
+                Some(position) => {
                     // Who waits uses the stream.
-                    self.command(&spot, NOBODYS, StreamCommand::Ask { touches: true });
-                    self.has_waited(reader, spot, now);
+                    self.command(&position, NOBODYS, StreamCommand::Ask { touches: true });
+                    self.has_waited(reader, position, now);
                 }
             }
         }
         true
     }
 
-    /// A reader has waited at `spot` for as long as it may be silent.
-    fn has_waited(&mut self, reader: u32, spot: Spot, now: Moment) {
+    /// A reader has waited at `position` for as long as it may be silent.
+    fn has_waited(&mut self, reader: u32, position: ReadPosition, now: Moment) {
         let Some(held) = self.readers.get(reader) else { return };
         let (manner, patience) = (held.manner, held.patience);
         let mut out = Outgoing::default();
-        match spot.live {
+        match position.live {
             Live::LongPoll => {
-                let answer = self.nothing(&spot, patience.cursor);
+                let answer = self.nothing(&position, patience.cursor);
                 encode(answer, manner, &self.hall.date.now(), &mut out);
             }
             _ if now >= patience.until => put_end(manner.is_chunked(), &mut out),
             Live::Events | Live::Base64Events => {
                 let comment = Bytes::from_static(KEEP_ALIVE);
                 put_pieces(&[&comment], manner.is_chunked(), &mut out);
-                return self.keep_alive(reader, &out, spot, Patience { said_at: now, ..patience });
+                return self.keep_alive(
+                    reader,
+                    &out,
+                    position,
+                    Patience { said_at: now, ..patience },
+                );
             }
         }
         self.leave(reader);
         self.say(reader, &out, None);
     }
 
-    fn nothing(&self, spot: &Spot, cursor: u64) -> Response {
+    fn nothing(&self, position: &ReadPosition, cursor: u64) -> Response {
         let random = getrandom::u64().unwrap_or_default();
         let cursor = streams::next_cursor(now(), Some(cursor), random);
-        let answer = streams::nothing(spot.at, cursor, &self.hall);
+        let answer = streams::nothing(position.at, cursor, &self.hall);
         self.hall.count(answer.status());
         answer
     }
 
     /// Says something to a reader that goes on waiting where it does.
-    fn keep_alive(&mut self, reader: u32, out: &Outgoing, spot: Spot, patience: Patience) {
+    fn keep_alive(
+        &mut self,
+        reader: u32,
+        out: &Outgoing,
+        position: ReadPosition,
+        patience: Patience,
+    ) {
         let Some(held) = self.readers.get_mut(reader) else { return };
         match out.write_now(&held.socket, 0) {
             Err(_) => self.part(reader),
             Ok(taken) if taken < out.len() => {
-                let wait = self.wait(spot, patience, false);
+                let wait = self.wait(position, patience, false);
                 self.send_back(reader, out.rest(taken), Some(wait));
             }
             Ok(_) => {
                 held.patience = patience;
-                self.readers.set_due(reader, self.due(spot.live, patience));
+                self.readers.set_due(reader, self.due(position.live, patience));
             }
         }
     }

@@ -10,7 +10,7 @@ use super::{
     readers::{Patience, Reader},
 };
 use crate::{
-    doors::streams::{Spot, Wait},
+    doors::streams::{ReadPosition, WaitingRead},
     http::{parking::Back, port},
     runtime::write_buffer::Outgoing,
 };
@@ -28,8 +28,8 @@ impl Lot {
             }
             let Some(held) = self.readers.get(heard.reader) else { continue };
             let patience = held.patience;
-            let spot = self.readers.spot_of(heard.reader).map(|held| held.spot.clone());
-            let wait = spot.map(|spot| self.wait(spot, patience, false));
+            let position = self.readers.position_of(heard.reader).map(|held| held.position.clone());
+            let wait = position.map(|position| self.wait(position, patience, false));
             self.go_back(heard.reader, Outgoing::default(), wait, true);
         }
         self.heard = heard;
@@ -46,11 +46,11 @@ impl Lot {
     }
 
     /// Gives a connection a task again: what its socket has not taken, and what it waits for still.
-    pub(super) fn send_back(&mut self, reader: u32, rest: Outgoing, wait: Option<Wait>) {
+    pub(super) fn send_back(&mut self, reader: u32, rest: Outgoing, wait: Option<WaitingRead>) {
         self.go_back(reader, rest, wait, false);
     }
 
-    fn go_back(&mut self, reader: u32, rest: Outgoing, wait: Option<Wait>, is_heard: bool) {
+    fn go_back(&mut self, reader: u32, rest: Outgoing, wait: Option<WaitingRead>, is_heard: bool) {
         if self.readers.get(reader).is_none() {
             return;
         }
@@ -59,9 +59,9 @@ impl Lot {
         self.sockets.remove(&socket);
         // Counted before the task begins: a broker that stops waits for it.
         let guest = self.hall.enter();
+        let wait = wait.map(WaitingRead::offered);
         let back = Back { guest, is_heard, rest, wait, manner, moves };
-        let (door, cores) = (self.door.clone(), self.core.cores.clone());
-        spawn_local(port::come_back(socket, place, back, door, cores));
+        spawn_local(port::come_back(socket, place, back, self.http.clone()));
     }
 
     /// The broker stops: sends some of them back, to be told; says whether there are more.
@@ -69,17 +69,22 @@ impl Lot {
         for _ in 0..TURN {
             let Some(reader) = self.readers.anybody() else { return false };
             let patience = self.readers.get(reader).map(|held| held.patience).unwrap_or_default();
-            let spot = self.readers.spot_of(reader).map(|held| held.spot.clone());
-            let wait = spot.map(|spot| self.wait(spot, patience, true));
+            let position = self.readers.position_of(reader).map(|held| held.position.clone());
+            let wait = position.map(|position| self.wait(position, patience, true));
             self.send_back(reader, Outgoing::default(), wait);
         }
         self.readers.anybody().is_some()
     }
 
     /// What a reader waits for, to be waited for elsewhere.
-    pub(super) fn wait(&self, spot: Spot, patience: Patience, stays: bool) -> Wait {
+    pub(super) fn wait(
+        &self,
+        position: ReadPosition,
+        patience: Patience,
+        stays: bool,
+    ) -> WaitingRead {
         let Patience { cursor, until, said_at } = patience;
         let instant = |moment| self.began + Duration::from_millis(moment);
-        Wait { spot, cursor, until: instant(until), said_at: instant(said_at), stays }
+        WaitingRead { position, cursor, until: instant(until), said_at: instant(said_at), stays }
     }
 }

@@ -1,4 +1,4 @@
-//! What those are told who wait at a spot. What is the same for all is made once; the head, or the place
+//! What those are told who wait at a position. What is the same for all is made once; the head, or the place
 //! to go on at, once for those who have the same cursor and are answered in the same manner. It knows no
 //! sockets and nobody who waits.
 
@@ -19,7 +19,7 @@ use crate::{
 /// Ways to say it that are kept: readers who were told together have the same cursor, so there are few.
 const KEPT_MAX: usize = 16;
 
-/// What has come at a spot.
+/// What has come at a position.
 #[derive(Debug)]
 pub(super) struct News {
     pub(super) chunk: Identified<StreamChunk>,

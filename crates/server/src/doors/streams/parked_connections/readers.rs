@@ -1,4 +1,4 @@
-//! Who is in the lot: each connection with what it waits for, the spots with those who wait at each, and
+//! Who is in the lot: each connection with what it waits for, the positions with those who wait at each, and
 //! who is due when. It knows no answers, and no more of a socket than that it is held.
 
 use std::{
@@ -12,7 +12,7 @@ use slab::Slab;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
-    doors::streams::{Live, Spot},
+    doors::streams::{Live, ReadPosition},
     http::http1_answers::Manner,
 };
 
@@ -30,17 +30,17 @@ pub(super) struct Reader {
     pub(super) place: OwnedSemaphorePermit,
     pub(super) moves: u32,
     pub(super) manner: Manner,
-    /// At which spot it waits, between whom; none if it is at rest between two requests.
+    /// At which position it waits, between whom; none if it is at rest between two requests.
     at: Option<Seat>,
     pub(super) patience: Patience,
     /// When something is to be done, whatever comes.
     due: Moment,
 }
 
-/// Where a reader stands in the list of its spot.
+/// Where a reader stands in the list of its position.
 #[derive(Clone, Copy, Debug)]
 struct Seat {
-    spot: u32,
+    position: u32,
     before: u32,
     behind: u32,
 }
@@ -56,10 +56,10 @@ pub(super) struct Patience {
     pub(super) said_at: Moment,
 }
 
-/// A spot, and who waits there.
+/// A position, and who waits there.
 #[derive(Debug)]
 pub(super) struct Held {
-    pub(super) spot: Spot,
+    pub(super) position: ReadPosition,
     /// The number of the question to the stream.
     pub(super) question: u32,
     first: u32,
@@ -74,12 +74,12 @@ type Key = (PartitionId, Offset, Live);
 #[derive(Debug, Default)]
 pub(super) struct Readers {
     all: Slab<Reader>,
-    spots: Slab<Held>,
+    positions: Slab<Held>,
     by_key: HashMap<Key, u32, FixedState>,
     due: BTreeSet<(Moment, u32)>,
 }
 
-/// What became of a spot that a reader has joined.
+/// What became of a position that a reader has joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Joined {
     /// Others wait there already.
@@ -88,8 +88,8 @@ pub(super) enum Joined {
     New(u32),
 }
 
-fn key(spot: &Spot) -> Key {
-    (spot.stream.0, spot.at.at, spot.live)
+fn key(position: &ReadPosition) -> Key {
+    (position.stream.0, position.at.at, position.live)
 }
 
 /// Numbers fit: there are no more connections than descriptors.
@@ -134,7 +134,7 @@ impl Readers {
     /// Lets one go that is at rest.
     pub(super) fn let_go(&mut self, reader: u32) -> Reader {
         let gone = self.all.remove(reader as usize);
-        debug_assert!(gone.at.is_none(), "who waits leaves its spot first");
+        debug_assert!(gone.at.is_none(), "who waits leaves its position first");
         self.due.remove(&(gone.due, reader));
         gone
     }
@@ -157,20 +157,25 @@ impl Readers {
         self.due.first().map(|(due, _)| *due)
     }
 
-    /// Has a reader that is at rest wait at a spot, behind those who wait there.
-    pub(super) fn join(&mut self, reader: u32, spot: Spot, patience: Patience) -> Joined {
-        let key = key(&spot);
+    /// Has a reader that is at rest wait at a position, behind those who wait there.
+    pub(super) fn join(
+        &mut self,
+        reader: u32,
+        position: ReadPosition,
+        patience: Patience,
+    ) -> Joined {
+        let key = key(&position);
         let (at, joined) = match self.by_key.get(&key) {
             Some(&at) => (at, Joined::Others),
             None => {
                 let (first, last) = (NOBODY, NOBODY);
-                let held = Held { spot, question: 0, first, last, is_answered: false };
-                let at = number(self.spots.insert(held));
+                let held = Held { position, question: 0, first, last, is_answered: false };
+                let at = number(self.positions.insert(held));
                 self.by_key.insert(key, at);
                 (at, Joined::New(at))
             }
         };
-        let held = &mut self.spots[at as usize];
+        let held = &mut self.positions[at as usize];
         let before = held.last;
         held.last = reader;
         match before {
@@ -178,24 +183,24 @@ impl Readers {
             before => self.seat_mut(before, |seat| seat.behind = reader),
         }
         let joining = &mut self.all[reader as usize];
-        debug_assert!(joining.at.is_none(), "nobody waits at two spots");
-        joining.at = Some(Seat { spot: at, before, behind: NOBODY });
+        debug_assert!(joining.at.is_none(), "nobody waits at two positions");
+        joining.at = Some(Seat { position: at, before, behind: NOBODY });
         joining.patience = patience;
         joined
     }
 
-    /// Has a reader wait no more; says at which spot it did.
+    /// Has a reader wait no more; says at which position it did.
     pub(super) fn leave(&mut self, reader: u32) -> Option<u32> {
-        let Seat { spot, before, behind } = self.all.get_mut(reader as usize)?.at.take()?;
+        let Seat { position, before, behind } = self.all.get_mut(reader as usize)?.at.take()?;
         match before {
-            NOBODY => self.spots[spot as usize].first = behind,
+            NOBODY => self.positions[position as usize].first = behind,
             before => self.seat_mut(before, |seat| seat.behind = behind),
         }
         match behind {
-            NOBODY => self.spots[spot as usize].last = before,
+            NOBODY => self.positions[position as usize].last = before,
             behind => self.seat_mut(behind, |seat| seat.before = before),
         }
-        Some(spot)
+        Some(position)
     }
 
     fn seat_mut(&mut self, reader: u32, change: impl FnOnce(&mut Seat)) {
@@ -204,39 +209,42 @@ impl Readers {
         }
     }
 
-    /// The spot at which a reader waits.
-    pub(super) fn spot_of(&self, reader: u32) -> Option<&Held> {
+    /// The position at which a reader waits.
+    pub(super) fn position_of(&self, reader: u32) -> Option<&Held> {
         let seat = self.all.get(reader as usize)?.at?;
-        self.spots.get(seat.spot as usize)
+        self.positions.get(seat.position as usize)
     }
 
-    pub(super) fn spot(&self, spot: u32) -> Option<&Held> {
-        self.spots.get(spot as usize)
+    pub(super) fn position(&self, position: u32) -> Option<&Held> {
+        self.positions.get(position as usize)
     }
 
-    pub(super) fn spot_mut(&mut self, spot: u32) -> Option<&mut Held> {
-        self.spots.get_mut(spot as usize)
+    pub(super) fn position_mut(&mut self, position: u32) -> Option<&mut Held> {
+        self.positions.get_mut(position as usize)
     }
 
-    /// The question of a spot is answered: who comes from now on waits elsewhere.
-    pub(super) fn is_answered(&mut self, spot: u32) {
-        if let Some(held) = self.spots.get_mut(spot as usize) {
+    /// The question of a position is answered: who comes from now on waits elsewhere.
+    pub(super) fn is_answered(&mut self, position: u32) {
+        if let Some(held) = self.positions.get_mut(position as usize) {
             held.is_answered = true;
-            self.by_key.remove(&key(&held.spot));
+            self.by_key.remove(&key(&held.position));
         }
     }
 
-    /// Who waits longest at a spot.
-    pub(super) fn first_at(&self, spot: u32) -> Option<u32> {
-        self.spots.get(spot as usize).map(|held| held.first).filter(|&first| first != NOBODY)
+    /// Who waits longest at a position.
+    pub(super) fn first_at(&self, position: u32) -> Option<u32> {
+        self.positions
+            .get(position as usize)
+            .map(|held| held.first)
+            .filter(|&first| first != NOBODY)
     }
 
-    /// Forgets a spot at which nobody waits.
-    pub(super) fn forget_spot(&mut self, spot: u32) -> Option<Held> {
-        let gone = self.spots.try_remove(spot as usize)?;
+    /// Forgets a position at which nobody waits.
+    pub(super) fn forget_position(&mut self, position: u32) -> Option<Held> {
+        let gone = self.positions.try_remove(position as usize)?;
         debug_assert_eq!(gone.first, NOBODY, "somebody waits there");
         if !gone.is_answered {
-            self.by_key.remove(&key(&gone.spot));
+            self.by_key.remove(&key(&gone.position));
         }
         Some(gone)
     }

@@ -10,7 +10,7 @@ fn a_connection_at_rest_holds_no_buffers() {
         }
         world.answer("/", text("x")).await;
         world.hear().await;
-        let bytes = size_of::<Http1<DuplexStream, (), ()>>();
+        let bytes = size_of::<Http1<DuplexStream>>();
         assert!(bytes <= 640, "a connection takes {bytes} bytes");
     });
 }

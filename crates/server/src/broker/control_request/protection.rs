@@ -1,0 +1,43 @@
+//! Which requests would change what is the broker's own: topics of reserved names can be read by all, and
+//! changed by nobody from outside. It knows no sessions and no protocol.
+
+use sennit_model::TopicName;
+
+use super::{AlterGroup, ControlRefusal, ControlRequest, CreateGroup, RetryParked, Subscribe};
+use crate::broker::reserved_names::is_reserved;
+
+/// Refuses a request that would change what is the broker's own, have a client take its messages or add
+/// to them.
+///
+/// # Errors
+/// The topic that it names is reserved.
+pub(crate) fn check_request(request: &ControlRequest) -> Result<(), ControlRefusal> {
+    match request {
+        ControlRequest::CreateTopic { name, .. }
+        | ControlRequest::AlterTopic { name, .. }
+        | ControlRequest::DeleteTopic { name }
+        | ControlRequest::OpenTopic { name, .. } => check_topic(name),
+        ControlRequest::TrimTopic { topic, .. }
+        | ControlRequest::CreateGroup(CreateGroup { topic, .. })
+        | ControlRequest::AlterGroup(AlterGroup { topic, .. })
+        | ControlRequest::DeleteGroup { topic, .. }
+        | ControlRequest::RetryParked(RetryParked { topic, .. })
+        | ControlRequest::Subscribe(Subscribe { topic, .. }) => check_topic(topic),
+        ControlRequest::DescribeTopic { .. }
+        | ControlRequest::ListTopics(_)
+        | ControlRequest::ListGroups { .. }
+        | ControlRequest::DescribeGroup { .. }
+        | ControlRequest::Read(_)
+        | ControlRequest::SetCursor(_)
+        | ControlRequest::DeleteCursor { .. }
+        | ControlRequest::ListCursors { .. } => Ok(()),
+    }
+}
+
+/// Refuses a change of a topic that is the broker's own.
+///
+/// # Errors
+/// The topic is reserved.
+pub(crate) fn check_topic(name: &TopicName) -> Result<(), ControlRefusal> {
+    if is_reserved(name) { Err(ControlRefusal::Reserved) } else { Ok(()) }
+}

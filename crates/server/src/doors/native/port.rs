@@ -1,0 +1,22 @@
+//! The port of the native protocol: it hands connections round the cores. One listener for all: a fair share by
+//! count beats a share by the kernel's hash where connections are few, as they are between services.
+
+use std::sync::Arc;
+
+use super::{arrival::Arrival, connection};
+use crate::runtime::{core::Cores, listener::Listener};
+
+/// Accepts for ever, and gives each connection to the next core.
+pub(crate) async fn accept(listener: Listener, cores: Arc<Cores>) {
+    let mut next = 0;
+    loop {
+        match listener.accept().await.into_std() {
+            Ok(stream) => {
+                let arrival = Arrival { stream, moved: None };
+                let _ = cores.inboxes[next].send(connection::arrives(arrival));
+                next = (next + 1) % cores.inboxes.len();
+            }
+            Err(error) => tracing::warn!(%error, "a connection could not be handed on"),
+        }
+    }
+}
