@@ -3,7 +3,7 @@
 //!
 //! [`Workload`] -> rows to measure -> a parent starts [`worker`]s with a plan each, gives the start,
 //! watches what the broker costs, and compares what was confirmed with what came -> [`Row`].
-//! docs/reference/benchmarks.md says what each figure means.
+//! bench/README.md says how each workload measures and what each field means.
 //!
 //! This crate knows the client and the kernel's accounts, and nothing of the broker's inside.
 

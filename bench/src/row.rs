@@ -14,7 +14,7 @@ use crate::{
 
 /// A row. What has no meaning for a workload is absent, never zero.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[expect(missing_docs, reason = "the names say it; docs/reference/benchmarks.md has the table")]
+#[expect(missing_docs, reason = "the names say it; bench/README.md has the table")]
 pub struct Row {
     pub workload: String,
     pub target: String,
