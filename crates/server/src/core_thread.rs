@@ -29,13 +29,15 @@ use crate::{
         http_router::HttpRouter,
         native::connection::NativeDoor,
         status::Status,
-        streams::{StorageRules, StreamsDoor, StreamsSettings, parked_connections::Lot},
+        streams::{
+            StorageRules, StreamsDoor, StreamsSettings, parked_connections::ParkedConnections,
+        },
     },
-    http::{browser_guard::BrowserRules, port::HttpThread, thread_context::Hall},
+    http::{browser_guard::BrowserRules, port::HttpThread, thread_state::HttpThreadState},
     runtime::{
         clock::now,
         core::{CoreHandle, Cores, Workers},
-        disk_reserve::Reserve,
+        disk_reserve::DiskReserve,
         drain,
         error::ServeError,
         inbox::{self, Message},
@@ -43,9 +45,9 @@ use crate::{
         memory_release::give_back_at_rest,
         metrics::CoreMetrics,
         move_thread::{self, Loans, PackPin},
-        peer_cores::Neighbours,
+        peer_cores::PeerCores,
         read_thread::ReadThreads,
-        shard_files::{Doors, ShardDoor},
+        shard_files::{LaneFiles, ShardFiles},
         slot_thread,
     },
     subscriptions::Subscriptions,
@@ -62,7 +64,7 @@ pub(crate) struct CoreThread {
     pub(crate) config: Config,
     pub(crate) cores: Arc<Cores>,
     /// Where to leave a way to the shard's files.
-    pub(crate) doors: Arc<Doors>,
+    pub(crate) doors: Arc<ShardFiles>,
     /// What the HTTP port tells of the broker.
     pub(crate) status: Arc<Status>,
     /// What pages in browsers may.
@@ -135,14 +137,14 @@ impl CoreThread {
         let (lane, lane_writer) =
             lane_thread::start(shard, lane, lane_channel, inbox.clone(), wishes, metrics)?;
         let packs: Arc<PackPin> = Arc::default();
-        let turn = cores.move_turn.clone();
+        let turn = cores.move_permit.clone();
         let (reads, [one_read, other_read]) = ReadThreads::start(shard, reader, inbox)?;
         let loans = Loans { lane: lane.door(), reserve: loans };
         let (moves, move_thread) =
             move_thread::start(shard, mover, inbox.clone(), packs.clone(), turn, loans)?;
         let workers: [JoinHandle<()>; 5] =
             [slot_maker, lane_writer, one_read, other_read, move_thread];
-        doors.open(index, ShardDoor { lane: lane.door(), packs, core: inbox.clone() });
+        doors.open(index, LaneFiles { lane: lane.door(), packs, core: inbox.clone() });
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -165,16 +167,21 @@ impl CoreThread {
             spawn_local(give_back_at_rest(config.give_back));
             spawn_local(core.pace.clone().run());
             let metrics = &core.cores.metrics;
-            let neighbours = Rc::new(Neighbours::of(index, metrics.clone()));
-            let hall = Rc::new(Hall::new(metrics[index].clone(), Some(neighbours.clone()), rules));
-            core.add_closing(hall.clone());
-            let asked = Streams::of_connections(core.clone(), neighbours);
+            let peer_cores = Rc::new(PeerCores::of(index, metrics.clone()));
+            let thread_state = Rc::new(HttpThreadState::new(
+                metrics[index].clone(),
+                Some(peer_cores.clone()),
+                rules,
+            ));
+            core.add_closing(thread_state.clone());
+            let asked = Streams::of_connections(core.clone(), peer_cores);
             let cores = core.cores.clone();
-            let streams = StreamsDoor::new(asked, cores, streams, hall.clone());
-            let handler = Rc::new(HttpRouter::new(hall.clone(), status, Some(streams)));
-            let http = Rc::new(HttpThread { hall, handler, cores: core.cores.clone() });
-            match Lot::open(core.clone(), http.clone(), config.streams_events_silence) {
-                Ok(lot) => drop(spawn_local(lot.run())),
+            let streams = StreamsDoor::new(asked, cores, streams, thread_state.clone());
+            let handler = Rc::new(HttpRouter::new(thread_state.clone(), status, Some(streams)));
+            let http = Rc::new(HttpThread { thread_state, handler, cores: core.cores.clone() });
+            match ParkedConnections::open(core.clone(), http.clone(), config.streams_events_silence)
+            {
+                Ok(parking_entry) => drop(spawn_local(parking_entry.run())),
                 Err(error) => tracing::warn!(%error, "connections that wait keep their tasks"),
             }
             let (data, allows) = (config.data, config.streams_allow_private_webhooks);
@@ -254,7 +261,7 @@ fn begins_full(
     index: usize,
     path: &Path,
     (state, lane, slots): (&mut Shard, &mut Lane<RealDisk>, &SlotMaker<RealDisk>),
-    reserve: &Reserve,
+    reserve: &DiskReserve,
 ) -> Result<bool, ServeError> {
     let checkpoint_segments = state.checkpoint_segments();
     reserve.checkpoint_takes(index, checkpoint_segments);

@@ -1,9 +1,15 @@
-//! The HTTP port. In reading order: the `port` accepts and hands a connection to a core; a `connection`
-//! finds out which HTTP it speaks; `http1` is the one of our own, from bytes (`head_end`, `http1_head`,
-//! `http1_body`, `http1_requests`) to answers (`http1_answers`) and what the socket leaves of them (`unsent`), within `limits` and by its
-//! `http1_clock`, each request when it is its `turn`; `http2` is hyper's, with `http2_answers`. Neither begins more than what its client takes of answers has room for (`answer_weight`), nor all of a core together more than it has (`answer_room`). Both give whole requests (`request`) to the `door` of their thread, which looks
-//! whether a browser may send them (`browser_guard` with `allowed_hosts`, `allowed_origins` and `browser_headers`), finds their route (`routes`), and get a `response` with a body of `answer`; `streams` is the largest of the rooms behind it. Who connects over what is the `hall`'s to know. A connection of `http1` may go
-//! to the core of its streams: `moving`; one that waits for a stream leaves its task for the `lot`: `parking`.
+//! The transport of HTTP: it makes requests of bytes and bytes of answers. A `handler` answers the requests; the
+//! transport knows no stream and no backup.
+//!
+//! In reading order: the `port` accepts a connection and hands it to a core; a `connection` finds out which HTTP it
+//! speaks. `http1` is our own: bytes (`head_end`, `http1_head`, `http1_body`, `http1_requests`) become requests, and
+//! answers become bytes (`http1_answers`, `unsent`), within `limits`, by its `http1_clock`, and at once where
+//! `concurrency` allows it. `http2` is hyper's, with `http2_answers`. A connection holds no more of answers than it has
+//! room for (`answer_weight`), nor do all of a core together (`answer_room`). A `request` reaches the handler with its
+//! `route`; the `browser_guard` says whether a page may send it (`allowed_hosts`, `allowed_origins`,
+//! `browser_headers`); a `response` has a `body`. `thread_state` is what the connections of a thread share. A
+//! connection of `http1` moves to the core of its streams (`core_affinity`); one that waits for a stream leaves its
+//! task (`parking`, `parking_entry`).
 
 pub(crate) mod allowed_hosts;
 pub(crate) mod allowed_origins;
@@ -33,13 +39,13 @@ mod http2_answers;
 pub(crate) mod limits;
 mod overloaded;
 pub(crate) mod parking;
-pub(crate) mod parking_lot_entry;
+pub(crate) mod parking_entry;
 pub(crate) mod port;
 pub(crate) mod request;
 pub(crate) mod response;
 pub(crate) mod route;
 mod socket;
-pub(crate) mod thread_context;
+pub(crate) mod thread_state;
 mod unsent;
 
 pub use self::allowed_origins::{HttpOrigin, HttpOriginError};

@@ -1,11 +1,10 @@
 //! Everything around the shards: threads, sockets, sessions, placement, budgets, HTTP. It knows
 //! how a lease travels, not when it expires; where a lane lies, not how a segment is laid out.
 //!
-//! In reading order: [`serve`] starts a core thread per shard; a `listener` hands it connections;
-//! a `connection` reads frames and a `session` makes commands of them; the `core` runs the shard
-//! and carries its frames to the `lane_thread`; effects leave through an `outbox`. Names and
-//! settings go through `control`, on the first core. A `backup` and the `scrub_thread` reach the
-//! shards' files through `doors`.
+//! Its layers, each in a folder: `runtime` runs the shards; `broker` controls names and settings, finds streams by
+//! name, and makes backups; `http` is the transport of HTTP; `subscriptions` wakes workers when streams grow; `doors`
+//! speak the protocols. [`serve`], the `core_thread` and `config` put them together. ARCHITECTURE.md says which layer
+//! may name which.
 
 mod broker;
 mod config;

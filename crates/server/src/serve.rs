@@ -27,22 +27,22 @@ use crate::{
     doors::{http_router::HttpRouter, native::port, status::Status},
     http::{
         port::{HttpThread, Port},
-        thread_context::Hall,
+        thread_state::HttpThreadState,
     },
     runtime::{
         core::Cores,
         disk_need::{Sizes, sizes_for},
-        disk_reserve::Reserve,
+        disk_reserve::DiskReserve,
         drain,
         error::ServeError,
-        file_descriptors::Descriptors,
+        file_descriptors::FileDescriptors,
         inbox::Message,
         listener::{Listener, listen},
         metrics::CoreMetrics,
-        move_permit::MoveTurn,
+        move_permit::MovePermit,
         own_topic::OwnTopic,
-        publish_gauge::IngestGauge,
-        shard_files::Doors,
+        publish_gauge::PublishGauge,
+        shard_files::ShardFiles,
     },
 };
 
@@ -113,7 +113,7 @@ impl Broker<'_> {
             http: http.local_addr().map_err(ServeError::system("ask for an address"))?,
             shards: settings.shards,
         };
-        let descriptors = Descriptors::raise(shards);
+        let descriptors = FileDescriptors::raise(shards);
         let native = Listener::new(native, descriptors)?;
         let http = Listener::new(http, descriptors)?;
 
@@ -123,25 +123,26 @@ impl Broker<'_> {
         // What was taken before the disk was known to be full has to find room in the segment that was
         // begun then, and in the slots that are held for it.
         let ingest_bytes = config.ingest_bytes.min(settings.segment_bytes / 2);
-        let reserve = Arc::new(Reserve::new(inboxes.clone(), settings.segment_bytes));
+        let reserve = Arc::new(DiskReserve::new(inboxes.clone(), settings.segment_bytes));
         let cores = Arc::new(Cores {
             inboxes,
-            gauges: (0..shards).map(|_| IngestGauge::new(ingest_bytes)).collect(),
+            gauges: (0..shards).map(|_| PublishGauge::new(ingest_bytes)).collect(),
             metrics: metrics.clone(),
             session_grace: config.session_grace,
-            move_turn: Arc::new(MoveTurn::new(config.give_back)),
+            move_permit: Arc::new(MovePermit::new(config.give_back)),
             reserve,
             claims: AtomicU64::new(1),
             own_topic: OwnTopic::default(),
         });
-        let doors = Arc::new(Doors::closed(shards));
+        let doors = Arc::new(ShardFiles::closed(shards));
         let backups = Backups::new(settings, config.data.clone(), doors.clone(), ended.clone());
         let status = Arc::new(Status::recovering(metrics, backups, config.data.clone()));
         let rules = config.browser_rules(addresses.http.ip());
         let outside_cores = || {
-            let hall = Rc::new(Hall::new(cores.metrics[0].clone(), None, rules.clone()));
-            let handler = Rc::new(HttpRouter::new(hall.clone(), status.clone(), None));
-            HttpThread { hall, handler, cores: cores.clone() }
+            let thread_state =
+                Rc::new(HttpThreadState::new(cores.metrics[0].clone(), None, rules.clone()));
+            let handler = Rc::new(HttpRouter::new(thread_state.clone(), status.clone(), None));
+            HttpThread { thread_state, handler, cores: cores.clone() }
         };
         let around = (outside_cores(), outside_cores());
         let are_serving = {

@@ -1,11 +1,11 @@
 //! Subscriptions: whoever is to work on streams is woken when there is something, and says up to where
 //! it is done. They live on the first core, and are kept in a stream of the broker's own.
 //!
-//! In reading order: a `subscription` is a state machine of `phase`s, changed by `change`s; the `roster` has all of them and knows which
-//! are linked to which stream, the `beginnings` which may be; the `store` keeps what is changed. `following` finds out where streams
-//! end, `driving` works for each subscription: it tells a `webhook` (where the `url_guard` lets it),
-//! signed with the broker's `keys`, or writes a wake into a stream. `asking` is what is asked from
-//! outside, by who has `tokens`, and `view` what they see.
+//! In reading order: a `subscription` is a state machine of `phase`s, changed by `change`s; the `registry` has all of
+//! them and knows which are linked to which stream, the `pattern_index` which may be; the `store` keeps changes. A
+//! `stream_follower` finds out where a stream ends, a `driver` works for each subscription: it calls a `webhook` (where
+//! the `url_guard` lets it), signed with the broker's `keys`, or writes a wake into a stream. A `request` comes from
+//! outside and is answered by `requests`; `tokens` show who may, and `view` is what they see.
 
 mod change;
 mod driver;
@@ -43,7 +43,7 @@ use self::{
     change::{Change, Moved, What},
     keys::Keys,
     phase::Phase,
-    registry::{NewlyFollowed, Roster},
+    registry::{NewlyFollowed, Registry},
     store::{Durable, Store},
     webhook::Caller,
 };
@@ -57,9 +57,9 @@ use crate::{
 pub(crate) struct Subscriptions {
     core: CoreHandle,
     streams: Rc<Streams>,
-    roster: RefCell<Roster>,
+    registry: RefCell<Registry>,
     store: Store,
-    /// Whether the roster has all that was kept.
+    /// Whether the registry has all that was kept.
     is_loaded: Cell<bool>,
     caller: Caller,
     /// One turn for each webhook that is being told.
@@ -78,11 +78,11 @@ impl TopicListener for Subscriptions {
         if stream == self.store.name() {
             self.core.cores.own_topic.set(topic);
         }
-        if self.roster.borrow().is_empty() {
+        if self.registry.borrow().is_empty() {
             return;
         }
-        self.roster.borrow_mut().wakes_appeared(stream);
-        let (changes, followed) = self.roster.borrow_mut().appeared(stream, topic, from);
+        self.registry.borrow_mut().wakes_appeared(stream);
+        let (changes, followed) = self.registry.borrow_mut().appeared(stream, topic, from);
         if !changes.is_empty() {
             drop(self.keep(&changes));
         }
@@ -90,7 +90,7 @@ impl TopicListener for Subscriptions {
     }
 
     fn gone(self: Rc<Self>, stream: &TopicName, topic: TopicId) {
-        let changes = self.roster.borrow_mut().gone(stream, topic);
+        let changes = self.registry.borrow_mut().gone(stream, topic);
         if !changes.is_empty() {
             drop(self.keep(&changes));
         }
@@ -105,7 +105,7 @@ impl Subscriptions {
             store: Store::new(core.clone(), streams.clone()),
             core,
             streams,
-            roster: RefCell::default(),
+            registry: RefCell::default(),
             is_loaded: Cell::new(false),
             caller: Caller::new(allows_loopback),
             webhooks: Semaphore::new(WEBHOOKS_UNDER_WAY_MAX),
@@ -124,25 +124,25 @@ impl Subscriptions {
         }
         let take = |change: Change| {
             let id = change.id.clone();
-            if !self.roster.borrow_mut().replay(change) {
+            if !self.registry.borrow_mut().replay(change) {
                 tracing::error!(%id, "what was kept of a subscription cannot have been");
             }
         };
         if let Err(failure) = self.store.read(take).await {
             tracing::error!(%failure, "what was kept of subscriptions cannot be read: there are none");
-            self.roster.take();
+            self.registry.take();
             return;
         }
         self.is_loaded.set(true);
-        if self.roster.borrow().is_empty() {
+        if self.registry.borrow().is_empty() {
             return;
         }
-        let (changes, _) = self.roster.borrow_mut().reconcile(&self.topics(|_| true));
+        let (changes, _) = self.registry.borrow_mut().reconcile(&self.topics(|_| true));
         if !changes.is_empty() {
             drop(self.keep(&changes));
         }
         self.count(&[]);
-        let (members, followed) = self.roster.borrow().all();
+        let (members, followed) = self.registry.borrow().all();
         for (id, life) in members {
             spawn_local(self.clone().drive(id, life));
         }
@@ -156,7 +156,7 @@ impl Subscriptions {
         if is_to_be_served {
             let this = self.clone();
             spawn_local(async move {
-                this.store.write(|| this.roster.borrow().keep().collect()).await;
+                this.store.write(|| this.registry.borrow().keep().collect()).await;
             });
         }
         durable
@@ -165,7 +165,7 @@ impl Subscriptions {
     /// Says in the metrics what has changed, and how it is now.
     fn count(&self, changes: &[Change]) {
         let metrics = &self.core.cores.metrics[self.core.index];
-        let [all, links, woken, held] = self.roster.borrow().counts().map(|count| count as u64);
+        let [all, links, woken, held] = self.registry.borrow().counts().map(|count| count as u64);
         metrics.subscriptions.set(all);
         metrics.subscription_links.set(links);
         metrics.subscriptions_woken.set(woken);

@@ -106,8 +106,7 @@ fn file_graph(source: &Path) -> Graph {
     let edges = |module: &Vec<String>, text: &String| {
         let paths = paths_of(&code_of(text));
         let named = paths.iter().map(|path| led_to(path, module, &modules));
-        let others =
-            named.filter(|named| !named.starts_with(module) && !module.starts_with(named));
+        let others = named.filter(|named| !named.starts_with(module) && !module.starts_with(named));
         others.map(|named| name(&named)).collect()
     };
     files.iter().map(|(module, text)| (name(module), edges(module, text))).collect()
@@ -148,9 +147,8 @@ fn files_do_not_turn_in_circles() {
 
 /// The layer of a file of the server: the longest row of the table that its module begins with.
 fn layer_of<'a>(module: &str, layers: &'a Graph) -> &'a str {
-    let lies_in = |layer: &&String| {
-        module == layer.as_str() || module.starts_with(&format!("{layer}/"))
-    };
+    let lies_in =
+        |layer: &&String| module == layer.as_str() || module.starts_with(&format!("{layer}/"));
     let longest = layers.keys().filter(lies_in).max_by_key(|layer| layer.len());
     longest.map_or("composition", String::as_str)
 }

@@ -33,7 +33,7 @@ use super::{
 };
 use crate::runtime::{
     lane_thread::NoCut,
-    shard_files::{Doors, ShardDoor},
+    shard_files::{LaneFiles, ShardFiles},
 };
 
 /// Bytes of one read.
@@ -68,7 +68,7 @@ pub(crate) struct Backups {
     settings: DirectorySettings,
     /// The data directory, where the broker's own keys lie.
     data: PathBuf,
-    doors: Arc<Doors>,
+    doors: Arc<ShardFiles>,
     is_under_way: AtomicBool,
     /// Dropped when no thread of a backup runs any more.
     _ended: std_mpsc::Sender<()>,
@@ -78,7 +78,7 @@ impl Backups {
     pub(crate) fn new(
         settings: DirectorySettings,
         data: PathBuf,
-        doors: Arc<Doors>,
+        doors: Arc<ShardFiles>,
         ended: std_mpsc::Sender<()>,
     ) -> Arc<Self> {
         let is_under_way = AtomicBool::new(false);
@@ -117,7 +117,7 @@ impl Pins {
         let doors = self.backups.doors.all().ok_or(NoBackup::NotServing)?;
         // Before any cut: a pack to which it refers must still be there when packs are listed.
         doors.iter().for_each(|door| door.packs.set(true));
-        let cut = |door: &&ShardDoor| {
+        let cut = |door: &&LaneFiles| {
             let packs = door.packs_in_use().ok_or(NoBackup::NotServing)?;
             let cut = door.lane.pin(&self.is_broken).map_err(|no_cut| match no_cut {
                 NoCut::Ended => NoBackup::NotServing,

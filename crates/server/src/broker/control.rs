@@ -23,7 +23,7 @@ use tokio::{sync::oneshot, task::spawn_local};
 use super::{
     control_request::{ControlAnswer, ControlRefusal, ControlRequest, check_request},
     topic_listener::TopicListener,
-    topic_locks::Changes,
+    topic_locks::TopicLocks,
 };
 use crate::runtime::{
     core::{CoreHandle, Cores, own_session},
@@ -42,7 +42,7 @@ pub(crate) use self::{
 #[derive(Clone, Debug)]
 pub(crate) struct Control {
     pub(crate) core: CoreHandle,
-    pub(crate) changes: Changes,
+    pub(crate) changes: TopicLocks,
     pub(crate) watches: Rc<RefCell<Watches>>,
     listener: Rc<dyn TopicListener>,
 }

@@ -10,9 +10,9 @@ const BREAKS_MAX: usize = 1024;
 
 /// Where answers broke off, the last of each stream.
 #[derive(Debug, Default)]
-pub(crate) struct Breaks(RefCell<HashMap<TopicId, Offset>>);
+pub(crate) struct InterruptedReads(RefCell<HashMap<TopicId, Offset>>);
 
-impl Breaks {
+impl InterruptedReads {
     pub(crate) fn broke_off(&self, topic: TopicId, at: Offset) {
         let mut breaks = self.0.borrow_mut();
         if breaks.len() >= BREAKS_MAX {

@@ -16,7 +16,7 @@ use sennit_journal::{
 };
 
 use crate::runtime::{
-    error::ServeError, metrics::CoreMetrics, shard_files::Doors, thread_priority::give_way,
+    error::ServeError, metrics::CoreMetrics, shard_files::ShardFiles, thread_priority::give_way,
 };
 
 /// Bytes a second that are read at least: little data is not stretched over the whole time.
@@ -32,7 +32,7 @@ pub(crate) struct ScrubHandle {
 
 struct ScrubThread {
     every: Duration,
-    doors: Arc<Doors>,
+    doors: Arc<ShardFiles>,
     metrics: Vec<Arc<CoreMetrics>>,
     /// Brings nothing; it is told when the broker stops.
     end: mpsc::Receiver<()>,
@@ -53,7 +53,7 @@ struct ToRead {
 /// Starts the thread: everything at rest is read within `every`.
 pub(crate) fn start(
     every: Duration,
-    doors: Arc<Doors>,
+    doors: Arc<ShardFiles>,
     metrics: Vec<Arc<CoreMetrics>>,
 ) -> Result<ScrubHandle, ServeError> {
     let (sender, end) = mpsc::channel();
@@ -79,7 +79,7 @@ impl ScrubThread {
         to_read.rotate_left(begin as usize);
         let bytes: u64 = to_read.iter().map(|next| next.file.bytes).sum();
         let mut found: Vec<BTreeSet<Position>> = vec![BTreeSet::new(); self.metrics.len()];
-        let mut pace = Pace::new(bytes, self.every);
+        let mut pace = ReaderPacing::new(bytes, self.every);
         for (shard, damage) in missing {
             self.note(shard, damage, &mut found[shard]);
         }
@@ -126,7 +126,7 @@ impl ScrubThread {
         &mut self,
         disk: &RealDisk,
         next: &ToRead,
-        pace: &mut Pace,
+        pace: &mut ReaderPacing,
         found: &mut BTreeSet<Position>,
     ) -> Result<(), Ended> {
         let ToRead { shard, cut, file } = next;
@@ -176,13 +176,13 @@ impl ScrubThread {
 }
 
 /// How fast a pass reads.
-struct Pace {
+struct ReaderPacing {
     begun: Instant,
     bytes_per_second: u64,
     read: u64,
 }
 
-impl Pace {
+impl ReaderPacing {
     fn new(bytes: u64, every: Duration) -> Self {
         let within = bytes / every.as_secs().max(1);
         let bytes_per_second = within.max(BYTES_PER_SECOND_MIN);
@@ -209,9 +209,9 @@ mod tests {
     #[test]
     fn a_pass_over_much_takes_its_time_and_one_over_little_is_no_slower_than_the_floor() {
         let week = Duration::from_secs(7 * 86_400);
-        let much = Pace::new(7 * 86_400 * (5 << 20), week);
+        let much = ReaderPacing::new(7 * 86_400 * (5 << 20), week);
         assert_eq!(much.bytes_per_second, 5 << 20);
-        let mut little = Pace::new(1 << 20, week);
+        let mut little = ReaderPacing::new(1 << 20, week);
         assert_eq!(little.bytes_per_second, BYTES_PER_SECOND_MIN);
         let rest = little.rest_after(1 << 19);
         assert!(

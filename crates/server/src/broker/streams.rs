@@ -14,14 +14,14 @@ use tokio::{sync::oneshot, task::spawn_local};
 use super::{
     control::Control,
     control_request::ControlRefusal,
-    interrupted_reads::Breaks,
+    interrupted_reads::InterruptedReads,
     stream_offset::{Identified, IncarnationTag, StreamOffset},
     stream_request::{CreateStream, Created, Located, StreamFailure, StreamPlace},
 };
 use crate::runtime::{
     core::{CoreHandle, content_bytes},
     inbox::Message,
-    peer_cores::Neighbours,
+    peer_cores::PeerCores,
     placement::shard_of,
     shard_answers::Answer,
 };
@@ -40,9 +40,9 @@ pub(crate) struct Streams {
     /// What the first core has told of names. A number is never given to another topic: one that is
     /// gone says so itself.
     names: RefCell<HashMap<TopicName, Located, RandomState>>,
-    breaks: Rc<Breaks>,
+    breaks: Rc<InterruptedReads>,
     /// Who wants to know whose streams are asked for.
-    neighbours: Option<Rc<Neighbours>>,
+    peer_cores: Option<Rc<PeerCores>>,
 }
 
 impl Streams {
@@ -52,21 +52,22 @@ impl Streams {
     }
 
     /// The same for connections, which can move to where their streams are.
-    pub(crate) fn of_connections(core: CoreHandle, neighbours: Rc<Neighbours>) -> Rc<Self> {
-        Rc::new(Self::new_with(core, Some(neighbours)))
+    pub(crate) fn of_connections(core: CoreHandle, peer_cores: Rc<PeerCores>) -> Rc<Self> {
+        Rc::new(Self::new_with(core, Some(peer_cores)))
     }
 
-    fn new_with(core: CoreHandle, neighbours: Option<Rc<Neighbours>>) -> Self {
+    fn new_with(core: CoreHandle, peer_cores: Option<Rc<PeerCores>>) -> Self {
         let breaks = core.services.find_or_add();
-        Self { core, names: RefCell::default(), breaks, neighbours }
+        Self { core, names: RefCell::default(), breaks, peer_cores }
     }
 
     /// An answer broke off here: the next one ends before it, whichever core is asked, so that who goes
     /// on is told why.
     pub(crate) fn breaks_off(&self, topic: TopicId, at: Offset) {
         for inbox in &self.core.cores.inboxes {
-            let _ =
-                inbox.send(Message::call(move |breaks: &Rc<Breaks>| breaks.broke_off(topic, at)));
+            let _ = inbox.send(Message::call(move |breaks: &Rc<InterruptedReads>| {
+                breaks.broke_off(topic, at)
+            }));
         }
     }
 
@@ -202,8 +203,8 @@ impl Streams {
             Some(located) => located,
             None => Box::pin(self.learn(name)).await?,
         };
-        if let Some(neighbours) = &self.neighbours {
-            neighbours.asked(self.shard(located.home));
+        if let Some(peer_cores) = &self.peer_cores {
+            peer_cores.asked(self.shard(located.home));
         }
         Ok(located)
     }

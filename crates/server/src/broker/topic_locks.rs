@@ -14,18 +14,18 @@ const LOCKS: usize = 1024;
 
 /// The right to change topics, one change at a time for each.
 #[derive(Clone, Debug)]
-pub(crate) struct Changes {
+pub(crate) struct TopicLocks {
     locks: Rc<[Mutex<()>]>,
     spread: RandomState,
 }
 
-impl Default for Changes {
+impl Default for TopicLocks {
     fn default() -> Self {
         Self { locks: (0..LOCKS).map(|_| Mutex::new(())).collect(), spread: RandomState::new() }
     }
 }
 
-impl Changes {
+impl TopicLocks {
     /// Waits until nobody else changes the topic of this name, the one whose dead letters it takes,
     /// or the one that takes its own. Nobody may wait here who holds one already.
     pub(crate) async fn of(&self, topic: &str) -> MutexGuard<'_, ()> {
@@ -48,14 +48,14 @@ mod tests {
 
     use super::*;
 
-    fn is_free(changes: &Changes, topic: &str) -> bool {
+    fn is_free(changes: &TopicLocks, topic: &str) -> bool {
         let mut context = Context::from_waker(Waker::noop());
         matches!(pin!(changes.of(topic)).as_mut().poll(&mut context), Poll::Ready(_))
     }
 
     #[test]
     fn a_topic_and_its_dead_letters_wait_for_each_other_and_hardly_anybody_else_does() {
-        let changes = Changes::default();
+        let changes = TopicLocks::default();
         let mut context = Context::from_waker(Waker::noop());
         let mut held = pin!(changes.of("orders"));
         let Poll::Ready(held) = held.as_mut().poll(&mut context) else { panic!("nobody has it") };
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn a_topic_with_a_long_name_and_its_dead_letters_wait_for_each_other() {
         for name in ["x".repeat(200), format!("{}.%2E{}", "x".repeat(168), "y".repeat(20))] {
-            let changes = Changes::default();
+            let changes = TopicLocks::default();
             let mut context = Context::from_waker(Waker::noop());
             let mut held = pin!(changes.of(&name));
             let Poll::Ready(_held) = held.as_mut().poll(&mut context) else { panic!("it is free") };

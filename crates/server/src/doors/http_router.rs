@@ -21,13 +21,13 @@ use crate::http::{
     request::Request,
     response::Response,
     route::{Captures, Reach, Route},
-    thread_context::Hall,
+    thread_state::HttpThreadState,
 };
 
 /// The router of a thread.
 #[derive(Debug)]
 pub(crate) struct HttpRouter {
-    hall: Rc<Hall>,
+    thread_state: Rc<HttpThreadState>,
     status: Arc<Status>,
     /// The streams, as this thread sees them; none while the shards are recovered, and when the broker
     /// stops.
@@ -67,13 +67,17 @@ impl Handler for HttpRouter {
 }
 
 impl HttpRouter {
-    pub(crate) fn new(hall: Rc<Hall>, status: Arc<Status>, streams: Option<StreamsDoor>) -> Self {
-        Self { hall, status, streams }
+    pub(crate) fn new(
+        thread_state: Rc<HttpThreadState>,
+        status: Arc<Status>,
+        streams: Option<StreamsDoor>,
+    ) -> Self {
+        Self { thread_state, status, streams }
     }
 
     /// Has a request answered where its route leads, if a page in a browser may ask that.
     async fn route(&self, request: &Request) -> Response {
-        let guard = &self.hall.guard;
+        let guard = &self.thread_state.guard;
         let found = http_routes::find(request.path());
         let route = found.map(|(route, ..)| route);
         let (mut response, reach) = match (guard.check(request, route), found) {
@@ -99,7 +103,7 @@ impl HttpRouter {
             return not_allowed(route.methods);
         }
         if *method == Method::OPTIONS {
-            return self.hall.guard.preflight(request, route);
+            return self.thread_state.guard.preflight(request, route);
         }
         match resource {
             Resource::Streams(resource) => match &self.streams {

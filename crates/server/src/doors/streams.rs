@@ -59,7 +59,7 @@ pub(crate) use self::waiting_read::{ReadPosition, WaitingRead};
 use self::routes::StreamsResource;
 use crate::http::{
     body::Body, handler::Patience, request::Request, response::Response, route::Captures,
-    thread_context::Hall,
+    thread_state::HttpThreadState,
 };
 use crate::{broker::streams::Streams, runtime::core::Cores};
 
@@ -96,7 +96,7 @@ pub(crate) struct StreamsDoor {
     cores: Arc<Cores>,
     settings: StreamsSettings,
     /// Where it is: it says when who waits is to wait no longer.
-    hall: Rc<Hall>,
+    thread_state: Rc<HttpThreadState>,
 }
 
 impl StreamsDoor {
@@ -105,9 +105,9 @@ impl StreamsDoor {
         streams: Rc<Streams>,
         cores: Arc<Cores>,
         settings: StreamsSettings,
-        hall: Rc<Hall>,
+        thread_state: Rc<HttpThreadState>,
     ) -> Self {
-        Self { streams, cores, settings, hall }
+        Self { streams, cores, settings, thread_state }
     }
 
     /// Answers a request for something of streams, by a method that is known there.

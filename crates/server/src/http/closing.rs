@@ -9,14 +9,14 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(crate) struct Closing {
     has_begun: Cell<bool>,
-    bell: Notify,
+    notify: Notify,
 }
 
 impl Closing {
     /// From now on they are to end.
     pub(crate) fn begin(&self) {
         self.has_begun.set(true);
-        self.bell.notify_waiters();
+        self.notify.notify_waiters();
     }
 
     pub(crate) fn has_begun(&self) -> bool {
@@ -27,7 +27,7 @@ impl Closing {
     pub(crate) async fn begun(&self) {
         // Nobody else runs between the look and the wait: they are of one thread.
         if !self.has_begun.get() {
-            self.bell.notified().await;
+            self.notify.notified().await;
         }
     }
 }

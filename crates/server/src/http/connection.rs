@@ -14,14 +14,14 @@ use super::{
     http2::{self, PREFACE},
     limits::{HEAD_TIMEOUT, IDLE_TIMEOUT},
     parking::Left,
-    thread_context::Hall,
+    thread_state::HttpThreadState,
 };
 
 /// Serves a connection that has moved so often until it ends, or leaves its task.
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + 'static>(
     mut stream: S,
     moves: u32,
-    hall: Rc<Hall>,
+    thread_state: Rc<HttpThreadState>,
     handler: Rc<dyn Handler>,
 ) -> Option<(S, Left)> {
     let mut first = [0; PREFACE.len()];
@@ -29,15 +29,15 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + 'static>(
         0 => tokio::select! {
             biased;
             count = listen(&mut stream, &mut first) => count?,
-            () = hall.closing.begun() => return None,
+            () = thread_state.closing.begun() => return None,
         },
         _ => 0,
     };
     if first == *PREFACE {
-        http2::serve(stream, hall, handler).await;
+        http2::serve(stream, thread_state, handler).await;
         return None;
     }
-    http1::serve(stream, &first[..count], moves, hall, handler).await
+    http1::serve(stream, &first[..count], moves, thread_state, handler).await
 }
 
 /// Reads until it is clear which HTTP a connection speaks; says how much that was. `None` if it ends, or

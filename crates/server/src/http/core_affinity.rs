@@ -1,7 +1,7 @@
 //! At which core a connection would better be: that of the streams it asks for, which spares each
 //! request the way to another thread and back. It knows no sockets.
 
-use crate::runtime::{peer_cores::Neighbours, placement::has_http_place_at};
+use crate::runtime::{peer_cores::PeerCores, placement::has_http_place_at};
 
 /// So many requests in a row for streams of one other core make a connection move there; after each
 /// move twice as many, so that one which alternates comes to rest.
@@ -12,7 +12,7 @@ const DOUBLINGS_MAX: u32 = 20;
 
 /// What a connection has asked for lately.
 #[derive(Debug, Default)]
-pub(crate) struct Leaning {
+pub(crate) struct CoreAffinity {
     /// The other core whose streams it has asked for, and how often in a row.
     to: usize,
     asks: u32,
@@ -20,7 +20,7 @@ pub(crate) struct Leaning {
     moves: u32,
 }
 
-impl Leaning {
+impl CoreAffinity {
     /// That of a connection that has moved so often.
     pub(crate) fn after(moves: u32) -> Self {
         Self { moves, ..Self::default() }
@@ -32,10 +32,10 @@ impl Leaning {
     }
 
     /// Takes account of the request that was worked on just now.
-    pub(crate) fn learn(&mut self, neighbours: &Neighbours) {
-        let Some(of) = neighbours.take_asked() else { return };
+    pub(crate) fn learn(&mut self, peer_cores: &PeerCores) {
+        let Some(of) = peer_cores.take_asked() else { return };
         self.asks = match of {
-            of if of == neighbours.here => 0,
+            of if of == peer_cores.here => 0,
             of if of == self.to => self.asks.saturating_add(1),
             _ => 1,
         };
@@ -43,12 +43,12 @@ impl Leaning {
     }
 
     /// Where to move, if it is worth it and there is room.
-    pub(crate) fn place(&self, neighbours: &Neighbours) -> Option<Departure> {
+    pub(crate) fn place(&self, peer_cores: &PeerCores) -> Option<Departure> {
         if self.asks < ASKS_BEFORE_MOVE << self.moves.min(DOUBLINGS_MAX) {
             return None;
         }
         let departure = Departure { to: self.to, moves: self.moves + 1 };
-        has_http_place_at(&neighbours.cores, self.to).then_some(departure)
+        has_http_place_at(&peer_cores.cores, self.to).then_some(departure)
     }
 }
 
@@ -66,17 +66,17 @@ mod tests {
 
     use super::*;
 
-    fn two_cores() -> Neighbours {
-        Neighbours::of(0, vec![Arc::default(), Arc::default()])
+    fn two_cores() -> PeerCores {
+        PeerCores::of(0, vec![Arc::default(), Arc::default()])
     }
 
     /// Asks for streams of these cores, one after the other; says after how many it moves.
     fn moves_after(moves: u32, of: impl Iterator<Item = usize>) -> Option<usize> {
-        let (neighbours, mut leaning) = (two_cores(), Leaning::after(moves));
+        let (peer_cores, mut affinity) = (two_cores(), CoreAffinity::after(moves));
         for (count, of) in of.enumerate() {
-            neighbours.asked(of);
-            leaning.learn(&neighbours);
-            if leaning.place(&neighbours).is_some() {
+            peer_cores.asked(of);
+            affinity.learn(&peer_cores);
+            if affinity.place(&peer_cores).is_some() {
                 return Some(count + 1);
             }
         }
@@ -99,26 +99,26 @@ mod tests {
 
     #[test]
     fn a_core_takes_no_more_than_twice_its_share() {
-        let (neighbours, mut leaning) = (two_cores(), Leaning::default());
+        let (peer_cores, mut affinity) = (two_cores(), CoreAffinity::default());
         for _ in 0..20 {
-            neighbours.asked(1);
-            leaning.learn(&neighbours);
+            peer_cores.asked(1);
+            affinity.learn(&peer_cores);
         }
-        neighbours.cores[0].http_connections.set(1);
-        neighbours.cores[1].http_connections.set(100);
-        assert!(leaning.place(&neighbours).is_some());
-        let many = vec![neighbours.cores[0].clone(), neighbours.cores[1].clone(), Arc::default()];
-        assert_eq!(leaning.place(&Neighbours::of(0, many)), None);
+        peer_cores.cores[0].http_connections.set(1);
+        peer_cores.cores[1].http_connections.set(100);
+        assert!(affinity.place(&peer_cores).is_some());
+        let many = vec![peer_cores.cores[0].clone(), peer_cores.cores[1].clone(), Arc::default()];
+        assert_eq!(affinity.place(&PeerCores::of(0, many)), None);
     }
 
     #[test]
     fn what_is_no_request_for_a_stream_changes_nothing() {
-        let (neighbours, mut leaning) = (two_cores(), Leaning::default());
+        let (peer_cores, mut affinity) = (two_cores(), CoreAffinity::default());
         for _ in 0..8 {
-            neighbours.asked(1);
-            leaning.learn(&neighbours);
-            leaning.learn(&neighbours);
+            peer_cores.asked(1);
+            affinity.learn(&peer_cores);
+            affinity.learn(&peer_cores);
         }
-        assert_eq!(leaning.place(&neighbours), Some(Departure { to: 1, moves: 1 }));
+        assert_eq!(affinity.place(&peer_cores), Some(Departure { to: 1, moves: 1 }));
     }
 }

@@ -22,7 +22,7 @@ use super::{
     answer_weight,
     bad_request::Refused,
     concurrency::Concurrency,
-    core_affinity::Leaning,
+    core_affinity::CoreAffinity,
     handler::{Answering, Handler},
     http1_answers::{Manner, Streaming, encode, ends_with_connection, go_on_with},
     http1_clock::{Clock, Late, Waits},
@@ -31,10 +31,10 @@ use super::{
     parking::{Back, Left},
     request::Request,
     response::Response,
-    thread_context::{BodyAccount, Guest, Hall},
+    thread_state::{BodyAccount, HttpThreadState, OpenConnection},
     unsent::Unsent,
 };
-use crate::runtime::write_buffer::Outgoing;
+use crate::runtime::write_buffer::WriteBuffer;
 
 /// Bytes of answers that are worth a write although more are ready.
 const WRITE_BYTES: usize = 256 << 10;
@@ -95,8 +95,8 @@ enum Answer {
 struct Http1<S> {
     stream: S,
     handler: Rc<dyn Handler>,
-    hall: Rc<Hall>,
-    guest: Option<Guest>,
+    thread_state: Rc<HttpThreadState>,
+    open_connection: Option<OpenConnection>,
     body: BodyAccount,
     /// What was read and may not be begun yet.
     input: BytesMut,
@@ -117,10 +117,10 @@ struct Http1<S> {
     has_ended: bool,
     /// Whether the last answer is out, and the client is waited for.
     lingers: bool,
-    /// Whether its socket has something that was not read yet, as the lot knows.
+    /// Whether its socket has something that was not read yet, as is known of a parked one.
     is_heard: bool,
     clock: Clock,
-    leaning: Leaning,
+    affinity: CoreAffinity,
 }
 
 /// Serves a connection until it ends, or leaves its task; `first` has been read from it, and it has
@@ -129,30 +129,30 @@ pub(crate) async fn serve<S>(
     stream: S,
     first: &[u8],
     moves: u32,
-    hall: Rc<Hall>,
+    thread_state: Rc<HttpThreadState>,
     handler: Rc<dyn Handler>,
 ) -> Option<(S, Left)>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let guest = hall.enter();
-    let mut connection = Http1::new(stream, guest, moves, hall, handler);
+    let open_connection = thread_state.enter();
+    let mut connection = Http1::new(stream, open_connection, moves, thread_state, handler);
     connection.input = BytesMut::from(first);
     connection.run().await
 }
 
-/// The same with one that comes back from the lot.
+/// The same with one that was parked.
 pub(crate) async fn go_on<S>(
     stream: S,
     back: Back,
-    hall: Rc<Hall>,
+    thread_state: Rc<HttpThreadState>,
     handler: Rc<dyn Handler>,
 ) -> Option<(S, Left)>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let Back { guest, is_heard, rest, wait, mut manner, moves } = back;
-    let mut connection = Http1::new(stream, guest, moves, hall, handler);
+    let Back { open_connection, is_heard, rest, wait, mut manner, moves } = back;
+    let mut connection = Http1::new(stream, open_connection, moves, thread_state, handler);
     connection.unsent = rest.into();
     connection.is_heard = is_heard;
     if manner.closes {
@@ -171,14 +171,20 @@ impl<S> Http1<S>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    fn new(stream: S, guest: Guest, moves: u32, hall: Rc<Hall>, handler: Rc<dyn Handler>) -> Self {
+    fn new(
+        stream: S,
+        open_connection: OpenConnection,
+        moves: u32,
+        thread_state: Rc<HttpThreadState>,
+        handler: Rc<dyn Handler>,
+    ) -> Self {
         Self {
             stream,
             handler,
-            guest: Some(guest),
-            body: hall.account(),
-            held: hall.answers.account(),
-            hall,
+            open_connection: Some(open_connection),
+            body: thread_state.account(),
+            held: thread_state.answers.account(),
+            thread_state,
             input: BytesMut::new(),
             requests: RequestDecoder::default(),
             begun: VecDeque::new(),
@@ -191,17 +197,17 @@ where
             lingers: false,
             is_heard: false,
             clock: Clock::new(),
-            leaning: Leaning::after(moves),
+            affinity: CoreAffinity::after(moves),
         }
     }
 
     async fn run(mut self) -> Option<(S, Left)> {
-        let hall = self.hall.clone();
-        let mut closing = pin!(hall.closing.begun());
+        let thread_state = self.thread_state.clone();
+        let mut closing = pin!(thread_state.closing.begun());
         let mut is_told = false;
         let left = poll_fn(|context| {
             if !is_told {
-                // Once is enough: the bell wakes the task, and a flag is looked at then.
+                // Once is enough: the notification wakes the task, and a flag is looked at then.
                 is_told = true;
                 let _ = closing.as_mut().poll(context);
             }
@@ -228,7 +234,7 @@ where
                     return Poll::Ready(None);
                 }
                 self.lingers = true;
-                self.guest = None;
+                self.open_connection = None;
                 self.clock.ended_at = self.clock.now;
             }
             if self.lingers && self.poll_linger(context).is_ready() {
@@ -273,7 +279,7 @@ where
     /// it, where the core has no room.
     fn has_room_for_answer(&self) -> bool {
         let held = self.weight + self.unsent.len();
-        let is_full = held > 0 && self.hall.answers.is_full();
+        let is_full = held > 0 && self.thread_state.answers.is_full();
         !is_full && held <= ANSWERS_BYTES_MAX - ANSWER_BYTES_EXPECTED
     }
 
@@ -368,8 +374,8 @@ where
             self.begin_all(&mut &[][..]);
             return Poll::Ready(Ok(count));
         }
-        let hall = self.hall.clone();
-        let mut read = hall.read.borrow_mut();
+        let thread_state = self.thread_state.clone();
+        let mut read = thread_state.read.borrow_mut();
         read.clear();
         let count = ready!(pin!(self.stream.read_buf(&mut *read)).poll(context))?;
         let mut bytes = &read[..];
@@ -424,7 +430,7 @@ where
         let mut body = None;
         let weight = request.weight();
         if weight > 0 {
-            let mut account = std::mem::replace(&mut self.body, self.hall.account());
+            let mut account = std::mem::replace(&mut self.body, self.thread_state.account());
             if let Err(refused) = account.set(weight) {
                 return self.refuse(refused);
             }
@@ -462,20 +468,20 @@ where
         let (concurrency, manner) = (Concurrency::Alone, Manner::LAST);
         self.begun.push_back(Begun { answer, concurrency, manner, weight: 0, _body: None });
         self.requests = RequestDecoder::default();
-        self.body = self.hall.account();
+        self.body = self.thread_state.account();
         self.input = BytesMut::new();
         self.inlet = Inlet::Shut;
     }
 
     /// Asks for answers, and writes those that are next.
     fn answer(&mut self, context: &mut Context<'_>) -> Result<(), Gone> {
-        self.hall.lot.attend();
+        self.thread_state.parking_entry.attend();
         for begun in &mut self.begun {
             if let Answer::UnderWay(answer) = &mut begun.answer {
-                let neighbours = self.hall.neighbours.as_deref();
-                neighbours.inspect(|neighbours| neighbours.attend());
+                let peer_cores = self.thread_state.peer_cores.as_deref();
+                peer_cores.inspect(|peer_cores| peer_cores.attend());
                 let polled = answer.as_mut().poll(context);
-                neighbours.inspect(|neighbours| self.leaning.learn(neighbours));
+                peer_cores.inspect(|peer_cores| self.affinity.learn(peer_cores));
                 if let Poll::Ready(answer) = polled {
                     let weight = answer_weight::of(&answer.body);
                     self.weight = self.weight - begun.weight + weight;
@@ -484,8 +490,8 @@ where
                 }
             }
         }
-        let hall = self.hall.clone();
-        let mut out = hall.write.borrow_mut();
+        let thread_state = self.thread_state.clone();
+        let mut out = thread_state.write.borrow_mut();
         while self.unsent.is_empty() {
             let gathered = self.gather(context, &mut out);
             let written = match gathered {
@@ -502,11 +508,11 @@ where
     }
 
     /// Gathers what is next for the socket; false if there is nothing.
-    fn gather(&mut self, context: &mut Context<'_>, out: &mut Outgoing) -> Result<bool, Gone> {
+    fn gather(&mut self, context: &mut Context<'_>, out: &mut WriteBuffer) -> Result<bool, Gone> {
         self.ask_for_body(out);
         while out.len() < WRITE_BYTES {
             if let Some(streaming) = &mut self.streaming {
-                if streaming.is_endless() && self.hall.closing.has_begun() {
+                if streaming.is_endless() && self.thread_state.closing.has_begun() {
                     streaming.end(out);
                     self.streaming = None;
                     self.inlet = Inlet::Shut;
@@ -532,7 +538,7 @@ where
         Ok(out.len() > 0)
     }
 
-    fn encode(&mut self, answer: Response, mut manner: Manner, out: &mut Outgoing) {
+    fn encode(&mut self, answer: Response, mut manner: Manner, out: &mut WriteBuffer) {
         if manner.is_begun {
             self.streaming = go_on_with(answer, manner);
             if self.streaming.is_none() {
@@ -541,13 +547,14 @@ where
             }
             return;
         }
-        let is_last = self.begun.is_empty() && self.next.is_none() && self.hall.closing.has_begun();
+        let is_last =
+            self.begun.is_empty() && self.next.is_none() && self.thread_state.closing.has_begun();
         manner.closes |= is_last || ends_with_connection(&answer, manner);
         if manner.closes {
             self.give_up_the_others();
         }
-        self.hall.count(answer.status());
-        self.streaming = encode(answer, manner, &self.hall.date.now(), out);
+        self.thread_state.count(answer.status());
+        self.streaming = encode(answer, manner, &self.thread_state.date.now(), out);
     }
 
     /// What goes out now is the last answer.
@@ -559,7 +566,7 @@ where
     }
 
     /// Tells a client that waits for it to send the body, if that is the next thing to say.
-    fn ask_for_body(&mut self, out: &mut Outgoing) {
+    fn ask_for_body(&mut self, out: &mut WriteBuffer) {
         if self.begun.is_empty()
             && self.next.is_none()
             && self.streaming.is_none()

@@ -15,7 +15,7 @@ use super::{
     request::Request,
     response::{HeaderList, Response},
 };
-use crate::runtime::write_buffer::Outgoing;
+use crate::runtime::write_buffer::WriteBuffer;
 
 /// What of a request its answer depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub(crate) fn encode(
     answer: Response,
     manner: Manner,
     date: &[u8; DATE_BYTES],
-    out: &mut Outgoing,
+    out: &mut WriteBuffer,
 ) -> Option<Streaming> {
     let Response { status, headers, body } = answer;
     let has_no_body = matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
@@ -181,7 +181,7 @@ fn decimal(mut number: u64, out: &mut Vec<u8>) {
 }
 
 /// Encodes what comes of a body of which nobody knows the length: pieces that come together.
-pub(crate) fn put_pieces(pieces: &[&Bytes], is_chunked: bool, out: &mut Outgoing) {
+pub(crate) fn put_pieces(pieces: &[&Bytes], is_chunked: bool, out: &mut WriteBuffer) {
     let length: usize = pieces.iter().map(|piece| piece.len()).sum();
     if is_chunked && length > 0 {
         let _ = write!(out.own(), "{length:x}\r\n");
@@ -193,7 +193,7 @@ pub(crate) fn put_pieces(pieces: &[&Bytes], is_chunked: bool, out: &mut Outgoing
 }
 
 /// Encodes the end of one.
-pub(crate) fn put_end(is_chunked: bool, out: &mut Outgoing) {
+pub(crate) fn put_end(is_chunked: bool, out: &mut WriteBuffer) {
     if is_chunked {
         out.own().extend_from_slice(b"0\r\n\r\n");
     }
@@ -204,7 +204,7 @@ impl Streaming {
     pub(crate) fn poll_piece(
         &mut self,
         context: &mut Context<'_>,
-        out: &mut Outgoing,
+        out: &mut WriteBuffer,
     ) -> Poll<io::Result<bool>> {
         match self {
             Self::Measured(source) => {
@@ -234,7 +234,7 @@ impl Streaming {
     }
 
     /// Ends a body that could go on for ever.
-    pub(crate) fn end(&self, out: &mut Outgoing) {
+    pub(crate) fn end(&self, out: &mut WriteBuffer) {
         if let Self::Events { is_chunked, .. } = self {
             put_end(*is_chunked, out);
         }

@@ -28,13 +28,13 @@ use super::{
     body::Body,
     handler::{Handler, Patience},
     http1_head::too_long,
-    http2_answers::{Doings, End, Held, OnItsWay, UnderWay},
+    http2_answers::{ConnectionActivity, End, Held, OutgoingBody, UnderWay},
     limits::{
         BODY_BYTES_MAX, BODY_TIMEOUT, HEAD_BYTES_MAX, IDLE_TIMEOUT, STREAMS_MAX, WRITE_TIMEOUT,
     },
     request::{Request as Asked, weight_of_head},
     response::Response,
-    thread_context::{BodyAccount, Hall},
+    thread_state::{BodyAccount, HttpThreadState},
 };
 
 /// How an HTTP/2 connection begins (RFC 9113, 3.4).
@@ -55,18 +55,22 @@ const PING_TIMEOUT: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 /// Serves a connection whose preface has been read, until it ends. Its requests are answered by `handler`.
-pub(crate) async fn serve<S>(stream: S, hall: Rc<Hall>, handler: Rc<dyn Handler>)
+pub(crate) async fn serve<S>(stream: S, thread_state: Rc<HttpThreadState>, handler: Rc<dyn Handler>)
 where
     S: AsyncRead + AsyncWrite + Unpin + 'static,
 {
-    let _guest = hall.enter();
-    let doings = Doings::new(hall.answers.clone());
-    let desk = Rc::new(Desk { hall: hall.clone(), doings: doings.clone(), handler });
-    let service = service_fn(|request: Request<Incoming>| {
-        let (desk, under_way) = (desk.clone(), UnderWay::new(doings.clone()));
-        async move { Ok::<_, Infallible>(desk.answer(request, under_way).await) }
+    let _open_connection = thread_state.enter();
+    let activity = ConnectionActivity::new(thread_state.answers.clone());
+    let answers = Rc::new(RequestAnswers {
+        thread_state: thread_state.clone(),
+        activity: activity.clone(),
+        handler,
     });
-    let served = hyper::server::conn::http2::Builder::new(Here)
+    let service = service_fn(|request: Request<Incoming>| {
+        let (answers, under_way) = (answers.clone(), UnderWay::new(activity.clone()));
+        async move { Ok::<_, Infallible>(answers.answer(request, under_way).await) }
+    });
+    let served = hyper::server::conn::http2::Builder::new(LocalExecutor)
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(HEAD_BYTES_MAX as u32)
@@ -77,7 +81,7 @@ where
         .keep_alive_timeout(PING_TIMEOUT)
         .serve_connection(TokioIo::new(Begun { preface: PREFACE, stream }), service);
     let mut served = pin!(served);
-    let mut closing = pin!(hall.closing.begun());
+    let mut closing = pin!(thread_state.closing.begun());
     let mut looks = interval(LOOK_EVERY);
     let mut is_ending = false;
     loop {
@@ -91,19 +95,19 @@ where
             }
             () = &mut closing, if !is_ending => {
                 is_ending = true;
-                doings.moved_at.set(Instant::now());
+                activity.moved_at.set(Instant::now());
                 served.as_mut().graceful_shutdown();
             }
             _ = looks.tick() => {
-                let since = doings.moved_at.get().elapsed();
-                let rests = doings.under_way.get() == 0;
+                let since = activity.moved_at.get().elapsed();
+                let rests = activity.under_way.get() == 0;
                 // One that is to end waits for what its client says to it.
-                if (doings.has_something_to_give() || rests && is_ending) && since > WRITE_TIMEOUT {
+                if (activity.has_something_to_give() || rests && is_ending) && since > WRITE_TIMEOUT {
                     return;
                 }
                 if rests && since > IDLE_TIMEOUT && !is_ending {
                     is_ending = true;
-                    doings.moved_at.set(Instant::now());
+                    activity.moved_at.set(Instant::now());
                     served.as_mut().graceful_shutdown();
                 }
             }
@@ -112,25 +116,25 @@ where
 }
 
 /// Where the requests of a connection are answered.
-struct Desk {
-    hall: Rc<Hall>,
-    doings: Rc<Doings>,
+struct RequestAnswers {
+    thread_state: Rc<HttpThreadState>,
+    activity: Rc<ConnectionActivity>,
     handler: Rc<dyn Handler>,
 }
 
-impl Desk {
+impl RequestAnswers {
     /// Gathers the body of a request, and answers it.
     async fn answer(
         &self,
         request: Request<Incoming>,
         under_way: UnderWay,
-    ) -> http::Response<OnItsWay> {
+    ) -> http::Response<OutgoingBody> {
         let is_head = request.method() == Method::HEAD;
-        let (answer, held) = match whole(request, &self.hall).await {
+        let (answer, held) = match whole(request, &self.thread_state).await {
             Ok((request, _account)) => self.ask(Rc::new(request.into())).await,
-            Err(refused) => (refused.answer(), self.doings.hold()),
+            Err(refused) => (refused.answer(), self.activity.hold()),
         };
-        self.hall.count(answer.status());
+        self.thread_state.count(answer.status());
         let Response { status, headers, mut body } = answer;
         let mut told = HeaderMap::with_capacity(16);
         told.extend(headers.iter().cloned());
@@ -141,10 +145,10 @@ impl Desk {
             body = Body::Empty;
         }
         let closing = matches!(body, Body::Events(_)).then(|| {
-            let hall = self.hall.clone();
-            Box::pin(async move { hall.closing.begun().await }) as End
+            let thread_state = self.thread_state.clone();
+            Box::pin(async move { thread_state.closing.begun().await }) as End
         });
-        let mut answer = http::Response::new(OnItsWay::new(body, held, closing, under_way));
+        let mut answer = http::Response::new(OutgoingBody::new(body, held, closing, under_way));
         (*answer.status_mut(), *answer.headers_mut()) = (status, told);
         answer
     }
@@ -160,13 +164,13 @@ impl Desk {
             let answer = handler.clone().answer(request.clone()).await;
             let weight = answer_weight::of(&answer.body);
             // What has come is there when it is asked for again, unless it was asked for as what is new.
-            if self.doings.has_room(weight) || patience != Patience::ForMore {
-                let mut held = self.doings.hold();
+            if self.activity.has_room(weight) || patience != Patience::ForMore {
+                let mut held = self.activity.hold();
                 held.set_to(&answer.body);
                 return (answer, held);
             }
         }
-        let mut held = self.doings.room_for(expected).await;
+        let mut held = self.activity.room_for(expected).await;
         let answer = handler.clone().answer(request).await;
         held.set_to(&answer.body);
         (answer, held)
@@ -176,7 +180,7 @@ impl Desk {
 /// The request with all of its body, and what both hold until it is answered.
 async fn whole(
     request: Request<Incoming>,
-    hall: &Rc<Hall>,
+    thread_state: &Rc<HttpThreadState>,
 ) -> Result<(Request<Bytes>, BodyAccount), Refused> {
     if request.method() == Method::CONNECT {
         return Err(Refused::with(StatusCode::NOT_IMPLEMENTED, "this is no proxy"));
@@ -196,7 +200,7 @@ async fn whole(
     }
     let mut body = Bytes::new();
     let mut gathered = BytesMut::new();
-    let mut account = hall.account();
+    let mut account = thread_state.account();
     let lines = parts.headers.iter().map(|(name, value)| name.as_str().len() + value.len());
     let of_head = weight_of_head(parts.uri.path().len() + lines.sum::<usize>());
     account.set(of_head)?;
@@ -231,9 +235,9 @@ async fn whole(
 
 /// Runs what a connection starts on the thread it is on.
 #[derive(Clone, Copy)]
-struct Here;
+struct LocalExecutor;
 
-impl<F: Future<Output: 'static> + 'static> hyper::rt::Executor<F> for Here {
+impl<F: Future<Output: 'static> + 'static> hyper::rt::Executor<F> for LocalExecutor {
     fn execute(&self, future: F) {
         tokio::task::spawn_local(future);
     }

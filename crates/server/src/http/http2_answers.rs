@@ -22,7 +22,7 @@ use super::{
 
 /// What goes on on a connection.
 #[derive(Debug)]
-pub(crate) struct Doings {
+pub(crate) struct ConnectionActivity {
     /// Requests whose answers are not out.
     pub(crate) under_way: Cell<usize>,
     /// Answers of which the client's windows have no room for the next piece.
@@ -39,7 +39,7 @@ pub(crate) struct Doings {
     of_core: Rc<AnswerRoom>,
 }
 
-impl Doings {
+impl ConnectionActivity {
     pub(crate) fn new(of_core: Rc<AnswerRoom>) -> Rc<Self> {
         Rc::new(Self {
             under_way: Cell::new(0),
@@ -78,14 +78,14 @@ impl Doings {
 
     /// An answer that holds nothing yet.
     pub(crate) fn hold(self: &Rc<Self>) -> Held {
-        Held { doings: self.clone(), bytes: 0, of_core: self.of_core.account() }
+        Held { activity: self.clone(), bytes: 0, of_core: self.of_core.account() }
     }
 }
 
 /// Bytes that an answer holds until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Held {
-    doings: Rc<Doings>,
+    activity: Rc<ConnectionActivity>,
     bytes: usize,
     /// What of them is there.
     of_core: AnswerAccount,
@@ -106,10 +106,10 @@ impl Held {
 
     /// It is thought to hold so many.
     fn expect(&mut self, bytes: usize) {
-        let held = &self.doings.held;
+        let held = &self.activity.held;
         held.set(held.get() - self.bytes + bytes);
         if bytes < self.bytes {
-            self.doings.room.notify_waiters();
+            self.activity.room.notify_waiters();
         }
         self.bytes = bytes;
     }
@@ -123,13 +123,13 @@ impl Drop for Held {
 
 /// Counts a request as under way until it is dropped.
 #[derive(Debug)]
-pub(crate) struct UnderWay(Rc<Doings>);
+pub(crate) struct UnderWay(Rc<ConnectionActivity>);
 
 impl UnderWay {
-    pub(crate) fn new(doings: Rc<Doings>) -> Self {
-        doings.under_way.set(doings.under_way.get() + 1);
-        doings.moved_at.set(Instant::now());
-        Self(doings)
+    pub(crate) fn new(activity: Rc<ConnectionActivity>) -> Self {
+        activity.under_way.set(activity.under_way.get() + 1);
+        activity.moved_at.set(Instant::now());
+        Self(activity)
     }
 }
 
@@ -147,9 +147,9 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    fn new(bytes: Bytes, doings: &Rc<Doings>) -> Self {
-        doings.given.set(doings.given.get() + bytes.len());
-        let mut held = doings.hold();
+    fn new(bytes: Bytes, activity: &Rc<ConnectionActivity>) -> Self {
+        activity.given.set(activity.given.get() + bytes.len());
+        let mut held = activity.hold();
         held.set(bytes.len());
         Self { bytes, held }
     }
@@ -157,7 +157,7 @@ impl Piece {
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        let given = &self.held.doings.given;
+        let given = &self.held.activity.given;
         given.set(given.get() - self.bytes.len());
     }
 }
@@ -174,9 +174,9 @@ impl Buf for Piece {
     fn advance(&mut self, count: usize) {
         self.bytes.advance(count);
         self.held.set(self.bytes.len());
-        let doings = &self.held.doings;
-        doings.given.set(doings.given.get() - count);
-        doings.moved_at.set(Instant::now());
+        let activity = &self.held.activity;
+        activity.given.set(activity.given.get() - count);
+        activity.moved_at.set(Instant::now());
     }
 }
 
@@ -184,7 +184,7 @@ impl Buf for Piece {
 pub(crate) type End = Pin<Box<dyn Future<Output = ()>>>;
 
 /// The body of an answer on its way out.
-pub(crate) struct OnItsWay {
+pub(crate) struct OutgoingBody {
     body: Body,
     /// What of it is not in a piece yet.
     held: Held,
@@ -197,7 +197,7 @@ pub(crate) struct OnItsWay {
     under_way: UnderWay,
 }
 
-impl OnItsWay {
+impl OutgoingBody {
     pub(crate) fn new(body: Body, held: Held, closing: Option<End>, under_way: UnderWay) -> Self {
         let mut this = Self { body, held, at: 0, is_given: false, closing, under_way };
         // Until it is asked for, too, the client has no room.
@@ -207,10 +207,10 @@ impl OnItsWay {
 
     /// Notes whether the client takes what it is given.
     fn set_given(&mut self, is_given: bool) {
-        let doings = &self.under_way.0;
-        let stuck = doings.stuck.get() - usize::from(self.is_given) + usize::from(is_given);
-        doings.stuck.set(stuck);
-        doings.moved_at.set(Instant::now());
+        let activity = &self.under_way.0;
+        let stuck = activity.stuck.get() - usize::from(self.is_given) + usize::from(is_given);
+        activity.stuck.set(stuck);
+        activity.moved_at.set(Instant::now());
         self.is_given = is_given;
     }
 
@@ -261,13 +261,13 @@ impl OnItsWay {
     }
 }
 
-impl Drop for OnItsWay {
+impl Drop for OutgoingBody {
     fn drop(&mut self) {
         self.set_given(false);
     }
 }
 
-impl HttpBody for OnItsWay {
+impl HttpBody for OutgoingBody {
     type Data = Piece;
     type Error = io::Error;
 

@@ -18,9 +18,9 @@ use super::{
     limits::{CONNECTIONS_WAITING_MAX, PLACE_TIMEOUT},
     overloaded::turn_away,
     parking::{Back, Left},
-    parking_lot_entry::Arriving,
+    parking_entry::Arriving,
     socket::Socket,
-    thread_context::Hall,
+    thread_state::HttpThreadState,
 };
 use crate::runtime::{core::Cores, inbox::Message, listener::Listener};
 
@@ -37,7 +37,7 @@ struct Arrival {
 /// The HTTP connections of a thread: what they share, and who answers their requests.
 #[derive(Clone, Debug)]
 pub(crate) struct HttpThread {
-    pub(crate) hall: Rc<Hall>,
+    pub(crate) thread_state: Rc<HttpThreadState>,
     pub(crate) handler: Rc<dyn Handler>,
     pub(crate) cores: Arc<Cores>,
 }
@@ -81,8 +81,8 @@ impl Port {
     }
 
     /// Where those are who come before the cores serve: then they are to come again.
-    pub(crate) fn early(&self) -> Rc<Hall> {
-        self.early.hall.clone()
+    pub(crate) fn early(&self) -> Rc<HttpThreadState> {
+        self.early.thread_state.clone()
     }
 
     /// Accepts for ever.
@@ -124,13 +124,13 @@ impl Port {
             self.next.set((to + 1) % self.cores.inboxes.len());
             return;
         }
-        let is_early = !self.early.hall.closing.has_begun();
+        let is_early = !self.early.thread_state.closing.has_begun();
         let http = if is_early { &self.early } else { &self.late };
         let http = http.clone();
         spawn_local(async move {
-            // Connections stay here: this thread has no neighbours and no lot.
+            // Connections stay here: this thread has no other cores, and parks none.
             let _ = welcome(stream, 0, &http).await;
-            http.hall.metrics.http_connections.less(1);
+            http.thread_state.metrics.http_connections.less(1);
             drop(place);
         });
     }
@@ -162,16 +162,16 @@ async fn arrive(arrival: Arrival, http: Rc<HttpThread>) {
     }
 }
 
-/// Serves a connection that comes back from the lot. It was counted all the while.
+/// Serves a connection that was parked. It was counted all the while.
 pub(crate) async fn come_back(
     stream: net::TcpStream,
     place: OwnedSemaphorePermit,
     back: Back,
     http: Rc<HttpThread>,
 ) {
-    let (hall, handler) = (http.hall.clone(), http.handler.clone());
+    let (thread_state, handler) = (http.thread_state.clone(), http.handler.clone());
     let left = match TcpStream::from_std(stream) {
-        Ok(stream) => http1::go_on(Socket::new(stream), back, hall, handler).await,
+        Ok(stream) => http1::go_on(Socket::new(stream), back, thread_state, handler).await,
         Err(error) => {
             tracing::warn!(%error, "an HTTP connection could not be taken over");
             None
@@ -184,9 +184,9 @@ pub(crate) async fn come_back(
 fn see_off(left: Option<(Socket, Left)>, place: OwnedSemaphorePermit, http: &HttpThread) {
     let left = left.and_then(|(stream, left)| stream.into_inner().into_std().ok().zip(Some(left)));
     if let Some((stream, Left::Parks(parking))) = left {
-        return http.hall.lot.enter(Arriving { stream, place, parking });
+        return http.thread_state.parking_entry.enter(Arriving { stream, place, parking });
     }
-    http.hall.metrics.http_connections.less(1);
+    http.thread_state.metrics.http_connections.less(1);
     if let Some((stream, Left::Moves(Departure { to, moves }))) = left {
         let arrival = Arrival { stream, place, moves };
         let _ = http.cores.inboxes[to].send(arrives(arrival));
@@ -194,7 +194,7 @@ fn see_off(left: Option<(Socket, Left)>, place: OwnedSemaphorePermit, http: &Htt
 }
 
 async fn welcome(stream: TcpStream, moves: u32, http: &HttpThread) -> Option<(Socket, Left)> {
-    let metrics = &http.hall.metrics;
+    let metrics = &http.thread_state.metrics;
     if moves == 0 {
         let _ = stream.set_nodelay(true);
         metrics.http_connections_opened.add(1);
@@ -202,6 +202,6 @@ async fn welcome(stream: TcpStream, moves: u32, http: &HttpThread) -> Option<(So
         metrics.http_connections_moved.add(1);
     }
     metrics.http_connections.add(1);
-    let (hall, handler) = (http.hall.clone(), http.handler.clone());
-    connection::serve(Socket::new(stream), moves, hall, handler).await
+    let (thread_state, handler) = (http.thread_state.clone(), http.handler.clone());
+    connection::serve(Socket::new(stream), moves, thread_state, handler).await
 }

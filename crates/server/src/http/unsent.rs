@@ -8,18 +8,18 @@ use std::{
 
 use tokio::io::AsyncWrite;
 
-use crate::runtime::write_buffer::{Outgoing, SLICES_MAX};
+use crate::runtime::write_buffer::{SLICES_MAX, WriteBuffer};
 
 /// What the socket has not taken.
 #[derive(Debug, Default)]
 pub(crate) struct Unsent {
-    bytes: Outgoing,
+    bytes: WriteBuffer,
     /// So many of them it has taken since they were kept.
     taken: usize,
 }
 
-impl From<Outgoing> for Unsent {
-    fn from(bytes: Outgoing) -> Self {
+impl From<WriteBuffer> for Unsent {
+    fn from(bytes: WriteBuffer) -> Self {
         Self { bytes, taken: 0 }
     }
 }
@@ -38,7 +38,7 @@ impl Unsent {
         &mut self,
         stream: &mut S,
         context: &mut Context<'_>,
-        out: &Outgoing,
+        out: &WriteBuffer,
     ) -> io::Result<()> {
         let mut taken = 0;
         while taken < out.len() {
@@ -78,7 +78,7 @@ impl Unsent {
 fn poll_write<S: AsyncWrite + Unpin>(
     stream: &mut S,
     context: &mut Context<'_>,
-    out: &Outgoing,
+    out: &WriteBuffer,
     taken: usize,
 ) -> Poll<io::Result<usize>> {
     let mut stream = Pin::new(stream);

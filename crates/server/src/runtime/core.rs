@@ -34,14 +34,14 @@ pub(crate) use self::{
 };
 use super::{
     clock::now,
-    disk_reserve::Reserve,
+    disk_reserve::DiskReserve,
     inbox::{self, Committed, Message},
     lane_thread::{LaneHandle, LaneMessage},
     metrics::CoreMetrics,
-    move_permit::MoveTurn,
+    move_permit::MovePermit,
     move_thread::MoveHandle,
     own_topic::OwnTopic,
-    publish_gauge::IngestGauge,
+    publish_gauge::PublishGauge,
     read_thread::ReadThreads,
     session_takeover::SessionToken,
     shard_answers::Answers,
@@ -67,11 +67,11 @@ pub(crate) struct Workers {
 #[derive(Debug)]
 pub(crate) struct Cores {
     pub(crate) inboxes: Vec<inbox::Sender>,
-    pub(crate) gauges: Vec<IngestGauge>,
+    pub(crate) gauges: Vec<PublishGauge>,
     pub(crate) metrics: Vec<Arc<CoreMetrics>>,
     pub(crate) session_grace: Duration,
-    pub(crate) move_turn: Arc<MoveTurn>,
-    pub(crate) reserve: Arc<Reserve>,
+    pub(crate) move_permit: Arc<MovePermit>,
+    pub(crate) reserve: Arc<DiskReserve>,
     /// Claims to named cursors so far.
     pub(crate) claims: AtomicU64,
     /// Where no client publishes.

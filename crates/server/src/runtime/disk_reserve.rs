@@ -22,7 +22,7 @@ struct LaneState {
 
 /// See the file's page.
 #[derive(Debug)]
-pub(crate) struct Reserve {
+pub(crate) struct DiskReserve {
     segment_bytes: u64,
     lanes: Vec<LaneState>,
     /// What a pack that is being written may still take.
@@ -35,7 +35,7 @@ pub(crate) struct Reserve {
 /// Room that no slot takes until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Lent<'a> {
-    reserve: &'a Reserve,
+    reserve: &'a DiskReserve,
     bytes: u64,
 }
 
@@ -45,7 +45,7 @@ impl Drop for Lent<'_> {
     }
 }
 
-impl Reserve {
+impl DiskReserve {
     /// That of lanes without slots, one for each core.
     pub(crate) fn new(cores: Vec<inbox::Sender>, segment_bytes: u64) -> Self {
         let lane = || LaneState { checkpoint_segments: AtomicU64::new(0), ..LaneState::default() };
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn what_a_full_lane_lacks_is_left_by_the_others_and_not_by_itself() {
         let (cores, _inboxes): (Vec<_>, Vec<_>) = (0..2).map(|_| unbounded_channel()).unzip();
-        let reserve = Reserve::new(cores, 1 << 20);
+        let reserve = DiskReserve::new(cores, 1 << 20);
         reserve.lacks(0, 2, false);
         assert_eq!((reserve.left_beside(0), reserve.left_beside(1)), (0, 0), "none is full");
         reserve.lacks(0, 3, true);
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn every_core_is_told_when_the_first_lane_is_full_and_when_the_last_is_no_more() {
         let (cores, mut inboxes): (Vec<_>, Vec<_>) = (0..2).map(|_| unbounded_channel()).unzip();
-        let reserve = Reserve::new(cores, 1 << 20);
+        let reserve = DiskReserve::new(cores, 1 << 20);
         let mut told = || match [0, 1].map(|core: usize| inboxes[core].try_recv()) {
             [Ok(Message::DiskShort(one)), Ok(Message::DiskShort(other))] if one == other => {
                 Some(one)

@@ -6,17 +6,17 @@ use std::os::fd::AsRawFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpStream;
 
-/// Descriptors that connections leave to a shard, if that is not more than half of all.
+/// FileDescriptors that connections leave to a shard, if that is not more than half of all.
 const RESERVED_PER_SHARD: u64 = 256;
 
 /// What connections may have of the process's descriptors.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Descriptors {
+pub(crate) struct FileDescriptors {
     /// The first that is the log's.
     reserved: u64,
 }
 
-impl Descriptors {
+impl FileDescriptors {
     /// Has the process be given all that it may have: as a rule it begins with far fewer.
     pub(crate) fn raise(shards: usize) -> Self {
         let limit = getrlimit(Resource::Nofile);

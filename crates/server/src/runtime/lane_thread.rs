@@ -16,7 +16,7 @@ use sennit_journal::{Cut, Disk, Fault, Frame, Home, Lane, Slot, disk::RealDisk};
 use sennit_shard::{Room, Spare, Wish};
 
 use super::{
-    disk_reserve::Reserve,
+    disk_reserve::DiskReserve,
     error::ServeError,
     inbox::{self, Committed},
     metrics::CoreMetrics,
@@ -60,7 +60,7 @@ struct Writer<D: Disk> {
     /// Which slots the lane holds, and when publishes are refused.
     room: Room,
     /// What the other lanes need.
-    reserve: Arc<Reserve>,
+    reserve: Arc<DiskReserve>,
     /// Keeps what was released since a cut as it is.
     pin: Option<Pin>,
     core: inbox::Sender,
@@ -177,7 +177,7 @@ struct LaneThread {
 /// Starts the thread. It ends when it is told to, or the lane has failed.
 pub(crate) fn start(
     shard: u32,
-    (lane, room, reserve): (Lane<RealDisk>, Room, Arc<Reserve>),
+    (lane, room, reserve): (Lane<RealDisk>, Room, Arc<DiskReserve>),
     (sender, messages): (mpsc::Sender<LaneMessage>, mpsc::Receiver<LaneMessage>),
     core: inbox::Sender,
     slots: mpsc::Sender<SlotWish>,
@@ -438,7 +438,7 @@ mod tests {
             lane: recovered.lane,
             slots: mpsc::channel().0,
             room: Room::new(0, false),
-            reserve: Arc::new(Reserve::new(vec![core.clone()], 16 << 10)),
+            reserve: Arc::new(DiskReserve::new(vec![core.clone()], 16 << 10)),
             pin: None,
             core,
             metrics: Arc::default(),

@@ -5,7 +5,7 @@ use std::{io, net::SocketAddr, time::Duration};
 use rustix::net::sockopt::set_tcp_congestion;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::{error::ServeError, file_descriptors::Descriptors};
+use super::{error::ServeError, file_descriptors::FileDescriptors};
 
 /// Connections that wait to be accepted.
 const BACKLOG: i32 = 1024;
@@ -40,13 +40,13 @@ pub(crate) fn listen(address: SocketAddr) -> Result<std::net::TcpListener, Serve
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: TcpListener,
-    descriptors: Descriptors,
+    descriptors: FileDescriptors,
 }
 
 impl Listener {
     pub(crate) fn new(
         socket: std::net::TcpListener,
-        descriptors: Descriptors,
+        descriptors: FileDescriptors,
     ) -> Result<Self, ServeError> {
         let socket = TcpListener::from_std(socket).map_err(ServeError::system("listen"))?;
         Ok(Self { socket, descriptors })

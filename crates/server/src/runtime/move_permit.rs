@@ -5,12 +5,12 @@ use std::sync::{Mutex, PoisonError};
 
 /// What all move threads share.
 #[derive(Debug)]
-pub(crate) struct MoveTurn {
+pub(crate) struct MovePermit {
     taken: Mutex<()>,
     give_back: fn(),
 }
 
-impl MoveTurn {
+impl MovePermit {
     /// `give_back` gives free memory back to the system.
     pub(crate) fn new(give_back: fn()) -> Self {
         Self { taken: Mutex::new(()), give_back }

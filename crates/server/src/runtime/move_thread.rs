@@ -16,8 +16,8 @@ use sennit_journal::{Home, disk::RealDisk};
 use sennit_shard::{CompactionStep, Held, MoveError, Moved, Mover};
 
 use super::{
-    disk_reserve::Reserve, error::ServeError, inbox, lane_thread::LaneDoor, move_permit::MoveTurn,
-    thread_priority::give_way,
+    disk_reserve::DiskReserve, error::ServeError, inbox, lane_thread::LaneDoor,
+    move_permit::MovePermit, thread_priority::give_way,
 };
 
 /// Most batches that the core is asked about at once: others wait meanwhile.
@@ -90,7 +90,7 @@ struct MoveThread {
     in_hurry: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     pin: Arc<PackPin>,
-    turn: Arc<MoveTurn>,
+    turn: Arc<MovePermit>,
     /// Where a pack gets its room from on a disk that has none.
     loans: Loans,
     /// Packs to be removed when nothing else is to be done.
@@ -103,7 +103,7 @@ struct MoveThread {
 #[derive(Debug)]
 pub(crate) struct Loans {
     pub(crate) lane: LaneDoor,
-    pub(crate) reserve: Arc<Reserve>,
+    pub(crate) reserve: Arc<DiskReserve>,
 }
 
 /// The broker stops.
@@ -115,7 +115,7 @@ pub(crate) fn start(
     mover: Mover<RealDisk>,
     core: inbox::Sender,
     pin: Arc<PackPin>,
-    turn: Arc<MoveTurn>,
+    turn: Arc<MovePermit>,
     loans: Loans,
 ) -> Result<(MoveHandle, thread::JoinHandle<()>), ServeError> {
     let (handle, mut moves) = MoveThread::new(shard, mover, core, pin, turn, loans);
@@ -135,7 +135,7 @@ impl MoveThread {
         mut mover: Mover<RealDisk>,
         core: inbox::Sender,
         pin: Arc<PackPin>,
-        turn: Arc<MoveTurn>,
+        turn: Arc<MovePermit>,
         loans: Loans,
     ) -> (MoveHandle, Self) {
         let in_hurry: Arc<AtomicBool> = Arc::default();
@@ -352,7 +352,7 @@ mod tests {
     use super::*;
 
     impl Loans {
-        fn of_nobody(reserve: Arc<Reserve>) -> Self {
+        fn of_nobody(reserve: Arc<DiskReserve>) -> Self {
             Self { lane: LaneDoor::of_nobody(), reserve }
         }
     }
@@ -369,8 +369,8 @@ mod tests {
         let disk = RealDisk::new(Access::Buffered);
         let parts = sennit_shard::recover(&disk, lane, settings, Timestamp(1)).unwrap();
         let (core, inbox) = tokio::sync::mpsc::unbounded_channel();
-        let turn = Arc::new(MoveTurn::new(|| {}));
-        let loans = Loans::of_nobody(Arc::new(Reserve::new(vec![core.clone()], 64 << 10)));
+        let turn = Arc::new(MovePermit::new(|| {}));
+        let loans = Loans::of_nobody(Arc::new(DiskReserve::new(vec![core.clone()], 64 << 10)));
         let (handle, moves) = MoveThread::new(0, parts.mover, core, Arc::default(), turn, loans);
         (handle, moves, inbox)
     }

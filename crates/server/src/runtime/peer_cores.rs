@@ -7,14 +7,14 @@ use super::metrics::CoreMetrics;
 
 /// A core among the others, and what its connections ask for.
 #[derive(Debug)]
-pub(crate) struct Neighbours {
+pub(crate) struct PeerCores {
     pub(crate) here: usize,
     pub(crate) cores: Vec<Arc<CoreMetrics>>,
     /// The core of the stream that was asked for last, until the connection has heard of it.
     asked_of: Cell<Option<usize>>,
 }
 
-impl Neighbours {
+impl PeerCores {
     /// Those of the core `here`.
     pub(crate) fn of(here: usize, cores: Vec<Arc<CoreMetrics>>) -> Self {
         Self { here, cores, asked_of: Cell::new(None) }

@@ -30,7 +30,7 @@ pub(crate) enum NoRoom {
 
 /// Somebody who waits for room, with so many bytes.
 struct Waits<'a> {
-    gauge: &'a IngestGauge,
+    gauge: &'a PublishGauge,
     bytes: u64,
 }
 
@@ -42,7 +42,7 @@ impl Drop for Waits<'_> {
 
 /// One shard's account of published bytes.
 #[derive(Debug)]
-pub(crate) struct IngestGauge {
+pub(crate) struct PublishGauge {
     /// Appended, and not committed.
     appended: AtomicU64,
     /// Sent by a core, and not arrived.
@@ -55,7 +55,7 @@ pub(crate) struct IngestGauge {
     below: Notify,
 }
 
-impl IngestGauge {
+impl PublishGauge {
     pub(crate) fn new(high: u64) -> Self {
         Self {
             appended: AtomicU64::new(0),
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn bytes_on_their_way_count_like_bytes_that_have_arrived() {
-        let gauge = IngestGauge::new(100);
+        let gauge = PublishGauge::new(100);
         gauge.set(60);
         assert!(is_ready(gauge.has_room()));
         gauge.sent(50);
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn who_waits_goes_on_below_the_low_mark_and_not_before() {
-        let gauge = IngestGauge::new(100);
+        let gauge = PublishGauge::new(100);
         gauge.set(101);
         let mut waiting = pin!(gauge.has_room());
         let mut context = Context::from_waker(Waker::noop());
@@ -165,7 +165,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_finds_no_room_in_time_is_told_and_holds_nothing_any_more() {
-        let gauge = IngestGauge::new(100);
+        let gauge = PublishGauge::new(100);
         gauge.set(100);
         assert_eq!(gauge.room_for(7, Duration::ZERO).await, Ok(()));
         gauge.set(101);
@@ -175,7 +175,7 @@ mod tests {
 
     #[tokio::test]
     async fn those_who_wait_hold_no_more_than_may_wait() {
-        let gauge = IngestGauge::new(100);
+        let gauge = PublishGauge::new(100);
         gauge.set(101);
         let patience = Duration::from_secs(3600);
         let mut first = pin!(gauge.room_for(APPENDS_WAITING_BYTES_MAX, patience));

@@ -25,7 +25,7 @@ const DELIVERIES_MAX: usize = 1280;
 
 /// The pace of the writes to a core's readers.
 #[derive(Debug)]
-pub(crate) struct Pace {
+pub(crate) struct ReaderPacing {
     since: Cell<Instant>,
     deliveries: Cell<usize>,
     is_crowded: Cell<bool>,
@@ -43,7 +43,7 @@ pub(crate) struct Pace {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place(u64);
 
-impl Default for Pace {
+impl Default for ReaderPacing {
     fn default() -> Self {
         Self {
             since: Cell::new(Instant::now()),
@@ -58,7 +58,7 @@ impl Default for Pace {
     }
 }
 
-impl Pace {
+impl ReaderPacing {
     /// The place of another reader: they have their turns one after the other.
     pub(crate) fn place(&self) -> Place {
         self.readers.set(self.readers.get() + 1);
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn readers_wait_for_their_turns_only_where_there_are_many() {
-        let pace = Pace::default();
+        let pace = ReaderPacing::default();
         let (begun, place) = (pace.since.get(), pace.place());
         let at = |micros: u64| begun + Duration::from_micros(micros);
         let waits = |from: u64, to: u64, step: usize, deliveries: usize| {
@@ -197,7 +197,7 @@ mod tests {
 
     #[tokio::test]
     async fn each_has_every_third_turn_and_neighbours_have_others() {
-        let pace = Pace::default();
+        let pace = ReaderPacing::default();
         assert_eq!(pace.wrote(pace.place(), 1, Instant::now()), None, "nobody gives turns");
         pace.is_ringing.set(true);
         let places = [pace.place(), pace.place(), pace.place()];
@@ -232,7 +232,7 @@ mod tests {
     async fn turns_are_given_as_long_as_there_are_many_and_no_longer() {
         tokio::task::LocalSet::new()
             .run_until(async {
-                let pace = Rc::new(Pace::default());
+                let pace = Rc::new(ReaderPacing::default());
                 let place = pace.place();
                 tokio::task::spawn_local(pace.clone().run());
                 for _ in 0..2 {

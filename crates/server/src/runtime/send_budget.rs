@@ -12,7 +12,7 @@ const SLACK_BYTES: usize = WAITING_CORE_BYTES_MAX / 16;
 
 /// The bytes that wait on all connections of a core.
 #[derive(Debug, Default)]
-pub(crate) struct WaitingRoom {
+pub(crate) struct SendBudget {
     bytes: Cell<usize>,
     connections: Cell<usize>,
     is_full: Cell<bool>,
@@ -23,7 +23,7 @@ pub(crate) struct WaitingRoom {
     turned: Notify,
 }
 
-impl WaitingRoom {
+impl SendBudget {
     /// Whether more than [`WAITING_CORE_BYTES_MAX`] waits: a connection gets its share, and no more.
     pub(crate) fn is_full(&self) -> bool {
         self.is_full.get()
@@ -50,9 +50,9 @@ impl WaitingRoom {
     }
 
     /// The account of one more connection, for which nothing waits yet.
-    pub(crate) fn account(self: &Rc<Self>) -> WaitingAccount {
+    pub(crate) fn account(self: &Rc<Self>) -> SendAccount {
         self.connections.set(self.connections.get() + 1);
-        WaitingAccount { room: self.clone(), bytes: Cell::new(0) }
+        SendAccount { room: self.clone(), bytes: Cell::new(0) }
     }
 
     fn set(&self, bytes: usize) {
@@ -72,12 +72,12 @@ impl WaitingRoom {
 
 /// The bytes that wait for one connection; none once this is dropped.
 #[derive(Debug)]
-pub(crate) struct WaitingAccount {
-    pub(crate) room: Rc<WaitingRoom>,
+pub(crate) struct SendAccount {
+    pub(crate) room: Rc<SendBudget>,
     bytes: Cell<usize>,
 }
 
-impl WaitingAccount {
+impl SendAccount {
     /// So many wait now.
     pub(crate) fn set(&self, bytes: usize) {
         let before = self.bytes.replace(bytes);
@@ -93,7 +93,7 @@ impl WaitingAccount {
     }
 }
 
-impl Drop for WaitingAccount {
+impl Drop for SendAccount {
     fn drop(&mut self) {
         self.set(0);
         self.room.connections.set(self.room.connections.get() - 1);
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_limit_that_was_passed_counts_until_somewhat_less_waits() {
-        let room = Rc::<WaitingRoom>::default();
+        let room = Rc::<SendBudget>::default();
         let (one, other) = (room.account(), room.account());
         let states = |bytes: usize| {
             one.set(bytes);

@@ -23,14 +23,14 @@ impl SessionToken {
 
 /// The way to a session for those who replace it.
 #[derive(Debug, Default)]
-pub(crate) struct Successor {
+pub(crate) struct SessionTakeover {
     /// The token of the session, once it is greeted.
     pub(crate) token: Cell<Option<SessionToken>>,
     waiting: RefCell<Vec<oneshot::Sender<()>>>,
     came: Notify,
 }
 
-impl Successor {
+impl SessionTakeover {
     /// A successor is here, and waits for the session's end.
     pub(crate) fn comes(&self, ended: oneshot::Sender<()>) {
         self.waiting.borrow_mut().push(ended);

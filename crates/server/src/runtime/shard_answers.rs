@@ -7,7 +7,7 @@ use sennit_engine::{Effect, Origin, PartitionDescription, Refusal, SessionId, St
 use sennit_model::{CursorName, GroupId, Offset, TopicId};
 use tokio::sync::{Notify, oneshot};
 
-/// Questions of the lot have this bit in their numbers, and the lot's own numbers behind it.
+/// Questions for parked connections have this bit in their numbers, and their own numbers behind it.
 const OF_LOT: u64 = 1 << 63;
 
 /// An answer of a shard.
@@ -34,10 +34,10 @@ pub(crate) struct Answers {
     session: SessionId,
     pending: HashMap<u64, oneshot::Sender<Result<Answer, Refusal>>, FixedState>,
     asked: u64,
-    /// What the lot was answered, with the numbers of its questions.
-    pub(crate) for_lot: RefCell<Vec<(u64, Result<Answer, Refusal>)>>,
+    /// The answers for parked connections, with the numbers of its questions.
+    pub(crate) for_parked: RefCell<Vec<(u64, Result<Answer, Refusal>)>>,
     /// Rung when there is something of that.
-    pub(crate) lot_bell: Rc<Notify>,
+    pub(crate) parked_notify: Rc<Notify>,
 }
 
 impl Answers {
@@ -47,8 +47,8 @@ impl Answers {
             session: base,
             pending: HashMap::default(),
             asked: 0,
-            for_lot: RefCell::default(),
-            lot_bell: Rc::default(),
+            for_parked: RefCell::default(),
+            parked_notify: Rc::default(),
         }
     }
 
@@ -70,8 +70,8 @@ impl Answers {
         (Origin { session: self.session, request: self.asked }, receiver)
     }
 
-    /// The origin of the lot's question of this number.
-    pub(crate) fn of_lot(&self, number: u64) -> Origin {
+    /// The origin of the question for parked connections of this number.
+    pub(crate) fn of_parked(&self, number: u64) -> Origin {
         Origin { session: self.session, request: OF_LOT | number }
     }
 
@@ -94,8 +94,8 @@ impl Answers {
             _ => return,
         };
         if request & OF_LOT != 0 {
-            self.for_lot.get_mut().push((request & !OF_LOT, answer));
-            self.lot_bell.notify_one();
+            self.for_parked.get_mut().push((request & !OF_LOT, answer));
+            self.parked_notify.notify_one();
             return;
         }
         if let Some(waiting) = self.pending.remove(&request) {

@@ -16,13 +16,13 @@ use super::{
 
 /// One shard's.
 #[derive(Debug)]
-pub(crate) struct ShardDoor {
+pub(crate) struct LaneFiles {
     pub(crate) lane: LaneDoor,
     pub(crate) packs: Arc<PackPin>,
     pub(crate) core: inbox::Sender,
 }
 
-impl ShardDoor {
+impl LaneFiles {
     /// The packs that are in use; `None` once the core has ended. To be asked from a thread that may
     /// wait.
     pub(crate) fn packs_in_use(&self) -> Option<BTreeSet<u32>> {
@@ -34,20 +34,20 @@ impl ShardDoor {
 
 /// All shards'; each is there once its shard is recovered.
 #[derive(Debug)]
-pub(crate) struct Doors(Vec<OnceLock<ShardDoor>>);
+pub(crate) struct ShardFiles(Vec<OnceLock<LaneFiles>>);
 
-impl Doors {
+impl ShardFiles {
     pub(crate) fn closed(shards: usize) -> Self {
         Self((0..shards).map(|_| OnceLock::new()).collect())
     }
 
     /// The shard is recovered, once.
-    pub(crate) fn open(&self, shard: usize, door: ShardDoor) {
+    pub(crate) fn open(&self, shard: usize, door: LaneFiles) {
         let _ = self.0[shard].set(door);
     }
 
     /// The doors, by shard; `None` before all are open.
-    pub(crate) fn all(&self) -> Option<Vec<&ShardDoor>> {
+    pub(crate) fn all(&self) -> Option<Vec<&LaneFiles>> {
         self.0.iter().map(OnceLock::get).collect()
     }
 }

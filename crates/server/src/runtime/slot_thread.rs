@@ -14,7 +14,7 @@ use sennit_journal::{Disk, Fault, Slot, SlotFill, SlotMaker, disk::RealDisk};
 use sennit_shard::Wish;
 
 use super::{
-    disk_reserve::Reserve,
+    disk_reserve::DiskReserve,
     error::ServeError,
     inbox,
     lane_thread::{LaneMessage, SlotWish},
@@ -31,7 +31,7 @@ struct SlotThread<D> {
     shard: u32,
     maker: SlotMaker<D>,
     /// What others need of the disk.
-    reserve: Arc<Reserve>,
+    reserve: Arc<DiskReserve>,
     wishes: mpsc::Receiver<SlotWish>,
     lane: mpsc::Sender<LaneMessage>,
     core: inbox::Sender,
@@ -49,7 +49,7 @@ struct Ended;
 /// Starts the thread. It fulfils each wish, and ends when there can be no more.
 pub(crate) fn start(
     shard: u32,
-    (maker, reserve): (SlotMaker<RealDisk>, Arc<Reserve>),
+    (maker, reserve): (SlotMaker<RealDisk>, Arc<DiskReserve>),
     wishes: mpsc::Receiver<SlotWish>,
     lane: mpsc::Sender<LaneMessage>,
     core: inbox::Sender,
@@ -64,7 +64,7 @@ pub(crate) fn start(
 impl<D: Disk> SlotThread<D> {
     fn new(
         shard: u32,
-        (maker, reserve): (SlotMaker<D>, Arc<Reserve>),
+        (maker, reserve): (SlotMaker<D>, Arc<DiskReserve>),
         wishes: mpsc::Receiver<SlotWish>,
         lane: mpsc::Sender<LaneMessage>,
         core: inbox::Sender,
@@ -196,7 +196,7 @@ mod tests {
 
     /// A thread over memory, how the lanes share the disk, what the thread is told by, and what it tells.
     type World<D> =
-        (SlotThread<D>, Arc<Reserve>, mpsc::Sender<SlotWish>, mpsc::Receiver<LaneMessage>);
+        (SlotThread<D>, Arc<DiskReserve>, mpsc::Sender<SlotWish>, mpsc::Receiver<LaneMessage>);
 
     fn thread<D: Disk>(disk: &D) -> World<D> {
         let config = LaneConfig {
@@ -208,7 +208,7 @@ mod tests {
         let recovered =
             sennit_journal::recover(disk, config, ReplayFrom::Newest, |_| Ok::<_, Fault>(()));
         let (core, _inbox) = tokio::sync::mpsc::unbounded_channel();
-        let reserve = Arc::new(Reserve::new(vec![core.clone(), core.clone()], SEGMENT_BYTES));
+        let reserve = Arc::new(DiskReserve::new(vec![core.clone(), core.clone()], SEGMENT_BYTES));
         let maker = (recovered.unwrap().slots, reserve.clone());
         let (wishes, wished) = mpsc::channel();
         let (lane, said) = mpsc::channel();

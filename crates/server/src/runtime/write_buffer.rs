@@ -62,14 +62,14 @@ impl TakesNow for Untold<'_> {
 
 /// Bytes in the order in which they go out.
 #[derive(Debug, Default)]
-pub(crate) struct Outgoing {
+pub(crate) struct WriteBuffer {
     own: Vec<u8>,
     /// Each goes out before the byte of `own` at this index.
     shared: Vec<(usize, Bytes)>,
     shared_bytes: usize,
 }
 
-impl Outgoing {
+impl WriteBuffer {
     pub(crate) fn len(&self) -> usize {
         self.own.len() + self.shared_bytes
     }
@@ -192,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    fn plain(outgoing: &Outgoing, taken: usize) -> Vec<u8> {
+    fn plain(outgoing: &WriteBuffer, taken: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         outgoing.each_from(taken, |part| match part {
             Part::Own(own) => bytes.extend_from_slice(own),
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn what_is_left_is_what_was_not_taken_wherever_the_write_ended() {
-        let mut outgoing = Outgoing::default();
+        let mut outgoing = WriteBuffer::default();
         let mut all = Vec::new();
         for (n, length) in [(1, 10), (2, SHARED_BYTES_MIN), (3, 3), (4, 2 * SHARED_BYTES_MIN)] {
             outgoing.own().extend_from_slice(&[n, n]);

@@ -37,19 +37,19 @@ impl Subscriptions {
     /// Works for a subscription as long as there is one of this life.
     pub(super) async fn drive(self: Rc<Self>, id: Box<str>, life: u64) {
         loop {
-            let (due, bell) = match self.roster.borrow().get(&id) {
+            let (due, notify) = match self.registry.borrow().get(&id) {
                 Some(member) if member.life == life => {
-                    (member.subscription.due(now()), member.bell.clone())
+                    (member.subscription.due(now()), member.notify.clone())
                 }
                 _ => return,
             };
             match due {
-                Due::Nothing => bell.notified().await,
+                Due::Nothing => notify.notified().await,
                 Due::At(at) => {
                     let left = Duration::from_millis(at.0.saturating_sub(now().0));
                     select! {
                         () = sleep(left.min(SLEEP_MAX)) => {}
-                        () = bell.notified() => {}
+                        () = notify.notified() => {}
                     }
                 }
                 Due::Wake => match super::wake_name() {
@@ -62,7 +62,7 @@ impl Subscriptions {
                         sleep(REST).await;
                     }
                 },
-                Due::Tell => self.tell(&id, life, &bell).await,
+                Due::Tell => self.tell(&id, life, &notify).await,
             }
         }
     }
@@ -74,20 +74,20 @@ impl Subscriptions {
         life: u64,
         decide: impl FnOnce(&Subscription) -> Option<Moved>,
     ) {
-        let moved = match self.roster.borrow().get(id) {
+        let moved = match self.registry.borrow().get(id) {
             Some(member) if member.life == life => decide(&member.subscription),
             _ => None,
         };
         if let Some(moved) = moved {
-            self.roster.borrow_mut().apply(id, &moved);
+            self.registry.borrow_mut().apply(id, &moved);
             let durable = self.keep(&[Change { id: id.into(), what: What::Moved(moved) }]);
             let _ = durable.await;
         }
     }
 
     /// Tells whoever does the work that there is some.
-    async fn tell(self: &Rc<Self>, id: &str, life: u64, bell: &Notify) {
-        let (way, wake, snapshot) = match self.roster.borrow().get(id) {
+    async fn tell(self: &Rc<Self>, id: &str, life: u64, notify: &Notify) {
+        let (way, wake, snapshot) = match self.registry.borrow().get(id) {
             Some(member) => {
                 let it = &member.subscription;
                 let Some(wake) = it.phase().wake() else { return };
@@ -114,7 +114,7 @@ impl Subscriptions {
                     if announced.is_err() {
                         self.core.cores.metrics[self.core.index].subscription_wakes_failed.add(1);
                     }
-                    if let Some(member) = self.roster.borrow_mut().get_mut(id) {
+                    if let Some(member) = self.registry.borrow_mut().get_mut(id) {
                         member.subscription.told(&wake);
                     }
                     return;
@@ -124,7 +124,7 @@ impl Subscriptions {
             Way::Webhook(url) => {
                 let Ok(_turn) = self.webhooks.acquire().await else { return };
                 let called = self.call(url, id, &wake);
-                let is_over = self.is_over(id, &wake, bell);
+                let is_over = self.is_over(id, &wake, notify);
                 let called = select! {
                     called = called => called,
                     // It was called back already, or is not wanted any more.
@@ -144,17 +144,17 @@ impl Subscriptions {
     }
 
     /// Waits until another wake is under way, or none.
-    async fn is_over(&self, id: &str, wake: &str, bell: &Notify) {
+    async fn is_over(&self, id: &str, wake: &str, notify: &Notify) {
         loop {
             let is_it = self
-                .roster
+                .registry
                 .borrow()
                 .get(id)
                 .is_some_and(|member| member.subscription.phase().wake() == Some(wake));
             if !is_it {
                 return;
             }
-            bell.notified().await;
+            notify.notified().await;
         }
     }
 
@@ -168,8 +168,8 @@ impl Subscriptions {
 
     /// What a webhook is told of this wake.
     fn body(&self, id: &str, wake: &str, keys: &Keys) -> Option<Bytes> {
-        let roster = self.roster.borrow();
-        let it = &roster.get(id)?.subscription;
+        let registry = self.registry.borrow();
+        let it = &registry.get(id)?.subscription;
         let token = Token::new(id, it.generation(), wake, now()).write(keys);
         let body = json!({
             "type": "wake",
@@ -186,8 +186,8 @@ impl Subscriptions {
     /// Writes into the wake stream that there is something.
     async fn announce(&self, id: &str, stream: &TopicName) -> Result<(), StreamFailure> {
         let text = {
-            let roster = self.roster.borrow();
-            let Some(member) = roster.get(id) else { return Ok(()) };
+            let registry = self.registry.borrow();
+            let Some(member) = registry.get(id) else { return Ok(()) };
             let it = &member.subscription;
             let pending = it.links().iter().find(|(_, link)| link.is_pending());
             json!({

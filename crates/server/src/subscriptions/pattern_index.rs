@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The subscriptions with a pattern.
 #[derive(Debug, Default)]
-pub(crate) struct Beginnings {
+pub(crate) struct PatternIndex {
     /// By the beginning's length in bytes, and by the beginning; none of them is empty.
     ids: BTreeMap<usize, HashMap<Box<str>, BTreeSet<Box<str>>>>,
 }
 
-impl Beginnings {
+impl PatternIndex {
     /// Names that a subscription means have this beginning.
     pub(crate) fn add(&mut self, beginning: &str, id: &str) {
         let of_length = self.ids.entry(beginning.len()).or_default();
@@ -44,27 +44,27 @@ impl Beginnings {
 mod tests {
     use super::*;
 
-    fn of<'a>(beginnings: &'a Beginnings, name: &'a str) -> Vec<&'a str> {
-        beginnings.of(name).collect()
+    fn of<'a>(pattern_index: &'a PatternIndex, name: &'a str) -> Vec<&'a str> {
+        pattern_index.of(name).collect()
     }
 
     #[test]
     fn a_name_is_looked_up_by_its_beginnings_and_by_nothing_else() {
-        let mut beginnings = Beginnings::default();
+        let mut pattern_index = PatternIndex::default();
         let held = [("", "all"), ("a/", "b"), ("a/", "a"), ("a/b", "whole"), ("b/", "other")];
         for (beginning, id) in held {
-            beginnings.add(beginning, id);
+            pattern_index.add(beginning, id);
         }
-        assert_eq!(of(&beginnings, "a/b"), ["all", "a", "b", "whole"]);
-        assert_eq!(of(&beginnings, "a"), ["all"]);
-        assert_eq!(of(&beginnings, "b/c/d"), ["all", "other"]);
+        assert_eq!(of(&pattern_index, "a/b"), ["all", "a", "b", "whole"]);
+        assert_eq!(of(&pattern_index, "a"), ["all"]);
+        assert_eq!(of(&pattern_index, "b/c/d"), ["all", "other"]);
         for (beginning, id) in [("a/", "a"), ("", "all"), ("a/", "nobody"), ("c/", "b")] {
-            beginnings.remove(beginning, id);
+            pattern_index.remove(beginning, id);
         }
-        assert_eq!(of(&beginnings, "a/b"), ["b", "whole"]);
+        assert_eq!(of(&pattern_index, "a/b"), ["b", "whole"]);
         for (beginning, id) in held {
-            beginnings.remove(beginning, id);
+            pattern_index.remove(beginning, id);
         }
-        assert!(beginnings.ids.is_empty());
+        assert!(pattern_index.ids.is_empty());
     }
 }

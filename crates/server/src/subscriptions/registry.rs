@@ -15,7 +15,7 @@ use super::request::{
 };
 use super::{
     change::{Change, Kept, KeptLink, Link, Moved, What},
-    pattern_index::Beginnings,
+    pattern_index::PatternIndex,
     phase::Phase,
     subscription::Subscription,
 };
@@ -23,10 +23,10 @@ use crate::broker::reserved_names::is_reserved;
 
 /// All subscriptions.
 #[derive(Debug, Default)]
-pub(crate) struct Roster {
+pub(crate) struct Registry {
     members: BTreeMap<Box<str>, Member>,
     /// Those of them that have a pattern.
-    beginnings: Beginnings,
+    pattern_index: PatternIndex,
     /// Those of them whose wakes are written into a stream.
     told_in: HashMap<TopicName, BTreeSet<Box<str>>>,
     followed: HashMap<TopicName, Followed>,
@@ -41,7 +41,7 @@ pub(crate) struct Roster {
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) subscription: Subscription,
-    pub(crate) bell: Rc<Notify>,
+    pub(crate) notify: Rc<Notify>,
     /// No other subscription of this id has it.
     pub(crate) life: u64,
 }
@@ -55,7 +55,7 @@ struct Followed {
     end: Offset,
     /// Whether a read waits for it to grow.
     is_awaited: bool,
-    bell: Rc<Notify>,
+    notify: Rc<Notify>,
     life: u64,
 }
 
@@ -67,13 +67,13 @@ pub(crate) struct Wanted {
     /// Where it ends, as far as is known.
     pub(crate) end: Offset,
     /// Rings when it is to be looked at again.
-    pub(crate) bell: Rc<Notify>,
+    pub(crate) notify: Rc<Notify>,
 }
 
 /// Streams that nobody followed before: each with the life of its task.
 pub(crate) type NewlyFollowed = Vec<(TopicName, u64)>;
 
-impl Roster {
+impl Registry {
     pub(crate) fn get(&self, id: &str) -> Option<&Member> {
         self.members.get(id)
     }
@@ -113,12 +113,12 @@ impl Roster {
         self.links += streams.len();
         self.count(subscription.phase(), usize::wrapping_add);
         if let Some(beginning) = subscription.config.beginning() {
-            self.beginnings.add(beginning, id);
+            self.pattern_index.add(beginning, id);
         }
         if let Some(stream) = subscription.config.wake_stream() {
             self.told_in.entry(stream.clone()).or_default().insert(id.into());
         }
-        let member = Member { subscription, bell: Rc::default(), life };
+        let member = Member { subscription, notify: Rc::default(), life };
         self.members.insert(id.into(), member);
         let new = streams.into_iter().filter_map(|(stream, link)| {
             let life = self.follow(id, &stream, link)?;
@@ -153,9 +153,9 @@ impl Roster {
     /// Takes one away; says whether it was there.
     pub(crate) fn remove(&mut self, id: &str) -> bool {
         let Some(member) = self.members.remove(id) else { return false };
-        member.bell.notify_one();
+        member.notify.notify_one();
         if let Some(beginning) = member.subscription.config.beginning() {
-            self.beginnings.remove(beginning, id);
+            self.pattern_index.remove(beginning, id);
         }
         if let Some(stream) = member.subscription.config.wake_stream()
             && let Some(told) = self.told_in.get_mut(stream)
@@ -178,7 +178,7 @@ impl Roster {
         let Some(member) = self.members.get_mut(id) else { return };
         let was = member.subscription.phase().clone();
         member.subscription.apply(moved);
-        member.bell.notify_one();
+        member.notify.notify_one();
         self.count(&was, usize::wrapping_sub);
         self.count(&moved.phase, usize::wrapping_add);
         let Some(member) = self.members.get(id) else { return };
@@ -186,7 +186,7 @@ impl Roster {
             // Those whose ends nobody wanted to know while it was busy.
             for stream in member.subscription.links().keys() {
                 if let Some(followed) = self.followed.get(stream).filter(|one| !one.is_awaited) {
-                    followed.bell.notify_one();
+                    followed.notify.notify_one();
                 }
             }
         }
@@ -196,7 +196,7 @@ impl Roster {
     pub(crate) fn link(&mut self, id: &str, stream: &TopicName, link: Link) -> NewlyFollowed {
         let Some(member) = self.members.get_mut(id) else { return Vec::new() };
         self.links += usize::from(member.subscription.link(stream.clone(), link).is_none());
-        member.bell.notify_one();
+        member.notify.notify_one();
         self.follow(id, stream, link).map(|life| (stream.clone(), life)).into_iter().collect()
     }
 
@@ -214,7 +214,7 @@ impl Roster {
         for id in self.told_in.get(stream).into_iter().flatten() {
             if let Some(member) = self.members.get_mut(id) {
                 member.subscription.tell_again();
-                member.bell.notify_one();
+                member.notify.notify_one();
             }
         }
     }
@@ -233,7 +233,7 @@ impl Roster {
         }
         let linked = self.followed.get(stream).into_iter().flat_map(|followed| &followed.by);
         let ids: BTreeSet<&str> =
-            linked.map(|id| &**id).chain(self.beginnings.of(stream.as_str())).collect();
+            linked.map(|id| &**id).chain(self.pattern_index.of(stream.as_str())).collect();
         let concerned: Vec<(Box<str>, bool)> = ids
             .into_iter()
             .filter_map(|id| {
@@ -264,7 +264,7 @@ impl Roster {
         let Some(followed) = self.followed.get_mut(stream) else { return Vec::new() };
         if followed.topic == Some(topic) {
             followed.topic = None;
-            followed.bell.notify_one();
+            followed.notify.notify_one();
         }
         let mut changes = Vec::new();
         for id in followed.by.clone() {
@@ -294,7 +294,7 @@ impl Roster {
             if let Some(member) = self.members.get_mut(id)
                 && member.subscription.seen(stream, topic, end)
             {
-                member.bell.notify_one();
+                member.notify.notify_one();
             }
         }
     }
@@ -308,7 +308,7 @@ impl Roster {
             |id: &str| members.get(id).is_some_and(|member| member.subscription.is_idle());
         let topic = followed.topic.filter(|_| followed.by.iter().any(|id| is_idle(id)));
         followed.is_awaited = topic.is_some();
-        Some(Wanted { topic, end: followed.end, bell: followed.bell.clone() })
+        Some(Wanted { topic, end: followed.end, notify: followed.notify.clone() })
     }
 
     /// The read of a stream that was awaited has come to nothing; it is not tried before it is
@@ -401,7 +401,7 @@ impl Roster {
                 topic: link.topic,
                 end: link.acked,
                 is_awaited: false,
-                bell: Rc::default(),
+                notify: Rc::default(),
                 life: self.lives,
             }
         });
@@ -411,17 +411,17 @@ impl Roster {
         {
             followed.topic = Some(topic);
             followed.end = link.acked;
-            followed.bell.notify_one();
+            followed.notify.notify_one();
         }
         if !followed.is_awaited {
-            followed.bell.notify_one();
+            followed.notify.notify_one();
         }
         // Others may know already that there is more.
         let end = followed.end;
         if let (Some(topic), Some(member)) = (link.topic, self.members.get_mut(id))
             && member.subscription.seen(stream, topic, end)
         {
-            member.bell.notify_one();
+            member.notify.notify_one();
         }
         new
     }
@@ -430,7 +430,7 @@ impl Roster {
         if let Some(followed) = self.followed.get_mut(stream) {
             followed.by.remove(id);
             if followed.by.is_empty() {
-                followed.bell.notify_one();
+                followed.notify.notify_one();
                 self.followed.remove(stream);
             }
         }

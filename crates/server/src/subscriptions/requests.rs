@@ -43,7 +43,7 @@ impl Subscriptions {
         match asked {
             Asked::Create(new) => self.create(new).await,
             Asked::Get(id) => self.view(&id).map(Told::So),
-            Asked::List => Ok(Told::So(view::all(self.roster.borrow().members()))),
+            Asked::List => Ok(Told::So(view::all(self.registry.borrow().members()))),
             Asked::Delete(id) => self.delete(id).await,
             Asked::Link(id, streams) => self.link(id, streams).await,
             Asked::Unlink(id, stream) => self.unlink(id, stream).await,
@@ -64,7 +64,7 @@ impl Subscriptions {
         }
         // What is there is linked from its end on; what comes while that is found out, from its start.
         let meant = self.meant(&config);
-        self.roster.borrow().check_room(meant.len(), meant.len())?;
+        self.registry.borrow().check_room(meant.len(), meant.len())?;
         let ends = self.ends(meant).await?;
         if let Some(found) = self.find(&id, &config)? {
             return self.kept(found).await;
@@ -83,13 +83,13 @@ impl Subscriptions {
         ends: &Ends,
     ) -> Result<Durable, SubscriptionRefusal> {
         let links = self.links_of(&config, ends);
-        let mut roster = self.roster.borrow_mut();
-        roster.check_members()?;
-        roster.check_room(links.len(), links.len())?;
+        let mut registry = self.registry.borrow_mut();
+        registry.check_members()?;
+        registry.check_room(links.len(), links.len())?;
         let subscription = Subscription::new(config, base, now(), links);
         let kept = What::Kept(Box::new(subscription.keep()));
-        let (life, followed) = roster.add(id, subscription);
-        drop(roster);
+        let (life, followed) = registry.add(id, subscription);
+        drop(registry);
         let durable = self.keep(&[Change { id: id.into(), what: kept }]);
         spawn_local(self.clone().drive(id.into(), life));
         self.follow_all(followed);
@@ -98,11 +98,11 @@ impl Subscriptions {
 
     /// The subscription that is asked for, if it is there.
     fn find(&self, id: &str, config: &Config) -> Result<Option<Told>, SubscriptionRefusal> {
-        let roster = self.roster.borrow();
-        match roster.get(id) {
+        let registry = self.registry.borrow();
+        match registry.get(id) {
             None => Ok(None),
             Some(found) if found.subscription.config == *config => {
-                drop(roster);
+                drop(registry);
                 self.view(id).map(|told| Some(Told::So(told)))
             }
             Some(_) => Err(SubscriptionRefusal::Exists),
@@ -152,13 +152,13 @@ impl Subscriptions {
 
     fn view(&self, id: &str) -> Result<Value, SubscriptionRefusal> {
         let keys = self.keys().map_err(of_keys)?;
-        let roster = self.roster.borrow();
-        let member = roster.get(id).ok_or(SubscriptionRefusal::Unknown)?;
+        let registry = self.registry.borrow();
+        let member = registry.get(id).ok_or(SubscriptionRefusal::Unknown)?;
         Ok(view::subscription(id, &member.subscription, &keys, |topic| self.tag(topic)))
     }
 
     async fn delete(self: &Rc<Self>, id: Box<str>) -> Result<Told, SubscriptionRefusal> {
-        if self.roster.borrow_mut().remove(&id) {
+        if self.registry.borrow_mut().remove(&id) {
             drop(self.keep(&[Change { id, what: What::Deleted }]));
         }
         self.kept(Told::Done).await
@@ -190,8 +190,8 @@ impl Subscriptions {
     ) -> Result<Durable, SubscriptionRefusal> {
         let (links, mut followed) = (self.of_this(&id, |it| Ok(it.links().clone()))?, Vec::new());
         let more = streams.iter().filter(|stream| !links.contains_key(*stream)).count();
-        let mut roster = self.roster.borrow_mut();
-        roster.check_room(links.len() + more, more)?;
+        let mut registry = self.registry.borrow_mut();
+        registry.check_room(links.len() + more, more)?;
         let mut kept = Vec::new();
         for stream in streams {
             let there = self.topic(&stream).and_then(|topic| {
@@ -203,9 +203,9 @@ impl Subscriptions {
                 None => there.unwrap_or_else(|| Link::to_come(true)),
             };
             kept.push(link.keep(&stream));
-            followed.append(&mut roster.link(&id, &stream, link));
+            followed.append(&mut registry.link(&id, &stream, link));
         }
-        drop(roster);
+        drop(registry);
         let durable = self.keep(&[Change { id, what: What::Linked(kept) }]);
         self.follow_all(followed);
         Ok(durable)
@@ -221,11 +221,11 @@ impl Subscriptions {
         let what = match link {
             Some(link) if is_meant && link.topic.is_some() => {
                 let link = Link { is_explicit: false, ..link };
-                self.roster.borrow_mut().link(&id, &stream, link);
+                self.registry.borrow_mut().link(&id, &stream, link);
                 What::Linked(vec![link.keep(&stream)])
             }
             Some(_) => {
-                self.roster.borrow_mut().unlink(&id, &stream);
+                self.registry.borrow_mut().unlink(&id, &stream);
                 What::Unlinked(vec![stream.as_str().into()])
             }
             None => return Ok(Told::Done),
@@ -340,12 +340,12 @@ impl Subscriptions {
         id: &str,
         look: impl FnOnce(&Subscription) -> Result<T, SubscriptionRefusal>,
     ) -> Result<T, SubscriptionRefusal> {
-        let roster = self.roster.borrow();
-        look(&roster.get(id).ok_or(SubscriptionRefusal::Unknown)?.subscription)
+        let registry = self.registry.borrow();
+        look(&registry.get(id).ok_or(SubscriptionRefusal::Unknown)?.subscription)
     }
 
     fn apply(self: &Rc<Self>, id: &str, moved: Moved) -> Durable {
-        self.roster.borrow_mut().apply(id, &moved);
+        self.registry.borrow_mut().apply(id, &moved);
         self.keep(&[Change { id: id.into(), what: What::Moved(moved) }])
     }
 

@@ -57,7 +57,7 @@ pub(crate) struct Store {
     streams: Rc<Streams>,
     name: TopicName,
     waiting: RefCell<VecDeque<Entry>>,
-    bell: Notify,
+    notify: Notify,
     /// Whether somebody writes.
     is_served: Cell<bool>,
     /// Bytes since all of it was written.
@@ -80,7 +80,7 @@ impl Store {
             streams,
             name: STREAM.parse().expect("the name of the broker's own stream is one"),
             waiting: RefCell::default(),
-            bell: Notify::new(),
+            notify: Notify::new(),
             is_served: Cell::new(false),
             grown_bytes: Cell::new(0),
             whole_bytes: Cell::new(0),
@@ -108,7 +108,7 @@ impl Store {
             Some(last) if last.durable.is_none() => last.durable = Some(sender),
             _ => waiting.push_back(Entry { text: Bytes::new(), durable: Some(sender) }),
         }
-        self.bell.notify_one();
+        self.notify.notify_one();
         (durable, !self.is_served.replace(true))
     }
 
@@ -157,7 +157,7 @@ impl Store {
     pub(crate) async fn write(&self, all: impl Fn() -> Vec<Change>) {
         loop {
             while self.waiting.borrow().is_empty() {
-                self.bell.notified().await;
+                self.notify.notified().await;
             }
             let mut entries = self.take();
             let texts: Vec<Bytes> = entries.iter().map(|entry| entry.text.clone()).collect();

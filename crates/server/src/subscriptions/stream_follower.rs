@@ -38,23 +38,23 @@ impl Subscriptions {
     /// Follows a stream as long as anybody is linked to it.
     pub(super) async fn follow(self: Rc<Self>, stream: TopicName, life: u64) {
         loop {
-            let wanted = self.roster.borrow_mut().wanted(&stream, life);
+            let wanted = self.registry.borrow_mut().wanted(&stream, life);
             let Some(wanted) = wanted else { return };
             let Some(topic) = wanted.topic else {
-                wanted.bell.notified().await;
+                wanted.notify.notified().await;
                 continue;
             };
             let ended = select! {
                 ended = self.grown(&stream, wanted.end) => ended,
-                () = wanted.bell.notified() => continue,
+                () = wanted.notify.notified() => continue,
             };
             match ended {
                 Ended::At(end) if end > wanted.end => {
-                    self.roster.borrow_mut().seen(&stream, topic, end);
+                    self.registry.borrow_mut().seen(&stream, topic, end);
                 }
                 Ended::At(_) | Ended::Never => {
-                    self.roster.borrow_mut().is_not_awaited(&stream, life);
-                    wanted.bell.notified().await;
+                    self.registry.borrow_mut().is_not_awaited(&stream, life);
+                    wanted.notify.notified().await;
                 }
                 Ended::Unknown => tokio::time::sleep(REST).await,
             }
@@ -99,7 +99,7 @@ impl Subscriptions {
                 let this = self.clone();
                 asked.spawn_local(async move {
                     if let Ok(status) = this.streams.status(&stream, false).await {
-                        this.roster.borrow_mut().seen(&stream, topic, status.next);
+                        this.registry.borrow_mut().seen(&stream, topic, status.next);
                     }
                 });
             }

@@ -186,7 +186,7 @@ fn http_2_is_spoken_with_who_begins_with_it() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let asking = async {
         let stream = tokio::net::TcpStream::connect(address).await.unwrap();
-        let client = hyper::client::conn::http2::Builder::new(Here);
+        let client = hyper::client::conn::http2::Builder::new(LocalExecutor);
         let (sender, connection) = client.handshake(TokioIo::new(stream)).await.unwrap();
         tokio::task::spawn_local(connection);
         let ask = |method: &str, path: &str, body: Vec<u8>| {
@@ -222,9 +222,9 @@ fn http_2_is_spoken_with_who_begins_with_it() {
 
 /// Runs what the client starts on this thread.
 #[derive(Clone)]
-struct Here;
+struct LocalExecutor;
 
-impl<F: Future<Output: 'static> + 'static> hyper::rt::Executor<F> for Here {
+impl<F: Future<Output: 'static> + 'static> hyper::rt::Executor<F> for LocalExecutor {
     fn execute(&self, future: F) {
         tokio::task::spawn_local(future);
     }

@@ -24,8 +24,8 @@ use super::{
 use crate::runtime::{
     core::{CoreHandle, EffectSink},
     inbox::Message,
-    reader_pacing::Pace,
-    write_buffer::{Outgoing, Untold},
+    reader_pacing::ReaderPacing,
+    write_buffer::{Untold, WriteBuffer},
 };
 
 /// Bytes of a read at low load, and the most.
@@ -201,8 +201,8 @@ async fn readable(stream: &TcpStream, outbox: &Outbox) -> bool {
 async fn write(
     stream: OwnedWriteHalf,
     outbox: Rc<Outbox>,
-    scratch: Rc<RefCell<Outgoing>>,
-    pace: Rc<Pace>,
+    scratch: Rc<RefCell<WriteBuffer>>,
+    pace: Rc<ReaderPacing>,
 ) -> Option<OwnedWriteHalf> {
     let place = pace.place();
     let mut not_before = None;

@@ -10,7 +10,7 @@ use sennit_model::{
 };
 use sennit_protocol::DeliverHead;
 
-use crate::runtime::write_buffer::Outgoing;
+use crate::runtime::write_buffer::WriteBuffer;
 
 /// Bytes of messages that are worth a frame of their own: what waits in small batches is joined up to
 /// this.
@@ -64,7 +64,7 @@ pub(crate) fn encode<'a>(
     first: &'a Delivery,
     row: impl Iterator<Item = &'a Delivery> + Clone,
     frame_bytes_max: usize,
-    out: &mut Outgoing,
+    out: &mut WriteBuffer,
 ) {
     let room = frame_bytes_max.saturating_sub(DeliverHead::BYTES);
     if first.messages.len() <= room {
@@ -97,7 +97,7 @@ pub(crate) fn encode<'a>(
 fn encode_frame<'a>(
     first: &'a Delivery,
     row: impl Iterator<Item = &'a Delivery> + Clone,
-    out: &mut Outgoing,
+    out: &mut WriteBuffer,
 ) {
     let all = || iter::once(first).chain(row.clone());
     let head = DeliverHead {
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_row_is_encoded_as_one_frame_with_all_its_messages() {
-        let mut out = Outgoing::default();
+        let mut out = WriteBuffer::default();
         encode(&delivery(0, 2), [delivery(2, 3)].iter(), FRAME_BYTES_MAX, &mut out);
         assert_eq!(out.len(), 16 + DeliverHead::BYTES + 50);
     }

@@ -27,9 +27,9 @@ use super::{
     subscription_routes::Routes,
 };
 use crate::runtime::{
-    send_budget::{WaitingAccount, WaitingRoom},
-    session_takeover::Successor,
-    write_buffer::Outgoing,
+    send_budget::{SendAccount, SendBudget},
+    session_takeover::SessionTakeover,
+    write_buffer::WriteBuffer,
 };
 
 /// Bytes that are made ready for one write.
@@ -100,7 +100,7 @@ struct Settling {
 pub(crate) struct Outbox {
     waiting: RefCell<Waiting>,
     /// What waits here counts on the account of the core.
-    account: WaitingAccount,
+    account: SendAccount,
     filled: Notify,
     emptied: Notify,
     /// The largest frame body the client takes.
@@ -108,7 +108,7 @@ pub(crate) struct Outbox {
     /// What the client knows beyond the first frames of the protocol.
     features: Cell<Features>,
     /// Who takes the session's place.
-    pub(crate) successor: Successor,
+    pub(crate) successor: SessionTakeover,
     /// What the session takes part in.
     pub(crate) routes: Rc<RefCell<Routes>>,
     /// Whether the writer is at work on a write that the socket has not taken whole.
@@ -127,7 +127,7 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
-    pub(crate) fn new(frame_bytes_max: usize, room: &Rc<WaitingRoom>) -> Self {
+    pub(crate) fn new(frame_bytes_max: usize, room: &Rc<SendBudget>) -> Self {
         Self {
             waiting: RefCell::default(),
             account: room.account(),
@@ -135,7 +135,7 @@ impl Outbox {
             emptied: Notify::new(),
             frame_bytes_max: Cell::new(frame_bytes_max),
             features: Cell::default(),
-            successor: Successor::default(),
+            successor: SessionTakeover::default(),
             routes: Rc::default(),
             is_writing: Cell::new(false),
             unwritten_bytes: Cell::new(0),
@@ -451,7 +451,7 @@ impl Outbox {
     }
 
     /// Encodes as much of what waits into `out` as makes a good write.
-    pub(crate) fn fill(&self, out: &mut Outgoing) {
+    pub(crate) fn fill(&self, out: &mut WriteBuffer) {
         let mut waiting = self.waiting.borrow_mut();
         let frame_bytes_max = self.frame_bytes_max.get();
         let runs_max =

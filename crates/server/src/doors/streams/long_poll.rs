@@ -66,7 +66,7 @@ impl StreamsDoor {
         let waited = tokio::select! {
             chunk = self.something(source, awaited) => chunk,
             // The broker stops: there is nothing to wait for.
-            () = self.hall.closing.begun() => None,
+            () = self.thread_state.closing.begun() => None,
         };
         let chunk = match waited {
             Some(chunk) => chunk?,
@@ -110,7 +110,8 @@ impl StreamsDoor {
                 said_at: now,
                 stays: false,
             });
-            let waiting = self.hall.lot.offer(wait.map(WaitingRead::offered), waiting);
+            let waiting =
+                self.thread_state.parking_entry.offer(wait.map(WaitingRead::offered), waiting);
             return timeout_at(until, waiting).await.ok();
         }
         drop(page);

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     broker::stream_offset::{Identified, StreamOffset},
-    http::{body::Body, response::Response, thread_context::Hall},
+    http::{body::Body, response::Response, thread_state::HttpThreadState},
 };
 
 impl ReadPosition {
@@ -44,7 +44,7 @@ impl StreamsDoor {
                 return Response::new(Body::Events(self.events_from(source, wait)));
             }
         };
-        self.hall.guard.say_to_readers(response.headers_mut());
+        self.thread_state.guard.say_to_readers(response.headers_mut());
         response
     }
 }
@@ -53,16 +53,16 @@ impl StreamsDoor {
 pub(crate) fn answer(
     chunk: &Identified<StreamChunk>,
     cursor: u64,
-    hall: &Hall,
+    thread_state: &HttpThreadState,
 ) -> Option<Response> {
     let mut response = long_poll::head(chunk, cursor).ok()?;
-    hall.guard.say_to_readers(response.headers_mut());
+    thread_state.guard.say_to_readers(response.headers_mut());
     Some(response)
 }
 
 /// The answer to one for which nothing has come.
-pub(crate) fn nothing(at: StreamOffset, cursor: u64, hall: &Hall) -> Response {
+pub(crate) fn nothing(at: StreamOffset, cursor: u64, thread_state: &HttpThreadState) -> Response {
     let mut response = long_poll::nothing(at, false, cursor);
-    hall.guard.say_to_readers(response.headers_mut());
+    thread_state.guard.say_to_readers(response.headers_mut());
     response
 }

@@ -1,9 +1,9 @@
-//! The lot of a core: connections that wait for their streams without a task, a buffer or a timer of
+//! The parked connections of a core: they wait for their streams without a task, a buffer or a timer of
 //! their own. One question to a stream stands for all who wait at one position of it; what comes is made into
 //! an answer once and written to each of them. It knows when, not what streams say.
 //!
-//! In reading order: `lot_door` and `parking` (beside this) are the way in and out, `readers` who is here, `news` what they
-//! are told; `due` and `leaving` are what is done when nothing comes, or the client says something, of which
+//! In reading order: `http::parking_entry` and `http::parking` are the way in and out, `readers` holds the connections, `notices` are
+//! what they are told; `deadlines` and `leaving` are what is done when nothing comes, or the client says something, of which
 //! `sockets` knows.
 
 mod deadlines;
@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use self::{
-    notices::News,
+    notices::Notice,
     readers::{Joined, Moment, Patience, Readers},
     sockets::{Heard, Sockets},
 };
@@ -29,16 +29,16 @@ use super::{Live, ReadPosition, WaitingRead};
 use crate::{
     broker::stream_offset::{Identified, StreamOffset},
     runtime::{
-        core::CoreHandle, placement::shard_of, shard_answers::Answer, write_buffer::Outgoing,
+        core::CoreHandle, placement::shard_of, shard_answers::Answer, write_buffer::WriteBuffer,
     },
 };
 use crate::{
     doors::streams,
     http::{
         limits::IDLE_TIMEOUT,
-        parking_lot_entry::{Arriving, Parking},
+        parking_entry::{Arriving, Parking},
         port::HttpThread,
-        thread_context::Hall,
+        thread_state::HttpThreadState,
     },
 };
 
@@ -48,17 +48,17 @@ const TURN: usize = 256;
 /// A question of which nobody awaits the answer.
 const NOBODYS: u64 = u32::MAX as u64;
 
-/// The lot of a core.
+/// The parked connections of a core.
 #[derive(Debug)]
-pub(crate) struct Lot {
+pub(crate) struct ParkedConnections {
     core: CoreHandle,
     http: Rc<HttpThread>,
-    hall: Rc<Hall>,
+    thread_state: Rc<HttpThreadState>,
     readers: Readers,
     sockets: Sockets,
     /// Positions whose readers are being told, one after the other; without news they go back to tasks, each
     /// to find out by itself.
-    telling: VecDeque<(u32, Option<News>)>,
+    telling: VecDeque<(u32, Option<Notice>)>,
     /// What the sockets have said, until it was looked at.
     heard: Vec<Heard>,
     /// Questions so far.
@@ -68,8 +68,8 @@ pub(crate) struct Lot {
     began: Instant,
 }
 
-impl Lot {
-    /// Opens the lot of a core, with these HTTP connections.
+impl ParkedConnections {
+    /// Opens the parking of a core, for these HTTP connections.
     ///
     /// # Errors
     /// The kernel has no room.
@@ -78,14 +78,14 @@ impl Lot {
         http: Rc<HttpThread>,
         silence: Duration,
     ) -> io::Result<Self> {
-        let hall = http.hall.clone();
+        let thread_state = http.thread_state.clone();
         let sockets = Sockets::new()?;
-        core.with(|core| core.answers.lot_bell = hall.lot.bell.clone());
-        hall.lot.open();
+        core.with(|core| core.answers.parked_notify = thread_state.parking_entry.notify.clone());
+        thread_state.parking_entry.open();
         Ok(Self {
             core,
             http,
-            hall,
+            thread_state,
             readers: Readers::default(),
             sockets,
             telling: VecDeque::new(),
@@ -98,27 +98,31 @@ impl Lot {
 
     /// Runs for ever.
     pub(crate) async fn run(mut self) {
-        let hall = self.hall.clone();
+        let thread_state = self.thread_state.clone();
         loop {
-            hall.lot.arrived().into_iter().for_each(|arriving| self.park(arriving));
+            thread_state
+                .parking_entry
+                .arrived()
+                .into_iter()
+                .for_each(|arriving| self.park(arriving));
             self.hear_answers();
             let mut has_more = self.hear_sockets();
             has_more |= self.do_what_is_due();
             has_more |= self.tell();
-            let is_closing = hall.closing.has_begun();
+            let is_closing = thread_state.closing.has_begun();
             has_more |= is_closing && self.send_all_back();
-            hall.lot.set_count(self.readers.len());
-            hall.metrics.http_parked.set(self.readers.len() as u64);
+            thread_state.parking_entry.set_count(self.readers.len());
+            thread_state.metrics.http_parked.set(self.readers.len() as u64);
             if has_more {
                 yield_now().await;
                 continue;
             }
             let due = self.readers.next_due().map(|due| self.began + Duration::from_millis(due));
             tokio::select! {
-                () = hall.lot.bell.notified() => {}
+                () = thread_state.parking_entry.notify.notified() => {}
                 () = self.sockets.have_something() => {}
                 () = sleep_until(due.unwrap_or(self.began)), if due.is_some() => {}
-                () = hall.closing.begun(), if !is_closing => {}
+                () = thread_state.closing.begun(), if !is_closing => {}
             }
         }
     }
@@ -141,7 +145,7 @@ impl Lot {
         let Arriving { stream, place, parking: Parking { wait, manner, moves } } = arriving;
         let Some(wait) = wait.what::<WaitingRead>() else {
             tracing::error!("an HTTP connection is parked that waits for nothing of streams");
-            self.hall.metrics.http_connections.less(1);
+            self.thread_state.metrics.http_connections.less(1);
             return;
         };
         let patience = Patience {
@@ -180,7 +184,7 @@ impl Lot {
         let (partition, home) = position.stream;
         let shard = shard_of(home, partition.index, self.core.cores.inboxes.len());
         self.core.with(|core| {
-            let origin = core.answers.of_lot(number);
+            let origin = core.answers.of_parked(number);
             core.command(shard, Command::Stream(origin, partition, command));
         });
     }
@@ -196,7 +200,7 @@ impl Lot {
     }
 
     fn hear_answers(&mut self) {
-        let answers = self.core.look(|core| core.answers.for_lot.take());
+        let answers = self.core.look(|core| core.answers.for_parked.take());
         for (asked, answer) in answers {
             let at = asked as u32;
             let is_awaited = |held: &readers::Held| number(held.question, at) == asked;
@@ -209,13 +213,13 @@ impl Lot {
     }
 
     /// What all who wait at a position can be told alike; none if each has to ask for itself.
-    fn news(&self, at: u32, answer: Result<Answer, Refusal>) -> Option<News> {
+    fn news(&self, at: u32, answer: Result<Answer, Refusal>) -> Option<Notice> {
         let Ok(Answer::Stream(StreamAnswer::Chunk(chunk))) = answer else { return None };
         let ReadPosition { live, at: StreamOffset { of, .. }, .. } =
             self.readers.position(at)?.position;
         let has_come = chunk.is_closed || !chunk.messages.is_empty();
         let chunk = Identified { of, answer: chunk };
-        (has_come && streams::is_sound(&chunk)).then(|| News::new(chunk, live))
+        (has_come && streams::is_sound(&chunk)).then(|| Notice::new(chunk, live))
     }
 
     /// Tells some of those who are to be told; says whether there are more.
@@ -233,8 +237,8 @@ impl Lot {
         !self.telling.is_empty()
     }
 
-    fn tell_one(&mut self, reader: u32, news: Option<&mut News>) {
-        let hall = self.hall.clone();
+    fn tell_one(&mut self, reader: u32, news: Option<&mut Notice>) {
+        let thread_state = self.thread_state.clone();
         let Some((held, position)) = self.readers.get(reader).zip(self.readers.position_of(reader))
         else {
             return;
@@ -244,15 +248,15 @@ impl Lot {
             let cursor = news.cursor_after(patience.cursor);
             let next = news.chunk.offset(news.chunk.next);
             let goes_on = position.live.is_events() && !news.chunk.is_closed;
-            news.told(manner, cursor, &hall).map(|out| (out, cursor, next, goes_on))
+            news.told(manner, cursor, &thread_state).map(|out| (out, cursor, next, goes_on))
         });
         let Some((out, cursor, next, goes_on)) = told else {
             let wait = self.wait(position, patience, true);
-            return self.send_back(reader, Outgoing::default(), Some(wait));
+            return self.send_back(reader, WriteBuffer::default(), Some(wait));
         };
         self.leave(reader);
         if position.live == Live::LongPoll {
-            hall.count(http::StatusCode::OK);
+            thread_state.count(http::StatusCode::OK);
         }
         let said_at = self.moment(Instant::now());
         let patience = Patience { cursor, said_at, ..patience };
@@ -260,7 +264,7 @@ impl Lot {
     }
 
     /// Says something to a reader that waits nowhere, and has it go on: waiting there, or at rest.
-    fn say(&mut self, reader: u32, out: &Outgoing, then: Option<(ReadPosition, Patience)>) {
+    fn say(&mut self, reader: u32, out: &WriteBuffer, then: Option<(ReadPosition, Patience)>) {
         let Some(held) = self.readers.get(reader) else { return };
         let Ok(taken) = out.write_now(&held.socket, 0) else { return self.part(reader) };
         let is_last = then.is_none() && held.manner.closes;

@@ -109,7 +109,7 @@ pub(crate) fn is_sound(chunk: &StreamChunk) -> bool {
 
 impl StreamsDoor {
     pub(super) fn source(&self, name: TopicName, of: Option<IncarnationTag>) -> Source {
-        Source { streams: self.streams.clone(), name, of, room: self.hall.answers.clone() }
+        Source { streams: self.streams.clone(), name, of, room: self.thread_state.answers.clone() }
     }
 
     pub(super) async fn read(

@@ -25,7 +25,7 @@ use crate::{
     http::{
         body::{Body, EventSource},
         response::Response,
-        thread_context::Hall,
+        thread_state::HttpThreadState,
     },
     runtime::clock::now,
 };
@@ -46,7 +46,7 @@ impl StreamsDoor {
         let random = getrandom::u64().unwrap_or_default();
         let said_at = Instant::now();
         let events = Events {
-            hall: self.hall.clone(),
+            thread_state: self.thread_state.clone(),
             topic: first.topic,
             live,
             position: source.position(first.topic, first.offset(first.next), live).await,
@@ -76,7 +76,7 @@ impl StreamsDoor {
     pub(super) fn events_from(&self, source: Source, wait: WaitingRead) -> EventSource {
         let WaitingRead { position, cursor, until, said_at, stays } = wait;
         let events = Events {
-            hall: self.hall.clone(),
+            thread_state: self.thread_state.clone(),
             live: position.live,
             next: position.at,
             topic: position.stream.0.topic,
@@ -97,7 +97,7 @@ impl StreamsDoor {
 /// The events of one reader.
 #[derive(Debug)]
 struct Events {
-    hall: Rc<Hall>,
+    thread_state: Rc<HttpThreadState>,
     source: Source,
     /// The stream that it reads: the name may be another's later.
     topic: TopicId,
@@ -144,8 +144,11 @@ impl Events {
         // Who is behind is given something at once; others may wait long.
         let _page = (!self.is_up_to_date).then_some(page);
         let read = self.source.chunk(ReadFrom::Offset(self.next.at), true, bytes_max);
-        match timeout_at(until, self.hall.lot.offer(self.wait().map(WaitingRead::offered), read))
-            .await
+        match timeout_at(
+            until,
+            self.thread_state.parking_entry.offer(self.wait().map(WaitingRead::offered), read),
+        )
+        .await
         {
             Ok(Ok(chunk)) if chunk.topic == self.topic => Some(self.told(&chunk)),
             Err(_) if until < self.ends_at => {

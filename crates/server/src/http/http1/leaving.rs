@@ -1,4 +1,4 @@
-//! When a connection may leave its task: for another core, for the lot, or for good.
+//! When a connection may leave its task: for another core, to be parked, or for good.
 
 use std::{
     pin::{Pin, pin},
@@ -12,7 +12,7 @@ use crate::http::{
     core_affinity::Departure,
     http1_answers::{Manner, Streaming},
     http1_requests::UnderWay,
-    parking_lot_entry::Parking,
+    parking_entry::Parking,
 };
 
 impl<S> Http1<S>
@@ -21,7 +21,7 @@ where
 {
     /// Where to go, if another core is the better place and nothing has to be taken along.
     pub(super) fn departure(&self) -> Option<Departure> {
-        let departure = self.leaning.place(self.hall.neighbours.as_deref()?)?;
+        let departure = self.affinity.place(self.thread_state.peer_cores.as_deref()?)?;
         let is_free = self.inlet == Inlet::Open
             && !self.has_ended
             && self.is_at_rest()
@@ -29,9 +29,9 @@ where
         is_free.then_some(departure)
     }
 
-    /// What to go to the lot with, if what the one request under way waits for is all there is to do.
+    /// What is parked, if what the one request under way waits for is all there is to do.
     pub(super) fn parking(&self) -> Option<Parking> {
-        let wait = self.hall.lot.take_offer()?;
+        let wait = self.thread_state.parking_entry.take_offer()?;
         let manner = match (&self.streaming, self.begun.front()) {
             (None, Some(begun)) if self.begun.len() == 1 => begun.manner,
             (Some(Streaming::Events { is_chunked, .. }), None) => {
@@ -41,7 +41,7 @@ where
         };
         let is_free =
             !self.has_ended && !self.is_heard && self.unsent.is_empty() && self.leaves_nothing();
-        is_free.then(|| Parking { wait, manner, moves: self.leaning.moves() })
+        is_free.then(|| Parking { wait, manner, moves: self.affinity.moves() })
     }
 
     /// Whether nothing has come that would have to be taken along, nor is the end near.
@@ -49,14 +49,15 @@ where
         self.input.is_empty()
             && self.next.is_none()
             && self.requests.under_way() == UnderWay::Nothing
-            && !self.hall.closing.has_begun()
+            && !self.thread_state.closing.has_begun()
     }
 
     /// Whether nothing is left to do.
     pub(super) fn is_done(&self) -> bool {
         let is_last = self.inlet == Inlet::Shut
             || self.has_ended
-            || (self.hall.closing.has_begun() && self.requests.under_way() != UnderWay::Body);
+            || (self.thread_state.closing.has_begun()
+                && self.requests.under_way() != UnderWay::Body);
         is_last && self.is_at_rest()
     }
 
@@ -65,8 +66,8 @@ where
         if ready!(Pin::new(&mut self.stream).poll_shutdown(context)).is_err() {
             return Poll::Ready(());
         }
-        let hall = self.hall.clone();
-        let mut read = hall.read.borrow_mut();
+        let thread_state = self.thread_state.clone();
+        let mut read = thread_state.read.borrow_mut();
         loop {
             read.clear();
             match ready!(pin!(self.stream.read_buf(&mut *read)).poll(context)) {

@@ -36,7 +36,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// A client of a connection, and what its requests wait for.
 struct World {
     client: DuplexStream,
-    hall: Rc<Hall>,
+    thread_state: Rc<HttpThreadState>,
     /// The paths that were begun, each with the way to answer it.
     begun: Rc<RefCell<Vec<Unanswered>>>,
 }
@@ -50,8 +50,11 @@ fn in_a_world<F: Future<Output = ()>>(pipe_bytes: usize, test: impl FnOnce(World
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     LocalSet::new().block_on(&runtime.unwrap(), async {
         let (client, stream) = duplex(pipe_bytes);
-        let hall =
-            Rc::new(Hall::new(std::sync::Arc::<CoreMetrics>::default(), None, <_>::default()));
+        let thread_state = Rc::new(HttpThreadState::new(
+            std::sync::Arc::<CoreMetrics>::default(),
+            None,
+            <_>::default(),
+        ));
         let begun: Rc<RefCell<Vec<_>>> = Rc::default();
         let handler = Rc::new(ByFunction({
             let begun = begun.clone();
@@ -62,10 +65,10 @@ fn in_a_world<F: Future<Output = ()>>(pipe_bytes: usize, test: impl FnOnce(World
             }
         }));
         spawn_local({
-            let hall = hall.clone();
-            async move { serve(stream, b"", 0, hall, handler).await }
+            let thread_state = thread_state.clone();
+            async move { serve(stream, b"", 0, thread_state, handler).await }
         });
-        timeout(DAY, test(World { client, hall, begun }))
+        timeout(DAY, test(World { client, thread_state, begun }))
             .await
             .expect("all that was to come comes");
     });
@@ -207,7 +210,7 @@ fn what_waits_for_its_turn_is_answered_though_its_client_sends_no_more() {
 fn what_waits_for_its_turn_is_answered_though_connections_are_to_end() {
     in_a_world(1 << 20, async |mut world| {
         world.say(&of_one_stream(&["PUT", "POST"])).await;
-        world.hall.closing.begin();
+        world.thread_state.closing.begin();
         settled().await;
         world.answer("/v1/stream/a", text("a")).await;
         world.answer("/v1/stream/a", text("b")).await;
@@ -255,18 +258,18 @@ fn no_more_reads_are_begun_than_there_is_room_for_answers() {
 #[test]
 fn many_who_take_nothing_hold_no_more_together_than_their_core_has_room_for() {
     in_a_world(1000, async |world| {
-        let (hall, begun) = (world.hall.clone(), Rc::new(Cell::new(0)));
+        let (thread_state, begun) = (world.thread_state.clone(), Rc::new(Cell::new(0)));
         let long = Bytes::from(vec![b'x'; ANSWER_BYTES_EXPECTED]);
         let together = ANSWERS_BYTES_MAX / ANSWER_BYTES_EXPECTED;
         // Somebody who asks for as much as a connection may hold, and how many of that were begun.
         let connect = async || {
             let (mut client, stream) = duplex(1000);
-            let (hall, count, long) = (hall.clone(), begun.clone(), long.clone());
+            let (thread_state, count, long) = (thread_state.clone(), begun.clone(), long.clone());
             let handler = Rc::new(ByFunction(move |_| {
                 count.set(count.get() + 1);
                 std::future::ready(Response::new(Body::Full(long.clone())))
             }));
-            spawn_local(serve(stream, b"", 0, hall, handler));
+            spawn_local(serve(stream, b"", 0, thread_state, handler));
             let before = begun.get();
             client.write_all(of_one_stream(&vec!["GET"; together]).as_bytes()).await.unwrap();
             settled().await;
@@ -290,7 +293,7 @@ fn many_who_take_nothing_hold_no_more_together_than_their_core_has_room_for() {
         drop(reads);
         sleep(WRITE_TIMEOUT + Duration::from_secs(1)).await;
         let all = ANSWERS_CORE_BYTES_MAX as u64;
-        assert_eq!(hall.answers.page(all).bytes(), all, "they are gone");
+        assert_eq!(thread_state.answers.page(all).bytes(), all, "they are gone");
     });
 }
 
@@ -301,9 +304,9 @@ fn pages_that_wait_behind_another_answer_are_counted_by_themselves_alone() {
         let none = PageSource::unfold((), async |()| None);
         world.answer("/c", Body::Pages(none)).await;
         let all = ANSWERS_CORE_BYTES_MAX as u64;
-        assert_eq!(world.hall.answers.page(all).bytes(), all);
+        assert_eq!(world.thread_state.answers.page(all).bytes(), all);
         world.answer("/b", text("x")).await;
-        assert!(world.hall.answers.page(all).bytes() < all, "others are counted");
+        assert!(world.thread_state.answers.page(all).bytes() < all, "others are counted");
     });
 }
 
@@ -372,7 +375,7 @@ fn a_client_that_goes_gives_up_what_it_waited_for() {
         drop(world.client);
         sleep(HALF_CLOSED + Duration::from_millis(10)).await;
         assert!(answer.is_closed());
-        assert!(world.hall.is_empty());
+        assert!(world.thread_state.is_empty());
     });
 }
 
@@ -395,7 +398,7 @@ fn a_client_that_sends_no_more_hears_all_of_an_answer_however_slowly() {
         settled().await;
         world.answer("/", Body::Full(vec![b'x'; 1000].into())).await;
         let mut heard = String::new();
-        while !world.hall.is_empty() {
+        while !world.thread_state.is_empty() {
             sleep(2 * HALF_CLOSED).await;
             let mut bytes = [0; 100];
             let count = world.client.read(&mut bytes).await.unwrap();
@@ -418,7 +421,7 @@ fn events_that_go_on_are_not_gone_on_with_for_a_client_that_sends_no_more() {
             sleep(HALF_CLOSED / 3).await;
         }
         assert!(sender.is_closed());
-        assert!(world.hall.is_empty());
+        assert!(world.thread_state.is_empty());
     });
 }
 
@@ -542,12 +545,12 @@ fn a_client_that_waits_for_it_is_told_to_send_the_body_behind_earlier_answers() 
 fn connections_that_are_to_end_finish_what_they_were_asked() {
     in_a_world(1 << 20, async |mut world| {
         world.ask(&["/a", "/b"]).await;
-        world.hall.closing.begin();
+        world.thread_state.closing.begin();
         settled().await;
-        assert!(!world.hall.is_empty());
+        assert!(!world.thread_state.is_empty());
         world.answer("/a", text("a")).await;
         world.answer("/b", text("b")).await;
-        assert!(world.hall.is_empty());
+        assert!(world.thread_state.is_empty());
         let heard = world.hear_the_end().await;
         assert_eq!(heard.matches("connection: close").count(), 1);
         assert!(heard.ends_with("connection: close\r\n\r\nb"));
@@ -557,17 +560,17 @@ fn connections_that_are_to_end_finish_what_they_were_asked() {
 #[test]
 fn a_connection_at_rest_and_one_with_events_end_when_all_are_to() {
     in_a_world(1 << 20, async |world| {
-        world.hall.closing.begin();
+        world.thread_state.closing.begin();
         settled().await;
-        assert!(world.hall.is_empty());
+        assert!(world.thread_state.is_empty());
     });
     in_a_world(1 << 20, async |mut world| {
         world.ask(&["/"]).await;
         let (_sender, _, body) = events();
         world.answer("/", body).await;
-        world.hall.closing.begin();
+        world.thread_state.closing.begin();
         settled().await;
-        assert!(world.hall.is_empty());
+        assert!(world.thread_state.is_empty());
         assert!(world.hear_the_end().await.ends_with("0\r\n\r\n"));
     });
 }
@@ -587,7 +590,7 @@ fn an_answer_that_breaks_off_at_once_leaves_nothing_for_the_next_connection() {
         world.ask(&["/a"]).await;
         let broken = async |()| Some((Err(io::Error::other("the copy failed")), ()));
         world.answer("/a", Body::Pages(PageSource::unfold((), broken))).await;
-        assert_eq!(world.hall.write.borrow().len(), 0);
+        assert_eq!(world.thread_state.write.borrow().len(), 0);
         assert_eq!(world.hear_the_end().await, "");
     });
 }

@@ -29,7 +29,7 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 /// The client's end of a connection, and what its requests wait for.
 struct World {
     client: DuplexStream,
-    hall: Rc<Hall>,
+    thread_state: Rc<HttpThreadState>,
     /// The paths that were begun, each with the way to answer it.
     begun: Rc<RefCell<Vec<Unanswered>>>,
 }
@@ -54,8 +54,11 @@ fn in_a_world_of<F: Future<Output = ()>>(pipe_bytes: usize, test: impl FnOnce(Wo
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     LocalSet::new().block_on(&runtime.unwrap(), async {
         let (client, mut stream) = duplex(pipe_bytes);
-        let hall =
-            Rc::new(Hall::new(std::sync::Arc::<CoreMetrics>::default(), None, <_>::default()));
+        let thread_state = Rc::new(HttpThreadState::new(
+            std::sync::Arc::<CoreMetrics>::default(),
+            None,
+            <_>::default(),
+        ));
         let begun: Rc<RefCell<Vec<_>>> = Rc::default();
         let handler = Rc::new(ByFunction({
             let begun = begun.clone();
@@ -66,13 +69,13 @@ fn in_a_world_of<F: Future<Output = ()>>(pipe_bytes: usize, test: impl FnOnce(Wo
             }
         }));
         spawn_local({
-            let hall = hall.clone();
+            let thread_state = thread_state.clone();
             async move {
                 stream.read_exact(&mut [0; PREFACE.len()]).await.unwrap();
-                serve(stream, hall, handler).await;
+                serve(stream, thread_state, handler).await;
             }
         });
-        timeout(DAY, test(World { client, hall, begun }))
+        timeout(DAY, test(World { client, thread_state, begun }))
             .await
             .expect("all that was to come comes");
     });
@@ -92,8 +95,8 @@ struct Client {
 }
 
 impl World {
-    async fn greeted(self) -> (Client, Rc<Hall>) {
-        let (sender, connection) = hyper::client::conn::http2::Builder::new(Here)
+    async fn greeted(self) -> (Client, Rc<HttpThreadState>) {
+        let (sender, connection) = hyper::client::conn::http2::Builder::new(LocalExecutor)
             .timer(TokioTimer::new())
             .initial_stream_window_size(WINDOW_BYTES)
             .initial_connection_window_size(1 << 20)
@@ -102,7 +105,7 @@ impl World {
             .unwrap();
         spawn_local(connection);
         settled().await;
-        (Client { sender, begun: self.begun }, self.hall)
+        (Client { sender, begun: self.begun }, self.thread_state)
     }
 }
 
@@ -148,7 +151,7 @@ async fn read(body: &mut Incoming, bytes: usize) -> usize {
 #[test]
 fn no_more_reads_are_begun_than_there_is_room_for_answers() {
     in_a_world(async |world| {
-        let (client, hall) = world.greeted().await;
+        let (client, thread_state) = world.greeted().await;
         let together = ANSWERS_BYTES_MAX / ANSWER_BYTES_EXPECTED;
         let mut coming = Vec::new();
         for _ in 0..3 * together {
@@ -173,7 +176,7 @@ fn no_more_reads_are_begun_than_there_is_room_for_answers() {
         coming.truncate(together);
         settled().await;
         assert_eq!(client.count(), together, "nobody wants the others");
-        assert!(!hall.is_empty());
+        assert!(!thread_state.is_empty());
     });
 }
 
@@ -205,8 +208,8 @@ fn all_may_wait_at_once_and_are_answered_as_there_is_room() {
 #[test]
 fn reads_of_a_connection_go_one_by_one_while_others_hold_all_that_a_core_has_room_for() {
     in_a_world(async |world| {
-        let (client, hall) = world.greeted().await;
-        let mut others = hall.answers.account();
+        let (client, thread_state) = world.greeted().await;
+        let mut others = thread_state.answers.account();
         others.set(ANSWERS_CORE_BYTES_MAX + 1);
         let mut coming = Vec::new();
         for _ in 0..4 {
@@ -223,12 +226,12 @@ fn reads_of_a_connection_go_one_by_one_while_others_hold_all_that_a_core_has_roo
         settled().await;
         assert_eq!(client.count(), 2, "there is room for all");
         let all = ANSWERS_CORE_BYTES_MAX as u64;
-        assert!(hall.answers.page(all).bytes() < all, "what it has not taken counts");
+        assert!(thread_state.answers.page(all).bytes() < all, "what it has not taken counts");
         for gone in coming {
             gone.abort();
         }
         settled().await;
-        assert_eq!(hall.answers.page(all).bytes(), all, "nobody wants the others");
+        assert_eq!(thread_state.answers.page(all).bytes(), all, "nobody wants the others");
     });
 }
 
@@ -268,21 +271,21 @@ fn a_client_that_takes_a_little_now_and_then_gets_all_of_it() {
 #[test]
 fn a_client_that_takes_nothing_is_closed() {
     in_a_world(async |world| {
-        let (client, hall) = world.greeted().await;
+        let (client, thread_state) = world.greeted().await;
         let _coming = client.ask("/v1/stream/a").await;
         client.answer(long()).await;
         sleep(WRITE_TIMEOUT - 2 * LOOK_EVERY).await;
-        assert!(!hall.is_empty());
+        assert!(!thread_state.is_empty());
         sleep(4 * LOOK_EVERY).await;
-        assert!(hall.is_empty());
+        assert!(thread_state.is_empty());
     });
 }
 
 #[test]
 fn a_long_head_is_refused_when_requests_hold_too_much_and_a_usual_one_is_not() {
     in_a_world(async |world| {
-        let (client, hall) = world.greeted().await;
-        let mut others = hall.account();
+        let (client, thread_state) = world.greeted().await;
+        let mut others = thread_state.account();
         others.set(BODIES_BYTES_MAX).unwrap();
         let coming = client.ask(&format!("/{}", "x".repeat(HEAD_FREE_BYTES))).await;
         assert!(coming.is_finished() && client.count() == 0);
@@ -295,15 +298,15 @@ fn a_long_head_is_refused_when_requests_hold_too_much_and_a_usual_one_is_not() {
 #[test]
 fn a_connection_at_rest_ends_after_a_while_and_a_busy_one_does_not() {
     in_a_world(async |world| {
-        let (client, hall) = world.greeted().await;
+        let (client, thread_state) = world.greeted().await;
         let coming = client.ask("/wait").await;
         sleep(2 * IDLE_TIMEOUT).await;
         client.answer(Body::Empty).await;
         assert!(coming.is_finished());
         sleep(IDLE_TIMEOUT - 2 * LOOK_EVERY).await;
-        assert!(!hall.is_empty());
+        assert!(!thread_state.is_empty());
         sleep(4 * LOOK_EVERY).await;
-        assert!(hall.is_empty());
+        assert!(thread_state.is_empty());
     });
 }
 
@@ -330,7 +333,7 @@ impl HttpBody for Pieces {
 fn a_body_is_refused_that_is_too_long_though_nobody_has_said_so() {
     for (more, is_refused) in [(0, false), (1, true)] {
         in_a_world(async |world| {
-            let (mut sender, connection) = hyper::client::conn::http2::Builder::new(Here)
+            let (mut sender, connection) = hyper::client::conn::http2::Builder::new(LocalExecutor)
                 .handshake(TokioIo::new(world.client))
                 .await
                 .unwrap();
@@ -389,11 +392,11 @@ fn a_client_that_does_not_hear_of_the_end_is_closed() {
     in_a_world(async |mut world| {
         world.client.write_all(&greeting()).await.unwrap();
         settled().await;
-        world.hall.closing.begin();
+        world.thread_state.closing.begin();
         sleep(WRITE_TIMEOUT - 2 * LOOK_EVERY).await;
-        assert!(!world.hall.is_empty());
+        assert!(!world.thread_state.is_empty());
         sleep(4 * LOOK_EVERY).await;
-        assert!(world.hall.is_empty());
+        assert!(world.thread_state.is_empty());
     });
 }
 
@@ -402,8 +405,8 @@ fn a_client_that_lets_nothing_be_written_is_closed() {
     in_a_world_of(8, async |mut world| {
         let _said = spawn_local(async move { world.client.write_all(&greeting()).await });
         settled().await;
-        assert!(!world.hall.is_empty());
+        assert!(!world.thread_state.is_empty());
         sleep(PING_EVERY + PING_TIMEOUT + IDLE_TIMEOUT + WRITE_TIMEOUT + 4 * LOOK_EVERY).await;
-        assert!(world.hall.is_empty());
+        assert!(world.thread_state.is_empty());
     });
 }

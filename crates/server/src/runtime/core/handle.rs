@@ -7,8 +7,8 @@ use tokio::sync::Notify;
 
 use super::{Core, Cores, Workers};
 use crate::runtime::{
-    clock::now, reader_pacing::Pace, send_budget::WaitingRoom, services::Services,
-    write_buffer::Outgoing,
+    clock::now, reader_pacing::ReaderPacing, send_budget::SendBudget, services::Services,
+    write_buffer::WriteBuffer,
 };
 
 /// Looks at the sockets, at most, before what they have brought is done.
@@ -26,17 +26,17 @@ pub(crate) trait Closes: std::fmt::Debug {
     fn has_closed(&self) -> bool;
 }
 
-/// A core, and the bell that makes it carry what has gathered.
+/// A core, and the notification that makes it carry what has gathered.
 #[derive(Clone, Debug)]
 pub(crate) struct CoreHandle {
     pub(super) core: Rc<RefCell<Core>>,
-    bell: Rc<Notify>,
+    notify: Rc<Notify>,
     /// Where the writers of this core's connections make their writes ready, one after the other.
-    pub(crate) write_scratch: Rc<RefCell<Outgoing>>,
+    pub(crate) write_scratch: Rc<RefCell<WriteBuffer>>,
     /// How often they write to readers.
-    pub(crate) pace: Rc<Pace>,
+    pub(crate) pace: Rc<ReaderPacing>,
     /// What waits for the sockets of all of them.
-    pub(crate) waiting_room: Rc<WaitingRoom>,
+    pub(crate) waiting_room: Rc<SendBudget>,
     /// What has to end its work when the broker stops.
     closing: Rc<RefCell<Vec<Rc<dyn Closes>>>>,
     /// What else runs on the core.
@@ -50,7 +50,7 @@ impl CoreHandle {
         let core = Core::new(index, shard, cores.clone(), workers);
         Self {
             core: Rc::new(RefCell::new(core)),
-            bell: Rc::default(),
+            notify: Rc::default(),
             write_scratch: Rc::default(),
             pace: Rc::default(),
             waiting_room: Rc::default(),
@@ -80,7 +80,7 @@ impl CoreHandle {
     /// are ready now have had their turn.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Core) -> T) -> T {
         let result = act(&mut self.core.borrow_mut());
-        self.bell.notify_one();
+        self.notify.notify_one();
         result
     }
 
@@ -120,14 +120,14 @@ impl CoreHandle {
         let mut carried = 0;
         loop {
             self.gather(&mut carried).await;
-            // Looked at in every pass: a bell that never rests must not hold up what is due.
+            // Looked at in every pass: one that always has something must not hold up what is due.
             self.core.borrow_mut().advance();
             let wake = self.core.borrow_mut().carry();
             match wake {
-                None => self.bell.notified().await,
+                None => self.notify.notified().await,
                 Some(due) => {
                     let wait = due.since(now()).max(TIMER_STEP);
-                    let _ = tokio::time::timeout(wait, self.bell.notified()).await;
+                    let _ = tokio::time::timeout(wait, self.notify.notified()).await;
                 }
             }
         }

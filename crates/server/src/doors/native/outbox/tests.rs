@@ -23,7 +23,7 @@ fn outbox() -> Outbox {
 
 /// Writes as much as makes a good write to a socket that takes all of it.
 fn write(outbox: &Outbox) {
-    outbox.fill(&mut Outgoing::default());
+    outbox.fill(&mut WriteBuffer::default());
     outbox.is_unwritten(0);
 }
 
@@ -97,7 +97,7 @@ fn is_ready(future: impl Future) -> bool {
 }
 
 /// Others of the core for which so many bytes wait.
-fn others(room: &Rc<WaitingRoom>, bytes: usize) -> WaitingAccount {
+fn others(room: &Rc<SendBudget>, bytes: usize) -> SendAccount {
     let others = room.account();
     others.set(bytes);
     others
@@ -105,7 +105,7 @@ fn others(room: &Rc<WaitingRoom>, bytes: usize) -> WaitingAccount {
 
 #[test]
 fn many_who_do_not_read_are_given_no_more_together_than_their_core_has_room_for() {
-    let room = Rc::<WaitingRoom>::default();
+    let room = Rc::<SendBudget>::default();
     let outbox = || Outbox::new(1 << 20, &room);
     let (wanted, piece) = (Credit { messages: 9, bytes: 9 }, delivery(0, WRITE_BYTES / 2));
     let is_given = |outbox: &Outbox| outbox.window_now(wanted) == wanted;
@@ -135,7 +135,7 @@ fn many_who_do_not_read_are_given_no_more_together_than_their_core_has_room_for(
 
 #[test]
 fn very_many_who_do_not_read_have_so_much_less_each() {
-    let room = Rc::<WaitingRoom>::default();
+    let room = Rc::<SendBudget>::default();
     let _others = others(&room, WAITING_CORE_BYTES_MAX + 1);
     let deaf: Vec<Outbox> = (0..20_000).map(|_| Outbox::new(1 << 20, &room)).collect();
     let (wanted, piece) = (Credit { messages: 9, bytes: 9 }, delivery(0, 10 << 10));
@@ -151,14 +151,14 @@ fn very_many_who_do_not_read_have_so_much_less_each() {
 
 #[test]
 fn very_many_who_do_not_read_messages_of_8_mib_have_no_more_of_them_than_there_is_room_for() {
-    let (room, message) = (Rc::<WaitingRoom>::default(), delivery(0, 8 << 20));
+    let (room, message) = (Rc::<SendBudget>::default(), delivery(0, 8 << 20));
     let deaf: Vec<Outbox> = (0..1000).map(|_| Outbox::new(1 << 20, &room)).collect();
     let wanted = Credit { messages: 9, bytes: 9 };
     let is_given = |outbox: &&Outbox| outbox.window_now(wanted) == wanted;
     for _ in 0..3 {
         for outbox in deaf.iter().filter(is_given) {
             outbox.deliver(message.clone());
-            outbox.fill(&mut Outgoing::default());
+            outbox.fill(&mut WriteBuffer::default());
             // What the socket has not taken counts as well.
             outbox.is_unwritten(8 << 20);
         }
@@ -171,7 +171,7 @@ fn very_many_who_do_not_read_messages_of_8_mib_have_no_more_of_them_than_there_i
 
 #[tokio::test(flavor = "current_thread")]
 async fn all_are_told_when_nobody_is_given_more_and_when_there_is_room_again() {
-    let (room, wanted) = (Rc::<WaitingRoom>::default(), Credit { messages: 9, bytes: 9 });
+    let (room, wanted) = (Rc::<SendBudget>::default(), Credit { messages: 9, bytes: 9 });
     let idle: [Outbox; 2] = std::array::from_fn(|_| Outbox::new(1 << 20, &room));
     let others = others(&room, 0);
     for (bytes, messages) in [(WAITING_CORE_BYTES_LAST + 1, 0), (0, 9)] {
@@ -196,7 +196,7 @@ fn ask_all(outbox: &Outbox) {
 
 #[test]
 fn many_who_ask_and_do_not_read_are_read_no_further_than_their_core_has_room_for() {
-    let room = Rc::<WaitingRoom>::default();
+    let room = Rc::<SendBudget>::default();
     let others = others(&room, 0);
     let deaf: Vec<Outbox> = (0..200).map(|_| Outbox::new(1 << 20, &room)).collect();
     let held = || deaf.iter().map(|outbox| outbox.account.bytes()).collect::<Vec<_>>();
@@ -219,7 +219,7 @@ fn many_who_ask_and_do_not_read_are_read_no_further_than_their_core_has_room_for
     assert!(is_ready(reads.has_room()), "who reads goes on");
     // What the socket has not taken waits too.
     ask_all(reads);
-    reads.fill(&mut Outgoing::default());
+    reads.fill(&mut WriteBuffer::default());
     reads.is_unwritten(1);
     assert!(!is_ready(reads.has_room()));
     reads.is_unwritten(0);

@@ -18,12 +18,12 @@ use sennit_shard::{PackLengths, Recovered, Room, Settings};
 use super::*;
 use crate::runtime::{
     core::{Cores, Workers},
-    disk_reserve::Reserve,
+    disk_reserve::DiskReserve,
     lane_thread,
     metrics::CoreMetrics,
-    move_permit::MoveTurn,
+    move_permit::MovePermit,
     move_thread::{self, Loans},
-    publish_gauge::IngestGauge,
+    publish_gauge::PublishGauge,
     read_thread::ReadThreads,
 };
 
@@ -46,8 +46,8 @@ fn core(folder: &std::path::Path) -> CoreHandle {
     let parts = sennit_shard::recover(&disk, lane, settings, Timestamp(1)).unwrap();
     let Recovered { shard, lane, reader, mover, .. } = parts;
     let (inbox, _) = tokio::sync::mpsc::unbounded_channel();
-    let move_turn = Arc::new(MoveTurn::new(|| {}));
-    let reserve = Arc::new(Reserve::new(vec![inbox.clone()], SEGMENT_BYTES));
+    let move_permit = Arc::new(MovePermit::new(|| {}));
+    let reserve = Arc::new(DiskReserve::new(vec![inbox.clone()], SEGMENT_BYTES));
     let lane = (lane, Room::new(1, false), reserve.clone());
     let slots = mpsc::channel().0;
     let metrics: Vec<Arc<CoreMetrics>> = vec![Arc::default()];
@@ -57,14 +57,14 @@ fn core(folder: &std::path::Path) -> CoreHandle {
     let (reads, _) = ReadThreads::start(0, reader, &inbox).unwrap();
     let loans = Loans { lane: lane.door(), reserve: reserve.clone() };
     let (moves, _) =
-        move_thread::start(0, mover, inbox.clone(), Arc::default(), move_turn.clone(), loans)
+        move_thread::start(0, mover, inbox.clone(), Arc::default(), move_permit.clone(), loans)
             .unwrap();
     let cores = Cores {
         inboxes: vec![inbox],
-        gauges: vec![IngestGauge::new(HIGH)],
+        gauges: vec![PublishGauge::new(HIGH)],
         metrics,
         session_grace: Duration::ZERO,
-        move_turn,
+        move_permit,
         reserve,
         claims: 1.into(),
         own_topic: <_>::default(),

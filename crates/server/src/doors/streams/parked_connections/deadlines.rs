@@ -1,12 +1,12 @@
-//! What is done in the lot when nothing comes: a long-poll is told so, an event stream hears that it still
-//! stands and ends in its time, and who asks for nothing is let go. It knows no clock but the lot's.
+//! What parked connections are told when nothing comes: a long-poll is told so, an event stream hears that it still
+//! stands and ends in its time, and who asks for nothing is let go. It knows no clock but that of `parked_connections`.
 
 use bytes::Bytes;
 use sennit_engine::StreamCommand;
 use tokio::time::Instant;
 
 use super::{
-    Lot, NOBODYS, TURN,
+    NOBODYS, ParkedConnections, TURN,
     readers::{Moment, Patience},
 };
 use crate::{
@@ -15,10 +15,10 @@ use crate::{
         http1_answers::{encode, put_end, put_pieces},
         response::Response,
     },
-    runtime::{clock::now, write_buffer::Outgoing},
+    runtime::{clock::now, write_buffer::WriteBuffer},
 };
 
-impl Lot {
+impl ParkedConnections {
     /// Does what is due for some of them; says whether there may be more.
     pub(super) fn do_what_is_due(&mut self) -> bool {
         let now = self.moment(Instant::now());
@@ -40,11 +40,11 @@ impl Lot {
     fn has_waited(&mut self, reader: u32, position: ReadPosition, now: Moment) {
         let Some(held) = self.readers.get(reader) else { return };
         let (manner, patience) = (held.manner, held.patience);
-        let mut out = Outgoing::default();
+        let mut out = WriteBuffer::default();
         match position.live {
             Live::LongPoll => {
                 let answer = self.nothing(&position, patience.cursor);
-                encode(answer, manner, &self.hall.date.now(), &mut out);
+                encode(answer, manner, &self.thread_state.date.now(), &mut out);
             }
             _ if now >= patience.until => put_end(manner.is_chunked(), &mut out),
             Live::Events | Live::Base64Events => {
@@ -65,8 +65,8 @@ impl Lot {
     fn nothing(&self, position: &ReadPosition, cursor: u64) -> Response {
         let random = getrandom::u64().unwrap_or_default();
         let cursor = streams::next_cursor(now(), Some(cursor), random);
-        let answer = streams::nothing(position.at, cursor, &self.hall);
-        self.hall.count(answer.status());
+        let answer = streams::nothing(position.at, cursor, &self.thread_state);
+        self.thread_state.count(answer.status());
         answer
     }
 
@@ -74,7 +74,7 @@ impl Lot {
     fn keep_alive(
         &mut self,
         reader: u32,
-        out: &Outgoing,
+        out: &WriteBuffer,
         position: ReadPosition,
         patience: Patience,
     ) {

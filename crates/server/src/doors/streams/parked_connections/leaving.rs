@@ -1,4 +1,4 @@
-//! How one leaves the lot: its client has gone, or says something, or takes its answer slowly, or the
+//! How a parked connection goes on: its client has gone, or says something, or takes its answer slowly, or the
 //! broker stops. Whoever is still there goes back to a task. It knows no requests.
 
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use tokio::task::spawn_local;
 
 use super::{
-    Lot, TURN,
+    ParkedConnections, TURN,
     readers::{Patience, Reader},
 };
 use crate::{
     doors::streams::{ReadPosition, WaitingRead},
     http::{parking::Back, port},
-    runtime::write_buffer::Outgoing,
+    runtime::write_buffer::WriteBuffer,
 };
 
-impl Lot {
+impl ParkedConnections {
     /// Lets those go whose clients have gone, and sends back whose have said something; says whether there
     /// may be more.
     pub(super) fn hear_sockets(&mut self) -> bool {
@@ -30,7 +30,7 @@ impl Lot {
             let patience = held.patience;
             let position = self.readers.position_of(heard.reader).map(|held| held.position.clone());
             let wait = position.map(|position| self.wait(position, patience, false));
-            self.go_back(heard.reader, Outgoing::default(), wait, true);
+            self.go_back(heard.reader, WriteBuffer::default(), wait, true);
         }
         self.heard = heard;
         has_more
@@ -41,16 +41,22 @@ impl Lot {
         if self.readers.get(reader).is_some() {
             self.leave(reader);
             drop(self.readers.let_go(reader));
-            self.hall.metrics.http_connections.less(1);
+            self.thread_state.metrics.http_connections.less(1);
         }
     }
 
     /// Gives a connection a task again: what its socket has not taken, and what it waits for still.
-    pub(super) fn send_back(&mut self, reader: u32, rest: Outgoing, wait: Option<WaitingRead>) {
+    pub(super) fn send_back(&mut self, reader: u32, rest: WriteBuffer, wait: Option<WaitingRead>) {
         self.go_back(reader, rest, wait, false);
     }
 
-    fn go_back(&mut self, reader: u32, rest: Outgoing, wait: Option<WaitingRead>, is_heard: bool) {
+    fn go_back(
+        &mut self,
+        reader: u32,
+        rest: WriteBuffer,
+        wait: Option<WaitingRead>,
+        is_heard: bool,
+    ) {
         if self.readers.get(reader).is_none() {
             return;
         }
@@ -58,9 +64,9 @@ impl Lot {
         let Reader { socket, place, moves, manner, .. } = self.readers.let_go(reader);
         self.sockets.remove(&socket);
         // Counted before the task begins: a broker that stops waits for it.
-        let guest = self.hall.enter();
+        let open_connection = self.thread_state.enter();
         let wait = wait.map(WaitingRead::offered);
-        let back = Back { guest, is_heard, rest, wait, manner, moves };
+        let back = Back { open_connection, is_heard, rest, wait, manner, moves };
         spawn_local(port::come_back(socket, place, back, self.http.clone()));
     }
 
@@ -71,7 +77,7 @@ impl Lot {
             let patience = self.readers.get(reader).map(|held| held.patience).unwrap_or_default();
             let position = self.readers.position_of(reader).map(|held| held.position.clone());
             let wait = position.map(|position| self.wait(position, patience, true));
-            self.send_back(reader, Outgoing::default(), wait);
+            self.send_back(reader, WriteBuffer::default(), wait);
         }
         self.readers.anybody().is_some()
     }

@@ -11,9 +11,9 @@ use crate::{
     doors::streams::{self, Live},
     http::{
         http1_answers::{Manner, encode, put_end, put_pieces},
-        thread_context::Hall,
+        thread_state::HttpThreadState,
     },
-    runtime::{clock::now, write_buffer::Outgoing},
+    runtime::{clock::now, write_buffer::WriteBuffer},
 };
 
 /// Ways to say it that are kept: readers who were told together have the same cursor, so there are few.
@@ -21,17 +21,17 @@ const KEPT_MAX: usize = 16;
 
 /// What has come at a position.
 #[derive(Debug)]
-pub(super) struct News {
+pub(super) struct Notice {
     pub(super) chunk: Identified<StreamChunk>,
     live: Live,
     now: Timestamp,
     random: u64,
     /// The body of an answer, or the event with what has come.
     body: Vec<Bytes>,
-    kept: Vec<(Manner, u64, Outgoing)>,
+    kept: Vec<(Manner, u64, WriteBuffer)>,
 }
 
-impl News {
+impl Notice {
     /// News of `chunk` for those who wait so.
     pub(super) fn new(chunk: Identified<StreamChunk>, live: Live) -> Self {
         let body = match live {
@@ -53,13 +53,18 @@ impl News {
     }
 
     /// What one is told who is answered in that manner and gets this cursor. None if it cannot be said.
-    pub(super) fn told(&mut self, manner: Manner, cursor: u64, hall: &Hall) -> Option<&Outgoing> {
-        let is_alike = |(of, at, _): &(Manner, u64, Outgoing)| (*of, *at) == (manner, cursor);
+    pub(super) fn told(
+        &mut self,
+        manner: Manner,
+        cursor: u64,
+        thread_state: &HttpThreadState,
+    ) -> Option<&WriteBuffer> {
+        let is_alike = |(of, at, _): &(Manner, u64, WriteBuffer)| (*of, *at) == (manner, cursor);
         let at = match self.kept.iter().position(is_alike) {
             Some(at) => at,
             None => {
-                let mut out = Outgoing::default();
-                self.say(manner, cursor, hall, &mut out)?;
+                let mut out = WriteBuffer::default();
+                self.say(manner, cursor, thread_state, &mut out)?;
                 if self.kept.len() == KEPT_MAX {
                     self.kept.pop();
                 }
@@ -70,12 +75,18 @@ impl News {
         Some(&self.kept[at].2)
     }
 
-    fn say(&self, manner: Manner, cursor: u64, hall: &Hall, out: &mut Outgoing) -> Option<()> {
+    fn say(
+        &self,
+        manner: Manner,
+        cursor: u64,
+        thread_state: &HttpThreadState,
+        out: &mut WriteBuffer,
+    ) -> Option<()> {
         match self.live {
             Live::LongPoll => {
-                let head = streams::answer(&self.chunk, cursor, hall)?;
+                let head = streams::answer(&self.chunk, cursor, thread_state)?;
                 let answer = head.with_body(streams::body_of(self.body.clone()));
-                encode(answer, manner, &hall.date.now(), out);
+                encode(answer, manner, &thread_state.date.now(), out);
             }
             Live::Events | Live::Base64Events => {
                 let place = streams::control(&self.chunk, cursor);

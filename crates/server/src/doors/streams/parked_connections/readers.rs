@@ -1,4 +1,4 @@
-//! Who is in the lot: each connection with what it waits for, the positions with those who wait at each, and
+//! The parked connections: each with what it waits for, the positions with those who wait at each, and
 //! who is due when. It knows no answers, and no more of a socket than that it is held.
 
 use std::{
@@ -16,13 +16,13 @@ use crate::{
     http::http1_answers::Manner,
 };
 
-/// A moment, in milliseconds since the lot began.
+/// A moment, in milliseconds since the core began.
 pub(super) type Moment = u64;
 
 /// Nobody, in a list of readers.
 const NOBODY: u32 = u32::MAX;
 
-/// A connection in the lot.
+/// A parked connection.
 #[derive(Debug)]
 pub(super) struct Reader {
     pub(super) socket: TcpStream,
@@ -70,7 +70,7 @@ pub(super) struct Held {
 
 type Key = (PartitionId, Offset, Live);
 
-/// Who is in the lot.
+/// All parked connections, and the positions at which they wait.
 #[derive(Debug, Default)]
 pub(super) struct Readers {
     all: Slab<Reader>,

@@ -1,4 +1,4 @@
-//! The sockets of the lot: which of them has something to read, or has ended. One registration with the
+//! The sockets of parked connections: which of them has something to read, or has ended. One registration with the
 //! runtime for all of them. It knows nobody who waits.
 
 use std::{
@@ -17,7 +17,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 /// Sockets told of at once.
 const EVENTS_MAX: usize = 256;
 
-/// The sockets of the lot.
+/// The sockets of parked connections.
 #[derive(Debug)]
 pub(super) struct Sockets(AsyncFd<OwnedFd>);
 

@@ -24,7 +24,7 @@ fn a_body_counts_until_its_request_is_answered() {
                 "POST /v1/stream/a HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n{body}"
             )
         };
-        let mut others = world.hall.account();
+        let mut others = world.thread_state.account();
         others.set(BODIES_BYTES_MAX - 10).unwrap();
         world.say(&(request("four") + &request("five"))).await;
         world.say(&request("six")).await;
@@ -34,14 +34,15 @@ fn a_body_counts_until_its_request_is_answered() {
         let heard = world.hear_the_end().await;
         assert_eq!((heard.matches(" 200 ").count(), heard.matches(" 503 ").count()), (2, 1));
         drop(others);
-        world.hall.account().set(BODIES_BYTES_MAX).unwrap();
+        world.thread_state.account().set(BODIES_BYTES_MAX).unwrap();
     });
 }
 
 /// Whether so much is held of bodies, and no more.
 fn holds(world: &World, bytes: usize) -> bool {
     let room = BODIES_BYTES_MAX - bytes;
-    world.hall.account().set(room).is_ok() && world.hall.account().set(room + 1).is_err()
+    world.thread_state.account().set(room).is_ok()
+        && world.thread_state.account().set(room + 1).is_err()
 }
 
 #[test]
@@ -53,7 +54,7 @@ fn what_came_behind_a_request_that_waits_counts_as_bodies_do() {
         let behind = of_one_stream(&["GET"]).repeat(100);
         world.say(&behind).await;
         assert!(holds(&world, behind.len()));
-        let mut others = world.hall.account();
+        let mut others = world.thread_state.account();
         others.set(BODIES_BYTES_MAX - behind.len()).unwrap();
         world.say("G").await;
         drop(others);
@@ -81,14 +82,14 @@ fn what_came_behind_a_request_counts_no_more_once_it_is_begun() {
 fn a_body_is_refused_when_all_of_them_hold_too_much() {
     in_a_world(1 << 20, async |mut world| {
         world.say("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nxx").await;
-        let mut others = world.hall.account();
+        let mut others = world.thread_state.account();
         others.set(BODIES_BYTES_MAX - 2).unwrap();
         settled().await;
         world.say("x").await;
         assert!(world.hear_the_end().await.starts_with("HTTP/1.1 503 "));
         drop(others);
         // The one that was refused holds nothing any more.
-        world.hall.account().set(BODIES_BYTES_MAX).unwrap();
+        world.thread_state.account().set(BODIES_BYTES_MAX).unwrap();
     });
 }
 
@@ -100,7 +101,7 @@ fn long_heads_count_as_bodies_do_whether_they_are_whole_or_not() {
     };
     for end in ["", "\r\n\r\n"] {
         in_a_world(1 << 20, async |mut world| {
-            let mut others = world.hall.account();
+            let mut others = world.thread_state.account();
             others.set(BODIES_BYTES_MAX).unwrap();
             world.say(&long(end)).await;
             let heard = world.hear_the_end().await;
@@ -111,7 +112,7 @@ fn long_heads_count_as_bodies_do_whether_they_are_whole_or_not() {
         });
     }
     in_a_world(1 << 20, async |mut world| {
-        let mut others = world.hall.account();
+        let mut others = world.thread_state.account();
         others.set(BODIES_BYTES_MAX).unwrap();
         world.ask(&["/healthz"]).await;
         assert_eq!(world.paths(), ["/healthz"], "a head of the usual length holds nothing");

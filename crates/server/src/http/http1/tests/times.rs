@@ -59,8 +59,8 @@ fn a_client_that_takes_nothing_is_closed() {
         world.ask(&["/"]).await;
         world.answer("/", Body::Full(vec![b'x'; 1000].into())).await;
         sleep(WRITE_TIMEOUT - Duration::from_secs(1)).await;
-        assert!(!world.hall.is_empty());
+        assert!(!world.thread_state.is_empty());
         sleep(Duration::from_secs(2)).await;
-        assert!(world.hall.is_empty());
+        assert!(world.thread_state.is_empty());
     });
 }

@@ -17,10 +17,10 @@ use super::{
     closing::Closing,
     date::Date,
     limits::BODIES_BYTES_MAX,
-    parking_lot_entry::LotDoor,
+    parking_entry::ParkingEntry,
 };
 use crate::runtime::{
-    core::Closes, metrics::CoreMetrics, peer_cores::Neighbours, write_buffer::Outgoing,
+    core::Closes, metrics::CoreMetrics, peer_cores::PeerCores, write_buffer::WriteBuffer,
 };
 
 /// Bytes of a read.
@@ -28,17 +28,17 @@ const READ_BYTES: usize = 64 << 10;
 
 /// What all connections of a thread share.
 #[derive(Debug)]
-pub(crate) struct Hall {
+pub(crate) struct HttpThreadState {
     pub(crate) closing: Closing,
     /// Where those go who wait for streams.
-    pub(crate) lot: LotDoor,
+    pub(crate) parking_entry: ParkingEntry,
     pub(crate) metrics: Arc<CoreMetrics>,
     /// The other cores; none where connections do not move.
-    pub(crate) neighbours: Option<Rc<Neighbours>>,
+    pub(crate) peer_cores: Option<Rc<PeerCores>>,
     /// What was read last, until it was looked at.
     pub(crate) read: RefCell<BytesMut>,
     /// What is written next, until it was.
-    pub(crate) write: RefCell<Outgoing>,
+    pub(crate) write: RefCell<WriteBuffer>,
     pub(crate) date: Date,
     /// Connections that have something to do still, if they are to end.
     open: Cell<usize>,
@@ -50,17 +50,17 @@ pub(crate) struct Hall {
     pub(crate) guard: BrowserGuard,
 }
 
-impl Hall {
+impl HttpThreadState {
     pub(crate) fn new(
         metrics: Arc<CoreMetrics>,
-        neighbours: Option<Rc<Neighbours>>,
+        peer_cores: Option<Rc<PeerCores>>,
         rules: BrowserRules,
     ) -> Self {
         Self {
             guard: BrowserGuard::new(rules),
-            neighbours,
+            peer_cores,
             closing: Closing::default(),
-            lot: LotDoor::default(),
+            parking_entry: ParkingEntry::default(),
             metrics,
             read: RefCell::new(BytesMut::with_capacity(READ_BYTES)),
             write: RefCell::default(),
@@ -82,21 +82,21 @@ impl Hall {
 
     /// Whether every connection has done what it was asked.
     pub(crate) fn is_empty(&self) -> bool {
-        self.open.get() == 0 && self.lot.count() == 0
+        self.open.get() == 0 && self.parking_entry.count() == 0
     }
 
-    pub(crate) fn enter(self: &Rc<Self>) -> Guest {
+    pub(crate) fn enter(self: &Rc<Self>) -> OpenConnection {
         self.open.set(self.open.get() + 1);
-        Guest(self.clone())
+        OpenConnection(self.clone())
     }
 
     /// An account of a body that comes.
     pub(crate) fn account(self: &Rc<Self>) -> BodyAccount {
-        BodyAccount { hall: self.clone(), bytes: 0 }
+        BodyAccount { thread_state: self.clone(), bytes: 0 }
     }
 }
 
-impl Closes for Hall {
+impl Closes for HttpThreadState {
     fn begin(&self) {
         self.closing.begin();
     }
@@ -109,7 +109,7 @@ impl Closes for Hall {
 /// What has come of a body whose request is not answered; dropped, it holds nothing.
 #[derive(Debug)]
 pub(crate) struct BodyAccount {
-    hall: Rc<Hall>,
+    thread_state: Rc<HttpThreadState>,
     bytes: usize,
 }
 
@@ -119,8 +119,8 @@ impl BodyAccount {
     /// # Errors
     /// It grows, and all bodies together hold more than they may.
     pub(crate) fn set(&mut self, bytes: usize) -> Result<(), Refused> {
-        let all = self.hall.body_bytes.get() - self.bytes + bytes;
-        self.hall.body_bytes.set(all);
+        let all = self.thread_state.body_bytes.get() - self.bytes + bytes;
+        self.thread_state.body_bytes.set(all);
         let grows = bytes > self.bytes;
         self.bytes = bytes;
         if grows && all > BODIES_BYTES_MAX {
@@ -133,15 +133,15 @@ impl BodyAccount {
 
 impl Drop for BodyAccount {
     fn drop(&mut self) {
-        self.hall.body_bytes.set(self.hall.body_bytes.get() - self.bytes);
+        self.thread_state.body_bytes.set(self.thread_state.body_bytes.get() - self.bytes);
     }
 }
 
 /// Counts a connection as one that has something to do still, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Guest(Rc<Hall>);
+pub(crate) struct OpenConnection(Rc<HttpThreadState>);
 
-impl Drop for Guest {
+impl Drop for OpenConnection {
     fn drop(&mut self) {
         self.0.open.set(self.0.open.get() - 1);
     }

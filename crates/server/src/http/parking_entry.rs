@@ -1,5 +1,5 @@
-//! The door between the connections of a core and its lot, and what one takes along through it. It knows no
-//! streams, and not what goes on in the lot.
+//! The way from the connections of a core to its parked ones, and what a connection takes along. It knows no
+//! streams, and not what becomes of parked connections.
 
 use std::{
     cell::{Cell, RefCell},
@@ -13,7 +13,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit};
 
 use super::{handler::Wait, http1_answers::Manner};
 
-/// What a connection is told in its stead when it leaves for the lot.
+/// What a connection is told in its stead when it is parked.
 #[derive(Debug)]
 pub(crate) struct Parking {
     /// What the one request that is under way waits for.
@@ -24,7 +24,7 @@ pub(crate) struct Parking {
     pub(crate) moves: u32,
 }
 
-/// A connection on its way to the lot.
+/// A connection on its way to the parked ones.
 #[derive(Debug)]
 pub(crate) struct Arriving {
     pub(crate) stream: TcpStream,
@@ -33,20 +33,20 @@ pub(crate) struct Arriving {
     pub(crate) parking: Parking,
 }
 
-/// The door between the connections of a thread and its lot. Where there is no lot it stays closed.
+/// The way from the connections of a thread to its parked ones. On a thread that parks none it stays closed.
 #[derive(Debug, Default)]
-pub(crate) struct LotDoor {
+pub(crate) struct ParkingEntry {
     is_open: Cell<bool>,
     /// What the request that was worked on last could wait for without its task.
     offered: RefCell<Option<Wait>>,
     arriving: RefCell<Vec<Arriving>>,
     /// Rung for who arrives.
-    pub(crate) bell: Rc<Notify>,
-    /// How many are in the lot, or on their way there.
+    pub(crate) notify: Rc<Notify>,
+    /// How many are parked, or on their way there.
     count: Cell<usize>,
 }
 
-impl LotDoor {
+impl ParkingEntry {
     /// There is a lot.
     pub(crate) fn open(&self) {
         self.is_open.set(true);
@@ -78,7 +78,7 @@ impl LotDoor {
     pub(crate) fn enter(&self, arriving: Arriving) {
         self.count.set(self.count.get() + 1);
         self.arriving.borrow_mut().push(arriving);
-        self.bell.notify_one();
+        self.notify.notify_one();
     }
 
     /// Those who have come since this was asked last.
@@ -90,7 +90,7 @@ impl LotDoor {
         self.count.get()
     }
 
-    /// So many are in the lot, and nobody is on his way.
+    /// So many are parked, and none is on its way.
     pub(crate) fn set_count(&self, count: usize) {
         self.count.set(count);
     }
