@@ -158,6 +158,15 @@ impl<D: Disk> Lane<D> {
         self.segments.keys().copied()
     }
 
+    /// How many bytes of the lane's disk are free.
+    ///
+    /// # Errors
+    /// [`Fault::Io`].
+    pub fn available_bytes(&self) -> Result<u64, Fault> {
+        let directory = &self.config.directory;
+        self.disk.available_bytes(directory).map_err(Fault::io("measure", directory))
+    }
+
     /// How many slots are ready for segments to come.
     #[must_use]
     pub fn spare_count(&self) -> usize {

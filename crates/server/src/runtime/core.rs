@@ -250,9 +250,13 @@ impl Core {
         self.release(committed);
     }
 
-    fn release(&mut self, Committed { end, took, spare_slots, .. }: Committed) {
+    fn release(&mut self, Committed { end, took, spare_slots, is_full, .. }: Committed) {
         self.last_commit = took;
         self.shard.set_spare_slots(spare_slots, end);
+        if is_full != self.storage_full {
+            // Before anything else is published: the message that says so may be behind much of it.
+            self.set_storage_full(is_full);
+        }
         self.shard.committed(end, now());
         self.cores.reserve.checkpoint_takes(self.index, self.shard.checkpoint_segments());
         self.route();

@@ -16,6 +16,9 @@ struct LaneState {
     checkpoint_segments: AtomicU64,
     /// Slots that it lacks.
     missing: AtomicU64,
+    /// Slots of its that take room of the disk and that it does not have: those that are being made, and those
+    /// that it has given back and that are not removed yet.
+    outside: AtomicU64,
     /// Whether publishes are refused for that.
     is_full: AtomicBool,
 }
@@ -83,6 +86,25 @@ impl DiskReserve {
         if is_first_or_last {
             self.cores.iter().for_each(|core| drop(core.send(Message::DiskShort(is_full))));
         }
+    }
+
+    /// A slot of a lane takes room of the disk from now on, and the lane does not have it.
+    pub(crate) fn slot_is_outside(&self, shard: usize) {
+        self.lanes[shard].outside.fetch_add(1, SeqCst);
+    }
+
+    /// The lane has it now, or it takes no room any more.
+    pub(crate) fn slot_is_settled(&self, shard: usize) {
+        let outside = &self.lanes[shard].outside;
+        let _ = outside.fetch_update(SeqCst, SeqCst, |count| count.checked_sub(1));
+    }
+
+    /// How many bytes have to be free so that every lane may have the slots that it lacks.
+    pub(crate) fn needed_bytes(&self) -> u64 {
+        let lacking =
+            |lane: &LaneState| lane.missing.load(Relaxed).saturating_sub(lane.outside.load(SeqCst));
+        let slots: u64 = self.lanes.iter().map(lacking).sum();
+        slots.saturating_mul(self.segment_bytes).saturating_add(self.lent_bytes.load(SeqCst))
     }
 
     /// Whether publishes to some lane are refused.

@@ -20,6 +20,8 @@ pub(crate) struct Committed {
     pub(crate) is_all: bool,
     /// How many spare slots the lane has left.
     pub(crate) spare_slots: usize,
+    /// Whether publishes are to be refused, as slots are missing.
+    pub(crate) is_full: bool,
 }
 
 /// What reaches a core.

@@ -88,8 +88,9 @@ impl<D: Disk> SlotThread<D> {
             Ok(SlotWish::Remove(slot)) => self.kept.push_back((Instant::now() + kept_for, slot)),
             Err(RecvTimeoutError::Timeout) if self.owed.is_empty() => {
                 self.remove();
-                if self.was_full {
-                    self.look_for_room();
+                if self.was_full && self.is_full() == Some(false) {
+                    self.was_full = false;
+                    self.tell_whether_full();
                 }
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -123,13 +124,22 @@ impl<D: Disk> SlotThread<D> {
             Some(Wish::Held) => SlotFill::Taken,
             _ => SlotFill::Written,
         };
-        match self.maker.make_beside(self.left_beside(), fill) {
+        self.reserve.slot_is_outside(self.shard as usize);
+        let made = self.maker.make_beside(self.left_beside(), fill);
+        if made.is_err() {
+            self.reserve.slot_is_settled(self.shard as usize);
+        }
+        match made {
             Ok(slot) => {
                 self.hand_over(slot);
                 // That the next finds none is said before it is wanted: by then more is published.
-                self.look_for_room();
+                self.was_full = self.is_full().unwrap_or(self.was_full);
+                self.tell_whether_full();
             }
-            Err(Fault::StorageFull { .. }) => self.tell_whether_full(true),
+            Err(Fault::StorageFull { .. }) => {
+                self.was_full = true;
+                self.tell_whether_full();
+            }
             Err(fault) => {
                 let _ = self.core.send(inbox::Message::Fenced(fault));
                 return Err(Ended);
@@ -148,32 +158,28 @@ impl<D: Disk> SlotThread<D> {
         self.reserve.left_beside(self.shard as usize)
     }
 
-    /// Looks whether there is room for all that the lane lacks and for one at least, though it may wish for
-    /// none: a lane that publishes faster than slots are made uses those that it holds meanwhile.
-    fn look_for_room(&mut self) {
+    /// Whether the disk has no room for all that the lane lacks, or for one slot: it may wish for none.
+    fn is_full(&self) -> Option<bool> {
         let lacking = self.reserve.missing_bytes_of(self.shard as usize);
         let own = lacking.max(self.reserve.segment_bytes());
         let needed = own.saturating_add(self.left_beside());
-        if let Ok(available) = self.maker.available_bytes() {
-            self.tell_whether_full(available < needed);
-        }
+        self.maker.available_bytes().ok().map(|available| available < needed)
     }
 
-    fn tell_whether_full(&mut self, is_full: bool) {
-        if std::mem::replace(&mut self.was_full, is_full) != is_full {
-            let _ = self.lane.send(LaneMessage::Room(!is_full));
-        }
+    /// Tells the lane, though it may have heard it before: it looks by itself too.
+    fn tell_whether_full(&self) {
+        let _ = self.lane.send(LaneMessage::Room(!self.was_full));
     }
 
     /// Removes the slot that was kept for the longest, if that was long enough.
     fn remove(&mut self) {
         let is_short = self.reserve.is_short();
         let may_go = |(until, _): &mut (Instant, Slot)| is_short || *until <= Instant::now();
-        if let Some((_, slot)) = self.kept.pop_front_if(may_go)
-            && let Err(fault) = self.maker.remove(&slot)
-        {
+        let Some((_, slot)) = self.kept.pop_front_if(may_go) else { return };
+        if let Err(fault) = self.maker.remove(&slot) {
             tracing::warn!(shard = self.shard, %fault, "a slot could not be removed");
         }
+        self.reserve.slot_is_settled(self.shard as usize);
     }
 }
 
@@ -228,11 +234,12 @@ mod tests {
             assert!(slots.step(LONG).is_ok());
             said.try_iter().collect::<Vec<_>>()
         };
-        assert!(matches!(told()[..], [LaneMessage::Spare(..)]));
+        let has_room = told();
+        assert!(matches!(has_room[..], [LaneMessage::Spare(..), LaneMessage::Room(true)]));
         reserve.lacks(1, 2, true);
         let full = told();
         assert!(matches!(full[..], [LaneMessage::Spare(..), LaneMessage::Room(false)]), "{full:?}");
-        assert!(told().is_empty());
+        assert!(matches!(told()[..], [LaneMessage::Room(false)]));
         // A lane that is full itself has as good a right to it.
         reserve.lacks(0, 1, true);
         let [LaneMessage::Spare(..), ..] = &told()[..] else { panic!("no slot") };
@@ -257,9 +264,12 @@ mod tests {
             wishes.send(SlotWish::Remove(slot.clone())).unwrap();
             assert!(slots.step(kept_for).is_ok());
         }
-        assert!(matches!(said.try_recv(), Ok(LaneMessage::Spare(..))));
         assert!(slots.step(LONG).is_ok());
-        assert!(matches!(said.try_recv(), Ok(LaneMessage::Room(true))));
+        let told: Vec<_> = said.try_iter().collect();
+        let [LaneMessage::Room(false), LaneMessage::Spare(..), LaneMessage::Room(true)] = &told[..]
+        else {
+            panic!("{told:?}")
+        };
     }
 
     #[test]
@@ -283,9 +293,13 @@ mod tests {
     fn a_slot_that_is_not_wanted_is_given_before_one_is_made_and_removed_after_its_time() {
         let disk = MemoryDisk::default();
         let (mut slots, _, wishes, said) = thread(&disk);
-        let given = || match said.try_recv() {
-            Ok(LaneMessage::Spare(slot, _)) => slot,
-            other => panic!("{other:?}"),
+        let given = || {
+            let told = said.try_iter();
+            let slot = |message| match message {
+                LaneMessage::Spare(slot, _) => Some(slot),
+                _ => None,
+            };
+            told.filter_map(slot).next().expect("a slot is given")
         };
         let there = || disk.list(Path::new(DIRECTORY)).unwrap().len();
 
