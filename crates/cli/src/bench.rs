@@ -19,7 +19,7 @@ Examples:
 
 Load comes from processes of its own, on a schedule that does not wait for the broker. A row that
 is not clean (missing, duplicates, out of order, corrupt, errors) ends with exit code 1.
-docs/reference/benchmarks.md says what each figure means.";
+bench/README.md says what each figure means.";
 
 /// How much later than its processes a run that fails may hear of the signal that has ended both.
 const SIGNAL_LATE: Duration = Duration::from_secs(1);
