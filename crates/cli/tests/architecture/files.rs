@@ -5,7 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use crate::{
@@ -13,6 +13,16 @@ use crate::{
     tree::{read, root, rust_files},
     walls::{Graph, table},
 };
+
+/// Names on the pages that are no files of a crate's `src`: folders beside, and doors that are to come.
+const NO_FILES: [&str; 6] = [
+    "sim/",
+    "bench/src",
+    "doors/live",
+    "doors/admin",
+    "protocol/schema/control.proto",
+    "engine/tests/<behaviour>.rs",
+];
 
 /// Adds each path of the tree that `text` begins with, below `before`; returns what follows it.
 fn add_paths<'a>(text: &'a str, before: &[String], paths: &mut Vec<Vec<String>>) -> &'a str {
@@ -151,6 +161,38 @@ fn layer_of<'a>(module: &str, layers: &'a Graph) -> &'a str {
         |layer: &&String| module == layer.as_str() || module.starts_with(&format!("{layer}/"));
     let longest = layers.keys().filter(lies_in).max_by_key(|layer| layer.len());
     longest.map_or("composition", String::as_str)
+}
+
+/// What stands in backquotes on a page.
+fn quoted(page: &str) -> impl Iterator<Item = &str> {
+    page.split('`').skip(1).step_by(2)
+}
+
+/// Where the file of a name lies: `crates/...` as it stands, `engine/record` in that crate, all others in a
+/// layer of the server.
+fn file_of(name: &str) -> PathBuf {
+    let (first, inside) = name.split_once('/').unwrap_or((name, ""));
+    match root().join("crates").join(first) {
+        _ if first == "crates" => root().join(name),
+        of_crate if of_crate.is_dir() => of_crate.join("src").join(inside),
+        _ => root().join("crates/server/src").join(name),
+    }
+}
+
+#[test]
+fn the_map_and_the_tour_name_files_that_are_there() {
+    let mut named = 0;
+    for page in ["ARCHITECTURE.md", "docs/tour.md"] {
+        let text = read(&root().join(page));
+        let names = quoted(&text).filter(|name| name.contains('/') && !name.contains(' '));
+        for name in names.filter(|name| !NO_FILES.contains(name)) {
+            let path = file_of(name);
+            let is_there = path.exists() || path.with_extension("rs").exists();
+            assert!(is_there, "{page} names {name}, which is not there");
+            named += 1;
+        }
+    }
+    assert!(named > 100, "the scan found only {named} names");
 }
 
 #[test]
