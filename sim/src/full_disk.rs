@@ -11,6 +11,8 @@ use crate::{
 
 /// Makes another source of a seed: the rest of a run is what it would be without a full disk.
 const FULL: u64 = 0xF011_D15C;
+/// And another, for whether slots are made in time.
+const LATE: u64 = 0x1A7E;
 /// Steps within which a lane has the slots that it holds.
 const HELD_STEPS: u32 = 200;
 /// Publishes within which the disk is full.
@@ -41,7 +43,9 @@ impl Run {
         }
         let more = random.below(2 * self.swarm.segment_bytes);
         self.leave_free(more);
+        self.world.slots_are_late = Random::new(seed ^ LATE).chance(500);
         self.fill(&mut random)?;
+        self.world.slots_are_late = false;
         // Lives that begin a segment and end with it, or get further.
         let longest = *random.pick(&[8, 30, 100]).expect("there are three");
         for _ in 0..random.between(1, 20) {

@@ -168,6 +168,7 @@ impl Moving {
             Move::Compacting(step) => {
                 // Few, so that a pass is made again and again.
                 parts.mover.set_compaction_keys(COMPACTION_KEYS);
+                parts.mover.set_left_bytes(left_by_pack(parts, room));
                 match parts.mover.compact(&step) {
                     Ok(done) => {
                         self.made(&done.packs)?;
@@ -266,6 +267,7 @@ fn copy(
     wanted: &[Held],
 ) -> Result<Moved, MoveError> {
     parts.mover.set_in_one_pack(room.is_full());
+    parts.mover.set_left_bytes(left_by_pack(parts, room));
     let bytes = parts.mover.bytes_for(wanted);
     let spare = parts.lane.spare_count();
     let may_lend = room.may_lend(spare);
@@ -277,6 +279,12 @@ fn copy(
         parts.mover.make_room(&slot)?;
     }
     parts.mover.copy(home, wanted)
+}
+
+/// What a pack leaves free: what the lane lacks, unless that is full. Then the pack frees more than it takes.
+fn left_by_pack(parts: &Recovered<SimulatedDisk>, room: &Room) -> u64 {
+    let missing = room.missing(parts.lane.spare_count()) as u64;
+    if room.is_full() { 0 } else { missing * parts.mover.segment_bytes() }
 }
 
 /// The packs in which something live lies.

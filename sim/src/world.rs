@@ -120,6 +120,8 @@ pub struct World {
     surplus: Vec<Slot>,
     /// How many slots the frames need that wait for the lane.
     slots_wanted: usize,
+    /// Whether whoever makes slots is behind: none is made as long as the lane has one.
+    pub slots_are_late: bool,
     /// Whether publishers wait while as much as a segment holds is not committed.
     pub holds_publishers: bool,
     /// How often the slot maker was asked in vain while the lane waits.
@@ -173,6 +175,7 @@ impl World {
             wish: None,
             surplus: Vec::new(),
             slots_wanted: 0,
+            slots_are_late: false,
             holds_publishers: false,
             waits: 0,
         };
@@ -316,6 +319,7 @@ impl World {
         (self.waits, self.slots_wanted) = (0, 0);
         match self.parts.lane.append(&frames) {
             Ok(end) => {
+                self.look_for_room();
                 self.oracle.committed(turn);
                 if rest.is_empty() {
                     self.flight = Some(Flight::Synced(end));

@@ -148,6 +148,8 @@ pub struct Mover<D: Disk> {
     rubbish: Vec<u32>,
     /// Whether all goes into one pack, which takes less room than several.
     in_one_pack: bool,
+    /// What packs leave free of the disk, in bytes.
+    left_bytes: u64,
 }
 
 /// Is told of each quarter of a MiB that was read or written, and takes its time.
@@ -180,7 +182,7 @@ impl<D: Disk> Mover<D> {
         let pace = Pace(Box::new(|_| true));
         let (keys, keys_max) = (KeyTable::default(), COMPACTION_KEYS_MAX);
         let (unpaced, rubbish) = (0, Vec::new());
-        let in_one_pack = false;
+        let (in_one_pack, left_bytes) = (false, 0);
         Self {
             disk,
             config,
@@ -193,6 +195,7 @@ impl<D: Disk> Mover<D> {
             unpaced,
             rubbish,
             in_one_pack,
+            left_bytes,
         }
     }
 
@@ -221,8 +224,12 @@ impl<D: Disk> Mover<D> {
     /// How much of the disk the packs of these batches take, in bytes, at most, if they lie in one.
     #[must_use]
     pub fn bytes_for(&self, wanted: &[Held]) -> u64 {
-        let record = |held: &Held| u64::from(held.place.bytes) + (PACKED_HEAD_BYTES + 16) as u64;
-        let records: u64 = wanted.iter().map(record).sum();
+        Self::bytes_of(wanted.iter().map(|held| u64::from(held.place.bytes)))
+    }
+
+    /// The same of batches of these lengths.
+    fn bytes_of(batches: impl Iterator<Item = u64>) -> u64 {
+        let records: u64 = batches.map(|bytes| bytes + (PACKED_HEAD_BYTES + 16) as u64).sum();
         // Each frame fills its last block; the header and the last frame have one each.
         let blocks = 3 + 2 * records / FRAME_TARGET_BYTES as u64;
         records + blocks * BLOCK_BYTES as u64
@@ -252,6 +259,11 @@ impl<D: Disk> Mover<D> {
     /// Has all of a move lie in one pack, or in as many as its batches are of different kinds.
     pub fn set_in_one_pack(&mut self, in_one_pack: bool) {
         self.in_one_pack = in_one_pack;
+    }
+
+    /// Has packs leave so many bytes of the disk free: lanes lack slots, and are to have the room.
+    pub fn set_left_bytes(&mut self, left_bytes: u64) {
+        self.left_bytes = left_bytes;
     }
 
     /// Every batch that lies in `home`.
@@ -307,6 +319,13 @@ impl<D: Disk> Mover<D> {
     }
 
     pub(crate) fn write_all(&mut self, batches: Vec<Copied>) -> Result<Moved, MoveError> {
+        if self.left_bytes > 0 {
+            let bytes = Self::bytes_of(batches.iter().map(|copied| copied.batch.len() as u64));
+            if !self.has_room(bytes.saturating_add(self.left_bytes))? {
+                let path = self.config.directory.clone();
+                return Err(Fault::StorageFull { path }.into());
+            }
+        }
         let first = self.next_pack;
         let written = self.write(batches);
         if written.is_err() {

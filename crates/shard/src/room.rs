@@ -170,6 +170,13 @@ impl Room {
         (std::mem::replace(&mut self.is_full, is_full) != is_full).then_some(is_full)
     }
 
+    /// Whether the lane has begun to use the slots that it holds, and nobody has found yet that the disk has no
+    /// room for others. It is to look itself before it uses more: whoever makes slots may be behind.
+    #[must_use]
+    pub fn is_to_look(&self, spare: usize) -> bool {
+        self.has_room && !self.is_full && self.missing(spare) > 0
+    }
+
     /// Whether publishes are refused.
     #[must_use]
     pub fn is_full(&self) -> bool {
@@ -241,6 +248,17 @@ mod tests {
         assert!(room.wanted() > HELD);
         assert_eq!(room.surplus(HELD + 1, true), Some(HELD));
         assert_eq!(room.next_wish(spare(HELD)), None);
+    }
+
+    #[test]
+    fn a_lane_looks_for_room_itself_once_it_uses_what_it_holds_until_it_is_full() {
+        let mut room = Room::new(0, false);
+        assert!(!room.is_to_look(HELD) && room.is_to_look(HELD - 1));
+        room.set_room(false);
+        assert!(!room.is_to_look(HELD - 1), "it is known");
+        room.full_changed(HELD - 1);
+        room.set_room(true);
+        assert!(!room.is_to_look(HELD - 1), "publishes are refused");
     }
 
     #[test]

@@ -52,6 +52,9 @@ impl World {
     /// # Errors
     /// That the power went.
     pub fn slot_step(&mut self) -> Result<(), Stop> {
+        if self.slots_are_late && self.parts.lane.spare_count() > 0 {
+            return Ok(());
+        }
         self.room.checkpoint_takes(self.parts.shard.checkpoint_segments());
         let spare = self.parts.lane.spare_count();
         if let Some(keep) = self.room.surplus(spare, self.room.is_full()) {
@@ -66,11 +69,30 @@ impl World {
         if self.disk.is_off() {
             return Err(Stop::PowerOff);
         }
-        let changed = self.room.full_changed(self.parts.lane.spare_count());
-        if let Some(full) = changed {
+        self.full_changed();
+        Ok(())
+    }
+
+    /// The lane has written: it says whether publishes are to be refused, and if it has begun to use the slots
+    /// that it holds it looks itself whether there is room for others.
+    pub(super) fn look_for_room(&mut self) {
+        self.full_changed();
+        let spare = self.parts.lane.spare_count();
+        if self.room.is_to_look(spare) {
+            let needed = self.room.missing(spare) as u64 * self.config.segment_bytes;
+            let available = self.parts.lane.available_bytes().unwrap_or_default();
+            self.trace.step(format_args!("  {spare} slots are spare, {available} bytes are free"));
+            if available < needed {
+                self.room.set_room(false);
+                self.full_changed();
+            }
+        }
+    }
+
+    fn full_changed(&mut self) {
+        if let Some(full) = self.room.full_changed(self.parts.lane.spare_count()) {
             self.storage_full(full);
         }
-        Ok(())
     }
 
     /// Makes the slot that the lane wishes for next, and looks whether there is room for another.
@@ -100,7 +122,8 @@ impl World {
     }
 
     pub(super) fn storage_full(&mut self, full: bool) {
-        self.trace.step(format_args!("  storage full: {full}"));
+        let spare = self.parts.lane.spare_count();
+        self.trace.step(format_args!("  storage full: {full}, {spare} slots are spare"));
         self.parts.shard.set_storage_full(full);
         self.oracle.storage_full(full);
     }

@@ -107,6 +107,12 @@ impl DiskReserve {
         slots.saturating_mul(self.segment_bytes).saturating_add(self.lent_bytes.load(SeqCst))
     }
 
+    /// How many bytes a pack for which so many are lent leaves free: what lanes lack, which may have begun to use
+    /// what they hold. On a short disk nothing: the pack frees more than it takes.
+    pub(crate) fn left_by_pack(&self, lent: u64) -> u64 {
+        if self.is_short() { 0 } else { self.needed_bytes().saturating_sub(lent) }
+    }
+
     /// Whether publishes to some lane are refused.
     pub(crate) fn is_short(&self) -> bool {
         self.full_count.load(SeqCst) > 0
@@ -165,6 +171,26 @@ mod tests {
         assert_eq!((reserve.left_beside(0), reserve.left_beside(1)), (1000, (3 << 20) + 1000));
         drop(lent);
         assert_eq!((reserve.left_beside(0), reserve.missing_bytes()), (0, 3 << 20));
+    }
+
+    #[test]
+    fn a_pack_leaves_what_lanes_lack_that_are_not_full() {
+        let (cores, _inboxes): (Vec<_>, Vec<_>) = (0..2).map(|_| unbounded_channel()).unzip();
+        let reserve = DiskReserve::new(cores, 1 << 20);
+        reserve.lacks(0, 2, false);
+        reserve.slot_is_outside(0);
+        let lent = reserve.lend(1000);
+        assert_eq!(
+            (reserve.needed_bytes(), reserve.left_by_pack(1000)),
+            ((1 << 20) + 1000, 1 << 20)
+        );
+        reserve.slot_is_settled(0);
+        assert_eq!(reserve.left_by_pack(1000), 2 << 20);
+        reserve.lacks(1, 1, true);
+        assert_eq!(reserve.left_by_pack(1000), 0, "it frees more than it takes");
+        drop(lent);
+        reserve.slot_is_settled(1);
+        assert_eq!(reserve.needed_bytes(), 3 << 20, "none was outside");
     }
 
     #[test]

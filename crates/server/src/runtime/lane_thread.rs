@@ -354,8 +354,7 @@ impl<D: Disk> Writer<D> {
     /// holds: it must not use more of them while the thread that makes slots is behind, and nobody knows yet
     /// that it will make none.
     fn look_for_room(&mut self) {
-        let uses_held = self.room.missing(self.lane.spare_count()) > 0;
-        if uses_held && self.room.has_room() && !self.room.is_full() {
+        if self.room.is_to_look(self.lane.spare_count()) {
             let available = self.lane.available_bytes();
             if available.is_ok_and(|available| available < self.reserve.needed_bytes()) {
                 self.set_room(false);

@@ -236,7 +236,13 @@ impl MoveThread {
     fn compact(&mut self, step: &CompactionStep) -> Result<(), Ended> {
         self.in_hurry.store(false, Relaxed);
         let turn = self.turn.clone();
-        let message = match turn.with(|| self.mover.compact(step)) {
+        let compacted = turn.with(|| {
+            let bytes = step.batches.iter().map(|(batch, _)| u64::from(batch.place.bytes)).sum();
+            let _lent = self.loans.reserve.lend(bytes);
+            self.mover.set_left_bytes(self.loans.reserve.left_by_pack(bytes));
+            self.mover.compact(step)
+        });
+        let message = match compacted {
             Ok(done) => {
                 let (shard, batches) = (self.shard, step.batches.len());
                 let (topic_id, partition) = (step.partition.topic.0, step.partition.index.0);
@@ -278,12 +284,11 @@ impl MoveThread {
         let Loans { lane, reserve } = &self.loans;
         let is_short = reserve.is_short();
         self.mover.set_in_one_pack(is_short);
-        if !is_short {
-            return self.mover.copy(home, wanted);
-        }
         let bytes = self.mover.bytes_for(wanted);
         let _lent = reserve.lend(bytes);
-        if bytes <= reserve.segment_bytes()
+        self.mover.set_left_bytes(reserve.left_by_pack(bytes));
+        if is_short
+            && bytes <= reserve.segment_bytes()
             && !self.mover.has_room(bytes)?
             && let Some(slot) = lane.lend_slot()
         {
