@@ -284,7 +284,9 @@ pub fn recover<D: Disk, E: From<Fault>>(
                 // What is missing may lie there.
                 return Err(unreadable.remove(0).1.into());
             }
-            headless = salvage(&mut spare, &mut segments, &(first..=highest), &config)?;
+            // Behind the newest header all are missing, where the replay begins later too.
+            let lowest = newest.map_or(first, |newest| first.min(newest.segment + 1));
+            headless = salvage(&mut spare, &mut segments, &(lowest..=highest), &config)?;
         }
         take_older(&mut spare, &mut headless);
         let mut expected = first;

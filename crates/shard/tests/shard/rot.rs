@@ -71,6 +71,14 @@ impl Story {
         segments(&self.disk).into_iter().max().unwrap().1
     }
 
+    /// The slots of the two newest segments.
+    pub(crate) fn two_newest(&self) -> [PathBuf; 2] {
+        let mut held = segments(&self.disk);
+        held.sort();
+        let [.., (_, last_but_one), (_, newest)] = &held[..] else { panic!("{held:?}") };
+        [last_but_one.clone(), newest.clone()]
+    }
+
     pub(crate) fn copy_of(&self, disk: &MemoryDisk) -> MemoryDisk {
         let copy = MemoryDisk::default();
         for path in files(disk) {

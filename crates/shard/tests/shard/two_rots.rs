@@ -87,6 +87,18 @@ fn looks_torn(story: &Story, [(one, first), (other, second)]: [&Block; 2]) -> bo
 }
 
 #[test]
+fn the_headers_of_the_two_newest_segments_cost_nothing_though_the_replay_begins_in_the_last() {
+    let story = Story::told();
+    let disk = story.copy_of(&story.disk);
+    for path in story.two_newest() {
+        write(&disk, &(path, 0), &[0; BLOCK_BYTES]);
+    }
+    let (lost, first) = story.take_all_with(&disk, "two headers", &[]);
+    let (still_lost, _) = story.take_all_with(&disk, "two headers, once more", &[first]);
+    assert_eq!((lost, still_lost), (0, 0));
+}
+
+#[test]
 fn any_two_blocks_that_rot_cost_what_lay_in_them_and_nothing_else() {
     let story = Story::told();
     let blocks = blocks(&story);
