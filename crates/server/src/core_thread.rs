@@ -197,7 +197,10 @@ impl CoreThread {
             services.add(control);
             services.add(Rc::new(NativeDoor(core.clone())));
             services.add(http);
+            let services = core.services.clone();
             take_messages(core, receiver, failed).await;
+            // They hold the core, for which its workers wait.
+            services.clear();
         });
         // With the tasks goes the core, and with it what its workers wait for.
         drop(local);

@@ -31,6 +31,12 @@ impl Services {
         service.and_then(|service| service.downcast().ok())
     }
 
+    /// Lets all of them go: they hold their core, which holds them.
+    pub(crate) fn clear(&self) {
+        let services = self.0.take();
+        drop(services);
+    }
+
     /// The service of this type; a new one if the core has none yet.
     pub(crate) fn find_or_add<S: Any + Default>(&self) -> Rc<S> {
         self.find().unwrap_or_else(|| {
@@ -72,6 +78,15 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+
+    #[test]
+    fn services_that_hold_what_holds_them_are_let_go() {
+        let services = Rc::new(Services::default());
+        services.add(Rc::new(services.clone()));
+        assert_eq!(Rc::strong_count(&services), 2);
+        services.clear();
+        assert_eq!(Rc::strong_count(&services), 1);
+    }
 
     #[test]
     fn a_call_reaches_the_service_of_its_type_and_is_dropped_where_there_is_none() {
