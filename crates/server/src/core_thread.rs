@@ -64,7 +64,7 @@ pub(crate) struct CoreThread {
     pub(crate) config: Config,
     pub(crate) cores: Arc<Cores>,
     /// Where to leave a way to the shard's files.
-    pub(crate) doors: Arc<ShardFiles>,
+    pub(crate) shard_files: Arc<ShardFiles>,
     /// What the HTTP port tells of the broker.
     pub(crate) status: Arc<Status>,
     /// What pages in browsers may.
@@ -94,7 +94,7 @@ impl CoreThread {
     }
 
     fn run(self) -> Result<(), ServeError> {
-        let Self { index, lane, config, cores, doors, status, receiver, rules, .. } = self;
+        let Self { index, lane, config, cores, shard_files, status, receiver, rules, .. } = self;
         let (recovered, failed) = (self.recovered, self.failed);
         let shard = index as u32;
         let disk = RealDisk::new(config.access);
@@ -144,7 +144,7 @@ impl CoreThread {
             move_thread::start(shard, mover, inbox.clone(), packs.clone(), turn, loans)?;
         let workers: [JoinHandle<()>; 5] =
             [slot_maker, lane_writer, one_read, other_read, move_thread];
-        doors.open(index, LaneFiles { lane: lane.door(), packs, core: inbox.clone() });
+        shard_files.open(index, LaneFiles { lane: lane.door(), packs, core: inbox.clone() });
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -181,7 +181,7 @@ impl CoreThread {
             let http = Rc::new(HttpThread { thread_state, handler, cores: core.cores.clone() });
             match ParkedConnections::open(core.clone(), http.clone(), config.streams_events_silence)
             {
-                Ok(parking_entry) => drop(spawn_local(parking_entry.run())),
+                Ok(parked) => drop(spawn_local(parked.run())),
                 Err(error) => tracing::warn!(%error, "connections that wait keep their tasks"),
             }
             let (data, allows) = (config.data, config.streams_allow_private_webhooks);
@@ -197,7 +197,6 @@ impl CoreThread {
             services.add(control);
             services.add(Rc::new(NativeDoor(core.clone())));
             services.add(http);
-            let services = core.services.clone();
             take_messages(core, receiver, failed).await;
             // They hold the core, for which its workers wait.
             services.clear();

@@ -46,8 +46,9 @@ use crate::{
     },
 };
 
-/// How long the cores' threads may take to end once they were told to.
-const END: Duration = Duration::from_secs(2);
+/// How long the cores' threads may take to end once they were told to. They end at once as a rule; a broker whose
+/// threads still write must not let go of its directory.
+const END: Duration = Duration::from_secs(10);
 
 /// Shards of a new data directory for whose number nobody asked, at most.
 const SHARDS_UNASKED_MAX: u32 = 256;
@@ -134,8 +135,9 @@ impl Broker<'_> {
             claims: AtomicU64::new(1),
             own_topic: OwnTopic::default(),
         });
-        let doors = Arc::new(ShardFiles::closed(shards));
-        let backups = Backups::new(settings, config.data.clone(), doors.clone(), ended.clone());
+        let shard_files = Arc::new(ShardFiles::closed(shards));
+        let backups =
+            Backups::new(settings, config.data.clone(), shard_files.clone(), ended.clone());
         let status = Arc::new(Status::recovering(metrics, backups, config.data.clone()));
         let rules = config.browser_rules(addresses.http.ip());
         let outside_cores = || {
@@ -166,7 +168,7 @@ impl Broker<'_> {
                 },
                 config: config.clone(),
                 cores: cores.clone(),
-                doors: doors.clone(),
+                shard_files: shard_files.clone(),
                 status: status.clone(),
                 rules: rules.clone(),
                 receiver,
@@ -214,7 +216,7 @@ impl Broker<'_> {
         status.recovering.store(false, Relaxed);
         early.closing.begin();
         let _scrub = match config.scrub_every {
-            Some(every) => Some(scrub_thread::start(every, doors, cores.metrics.clone())?),
+            Some(every) => Some(scrub_thread::start(every, shard_files, cores.metrics.clone())?),
             None => None,
         };
         ready(addresses);

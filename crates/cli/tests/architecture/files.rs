@@ -4,12 +4,11 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     path::{Path, PathBuf},
 };
 
 use crate::{
-    modules::{circle, code_of, name_at},
+    modules::{code_of, name_at, no_crate_turns_in_circles},
     tree::{read, root, rust_files},
     walls::{Graph, table},
 };
@@ -141,18 +140,7 @@ fn a_path_leads_to_the_deepest_file_on_its_way() {
 
 #[test]
 fn files_do_not_turn_in_circles() {
-    let folders = fs::read_dir(root().join("crates")).expect("crates/ is readable");
-    let mut crates: Vec<_> = folders.map(|entry| entry.expect("readable").path()).collect();
-    crates.extend([root().join("sim"), root().join("bench")]);
-    let mut edges = 0;
-    let mut circles = Vec::new();
-    for path in crates {
-        let graph = file_graph(&path.join("src"));
-        edges += graph.values().map(BTreeSet::len).sum::<usize>();
-        circles.extend(circle(&graph).map(|names| (path, names)));
-    }
-    assert!(circles.is_empty(), "these files name each other: {circles:#?}");
-    assert!(edges > 500, "the scan found only {edges} edges between files");
+    no_crate_turns_in_circles(file_graph, 500);
 }
 
 /// The layer of a file of the server: the longest row of the table that its module begins with.

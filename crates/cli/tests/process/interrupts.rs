@@ -119,3 +119,19 @@ fn a_benchmark_that_ctrl_c_ends_leaves_nothing_behind() {
     assert!(said.contains("ended by Ctrl-C"), "{said}");
     assert_eq!(entries(), 0);
 }
+
+#[test]
+fn a_broker_that_ctrl_c_ends_has_ended_all_its_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let listen = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"];
+    let mut command = sennit(&[&["serve", "--json"][..], &listen].concat());
+    command.arg("--data").arg(folder.path().join("data"));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let _watch = Watch::over(&child, "the broker");
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    output.read_line(&mut String::new()).unwrap();
+    signal("-INT", child.id());
+    let mut said = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!((child.wait().unwrap().code(), &said[..]), (Some(0), ""));
+}

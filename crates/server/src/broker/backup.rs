@@ -68,7 +68,7 @@ pub(crate) struct Backups {
     settings: DirectorySettings,
     /// The data directory, where the broker's own keys lie.
     data: PathBuf,
-    doors: Arc<ShardFiles>,
+    shard_files: Arc<ShardFiles>,
     is_under_way: AtomicBool,
     /// Dropped when no thread of a backup runs any more.
     _ended: std_mpsc::Sender<()>,
@@ -78,11 +78,11 @@ impl Backups {
     pub(crate) fn new(
         settings: DirectorySettings,
         data: PathBuf,
-        doors: Arc<ShardFiles>,
+        shard_files: Arc<ShardFiles>,
         ended: std_mpsc::Sender<()>,
     ) -> Arc<Self> {
         let is_under_way = AtomicBool::new(false);
-        Arc::new(Self { settings, data, doors, is_under_way, _ended: ended })
+        Arc::new(Self { settings, data, shard_files, is_under_way, _ended: ended })
     }
 
     /// Begins a backup. All that was confirmed before is in it. It goes on while its archive is
@@ -114,9 +114,9 @@ struct Pins {
 impl Pins {
     /// Pins everything and says what every lane holds, and which packs are in use, by shard.
     fn cut(&self) -> Result<Vec<(Cut, BTreeSet<u32>)>, NoBackup> {
-        let doors = self.backups.doors.all().ok_or(NoBackup::NotServing)?;
+        let shard_files = self.backups.shard_files.all().ok_or(NoBackup::NotServing)?;
         // Before any cut: a pack to which it refers must still be there when packs are listed.
-        doors.iter().for_each(|door| door.packs.set(true));
+        shard_files.iter().for_each(|door| door.packs.set(true));
         let cut = |door: &&LaneFiles| {
             let packs = door.packs_in_use().ok_or(NoBackup::NotServing)?;
             let cut = door.lane.pin(&self.is_broken).map_err(|no_cut| match no_cut {
@@ -127,7 +127,7 @@ impl Pins {
         };
         // The catalogue, which leads, last: what follows it may be behind, and is brought in line
         // at a start. A partition that the catalogue does not know yet would be dropped then.
-        let (leader, followers) = doors.split_first().ok_or(NoBackup::NotServing)?;
+        let (leader, followers) = shard_files.split_first().ok_or(NoBackup::NotServing)?;
         let followers: Vec<_> = followers.iter().map(cut).collect::<Result<_, NoBackup>>()?;
         let mut cuts = vec![cut(leader)?];
         cuts.extend(followers);
@@ -137,7 +137,7 @@ impl Pins {
 
 impl Drop for Pins {
     fn drop(&mut self) {
-        for door in self.backups.doors.all().into_iter().flatten() {
+        for door in self.backups.shard_files.all().into_iter().flatten() {
             door.lane.unpin();
             door.packs.set(false);
         }

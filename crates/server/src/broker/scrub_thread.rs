@@ -32,7 +32,7 @@ pub(crate) struct ScrubHandle {
 
 struct ScrubThread {
     every: Duration,
-    doors: Arc<ShardFiles>,
+    shard_files: Arc<ShardFiles>,
     metrics: Vec<Arc<CoreMetrics>>,
     /// Brings nothing; it is told when the broker stops.
     end: mpsc::Receiver<()>,
@@ -53,12 +53,12 @@ struct ToRead {
 /// Starts the thread: everything at rest is read within `every`.
 pub(crate) fn start(
     every: Duration,
-    doors: Arc<ShardFiles>,
+    shard_files: Arc<ShardFiles>,
     metrics: Vec<Arc<CoreMetrics>>,
 ) -> Result<ScrubHandle, ServeError> {
     let (sender, end) = mpsc::channel();
     let damaged = metrics.iter().map(|_| BTreeSet::new()).collect();
-    let mut scrub = ScrubThread { every, doors, metrics, end, damaged };
+    let mut scrub = ScrubThread { every, shard_files, metrics, end, damaged };
     thread::Builder::new()
         .name("scrub".to_owned())
         .spawn(move || {
@@ -97,7 +97,7 @@ impl ScrubThread {
     /// What is to be read, and what of it cannot be, by shard.
     fn at_rest(&self, disk: &RealDisk) -> (Vec<ToRead>, Vec<(usize, Damage)>) {
         let (mut to_read, mut missing) = (Vec::new(), Vec::new());
-        for (shard, door) in self.doors.all().into_iter().flatten().enumerate() {
+        for (shard, door) in self.shard_files.all().into_iter().flatten().enumerate() {
             let Some(packs) = door.packs_in_use() else { continue };
             let Some(cut) = door.lane.look() else { continue };
             match cut.at_rest(disk, &packs) {
@@ -163,7 +163,7 @@ impl ScrubThread {
 
     /// Whether the file holds what it held when the pass began.
     fn is_needed(&self, shard: usize, file: &CutFile) -> bool {
-        self.doors.all().is_some_and(|doors| doors[shard].lane.holds(file.home))
+        self.shard_files.all().is_some_and(|files| files[shard].lane.holds(file.home))
             && file.path.exists()
     }
 

@@ -305,7 +305,7 @@ impl Control {
     pub(crate) async fn end_stream(&self, ended: TopicId) {
         let Some(topic) = self.topic(ended) else { return };
         let _changes = self.changes.of(topic.created.name.as_str()).await;
-        // Who had the name before may have taken the stream away.
+        // Another client may have deleted the stream of this name meanwhile.
         if self.topic(ended).is_none() {
             return;
         }

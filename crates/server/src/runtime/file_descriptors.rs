@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpStream;
 
-/// FileDescriptors that connections leave to a shard, if that is not more than half of all.
+/// Descriptors that connections leave to a shard, if that is not more than half of all.
 const RESERVED_PER_SHARD: u64 = 256;
 
 /// What connections may have of the process's descriptors.

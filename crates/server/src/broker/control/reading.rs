@@ -1,4 +1,4 @@
-//! What is asked about reading by offset: where a reader begins, and the cursors of a topic. It does
+//! Requests about reading by offset: where a reader begins, and the cursors of a topic. It does
 //! not deliver anything, and knows no protocol.
 
 use sennit_engine::{CursorClaim, CursorSetter, PartitionCommand, SessionId, Topic};

@@ -15,7 +15,7 @@ pub(crate) struct WatchedTopic {
     pub(crate) partitions: u32,
 }
 
-/// What has become of a topic that is watched for.
+/// A change of a topic that is watched for.
 #[derive(Debug)]
 pub(crate) enum Change {
     /// It is there now.
