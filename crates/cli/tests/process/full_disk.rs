@@ -306,6 +306,28 @@ fn a_broker_that_is_killed_again_and_again_on_a_full_disk_keeps_its_promises() {
 }
 
 #[test]
+fn a_dead_letter_topic_that_a_full_disk_refused_is_made_once_there_is_room() {
+    let Some(small) = Small::begin() else { return };
+    let broker = &small.broker;
+    let empty = small.data_bytes();
+    broker.ok(&["publish", "jobs", "--create"], b"it cannot be done\n");
+    publish_until_full(broker, "filling");
+    let give_up = ["consume", "jobs", "--count", "1", "--verdict", "dead-letter"];
+    broker.ok(&give_up, b"");
+    let letters = ["topic", "describe", "jobs.dead-letter"];
+    let output = broker.run(&letters, b"");
+    assert_eq!(output.status.code(), Some(5), "{}", said(&output));
+
+    broker.ok(&["topic", "delete", "filling"], b"");
+    small.comes_free(empty + DISK_BYTES / 2);
+    let begun = Instant::now();
+    while !broker.run(&letters, b"").status.success() {
+        assert!(begun.elapsed() < SOON, "there is no dead-letter topic");
+    }
+    assert_eq!(broker.ok(&["consume", "jobs.dead-letter"], b""), b"it cannot be done\n");
+}
+
+#[test]
 fn a_backup_is_given_up_when_the_brokers_disk_fills_and_all_that_it_pinned_comes_free() {
     let Some(small) = Small::begin() else { return };
     let broker = &small.broker;

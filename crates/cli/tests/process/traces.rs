@@ -9,7 +9,7 @@ use std::{
 };
 
 use crate::{
-    bounds::until,
+    bounds::{Watch, until},
     broker::{Broker, run, sennit},
 };
 
@@ -31,6 +31,18 @@ fn said(output: &Output) -> String {
 fn signal(name: &str, process: u32) {
     let sent = Command::new("kill").args([name, &process.to_string()]).status().unwrap();
     assert!(sent.success());
+}
+
+/// The binary, which takes signals as a terminal's programs do: one that `nohup` starts ignores some, and so
+/// would its children.
+fn sennit_with_signals(arguments: &[&str]) -> Command {
+    let mut command = Command::new("env");
+    command.arg("--default-signal=INT,TERM,HUP");
+    for name in ["SENNIT_SERVER", "SENNIT_HTTP"] {
+        command.args(["--unset", name]);
+    }
+    command.arg("RUST_LOG=warn").arg(env!("CARGO_BIN_EXE_sennit")).args(arguments);
+    command
 }
 
 /// A verb on a folder, with nothing on its standard input.
@@ -101,7 +113,7 @@ fn archive(folder: &Path) -> Vec<u8> {
 
 /// A restore that has begun, and waits for the rest of its archive.
 fn restoring(archive: &[u8], data: &Path) -> Child {
-    let mut command = sennit(&["restore", "-"]);
+    let mut command = sennit_with_signals(&["restore", "-"]);
     command.arg("--data").arg(data).stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let half = &archive[..archive.len() / 2];
@@ -118,6 +130,7 @@ fn a_restore_that_a_signal_ends_leaves_nothing() {
         let mut child = restoring(&archive, &folder.path().join("one/two"));
         let _open = child.stdin.take();
         signal(name, child.id());
+        let _watch = Watch::over(&child, "the restore");
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(1), "{name}");
         assert!(said(&output).contains("ended by"), "{}", said(&output));
@@ -164,12 +177,13 @@ fn a_backup_that_a_signal_ends_leaves_no_file() {
     });
     let backups = folder.path().join("backups");
     std::fs::create_dir(&backups).unwrap();
-    let mut command = sennit(&["backup", "--http", &http, "--to"]);
+    let mut command = sennit_with_signals(&["backup", "--http", &http, "--to"]);
     let command = command.arg(backups.join("backup")).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
     let _stream = server.join().unwrap();
     until("a file", || !below(&backups).is_empty());
     signal("-TERM", child.id());
+    let _watch = Watch::over(&child, "the backup");
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
     assert!(said(&output).contains("ended by SIGTERM"), "{}", said(&output));
@@ -191,7 +205,7 @@ fn runs(pid: u32) -> bool {
 
 /// A benchmark on a broker of its own that is at work, and its processes.
 fn bench(folder: &Path) -> (Child, Vec<u32>) {
-    let mut command = sennit(&["bench", "publish", "--serve", "--duration", "600"]);
+    let mut command = sennit_with_signals(&["bench", "steady", "--serve", "--duration", "600"]);
     command.current_dir(folder).process_group(0);
     let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     // The broker, and a worker.
@@ -206,6 +220,7 @@ fn a_benchmark_that_a_signal_ends_takes_its_processes_and_its_data_along() {
         let folder = tempfile::tempdir().unwrap();
         let (mut child, processes) = bench(folder.path());
         signal(name, child.id());
+        let _watch = Watch::over(&child, "the benchmark");
         assert_eq!(child.wait().unwrap().code(), Some(1), "{name}");
         until("the end of its processes", || !processes.iter().any(|&pid| runs(pid)));
         assert!(below(folder.path()).is_empty(), "{name}: {:?}", below(folder.path()));
