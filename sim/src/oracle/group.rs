@@ -174,10 +174,13 @@ impl GroupModel {
                 .is_some_and(|state| state.done != Done::No || state.is_asked)
     }
 
-    /// Whether a message may have failed for good.
+    /// Whether a message may have failed for good: too often, or because somebody said so, though a crash kept
+    /// the answer.
     pub(super) fn may_have_died(&self, offset: u64) -> bool {
         self.states.get(&offset).is_some_and(|state| {
-            state.dying.is_some() || self.may_have_failed(offset) >= self.attempts_least
+            state.dying.is_some()
+                || state.is_asked
+                || self.may_have_failed(offset) >= self.attempts_least
         })
     }
 

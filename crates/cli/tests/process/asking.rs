@@ -3,11 +3,9 @@
 use std::{
     io::{Read, Write},
     net::TcpStream,
-    time::Duration,
 };
 
-/// Longer than anything takes.
-const SOON: Duration = Duration::from_secs(20);
+use crate::bounds::BOUND;
 
 /// A whole answer.
 pub struct Answer {
@@ -61,7 +59,7 @@ fn hear(
     body: &str,
 ) -> Option<(Answer, bool)> {
     let mut stream = TcpStream::connect(http).ok()?;
-    stream.set_read_timeout(Some(SOON)).ok()?;
+    stream.set_read_timeout(Some(BOUND)).ok()?;
     let mut request = format!(
         "{method} {path} HTTP/1.1\r\nhost: {http}\r\nconnection: close\r\ncontent-length: {}\r\n",
         body.len()

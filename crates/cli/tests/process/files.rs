@@ -5,18 +5,14 @@ use std::{
     process::Stdio,
     sync::mpsc,
     thread,
-    time::Duration,
 };
 
 use serde_json::Value;
 
 use crate::{
-    bounds::{Watch, joined},
+    bounds::{BOUND, Watch, joined},
     broker::Broker,
 };
-
-/// Longer than anything takes that is to happen.
-const SOON: Duration = Duration::from_secs(30);
 
 fn numbers(count: u32) -> Vec<u8> {
     (0..count).flat_map(|number| format!("line {number}\n").into_bytes()).collect()
@@ -69,7 +65,7 @@ fn a_count_is_kept_without_acks_wherever_and_whenever_the_messages_come() {
     for number in 0..5 {
         let text = number.to_string();
         broker.ok(&["publish", "trickle", &text], b"");
-        let line = lines_said.recv_timeout(SOON).inspect_err(|_| child.kill().unwrap());
+        let line = lines_said.recv_timeout(BOUND).inspect_err(|_| child.kill().unwrap());
         assert_eq!(line, Ok(text));
     }
     assert_eq!(child.wait().unwrap().code(), Some(0));

@@ -19,14 +19,11 @@ use tokio::time::timeout;
 
 use crate::{
     backup::{lines, restore, short_segments, stalled},
-    bounds::{Watch, within},
+    bounds::{BOUND, Watch, within},
     broker::Broker,
     skipped::skipped,
     torture::{Choices, seed_of},
 };
-
-/// Longer than anything takes that is to happen.
-const SOON: Duration = Duration::from_secs(30);
 
 const SEGMENT_BYTES: u64 = 1 << 20;
 
@@ -128,7 +125,7 @@ impl Small {
     fn comes_free(&self, most: u64) {
         let begun = Instant::now();
         while self.data_bytes() > most {
-            assert!(begun.elapsed() < SOON, "{} bytes, {most} before", self.data_bytes());
+            assert!(begun.elapsed() < BOUND, "{} bytes, {most} before", self.data_bytes());
             self.broker.ok(&["publish", "passing", "--create"], &lines(0..500));
             self.broker.ok(&["consume", "passing"], b"");
         }
@@ -141,7 +138,7 @@ fn is_backed_up(broker: &Broker, folder: &TempDir, kept: &[u8]) {
     let output = loop {
         let output = broker.run(&["backup", "--to", file.to_str().unwrap()], b"");
         let is_to_wait = output.status.code() == Some(4) || said(&output).contains("disk is full");
-        if !is_to_wait || begun.elapsed() > SOON {
+        if !is_to_wait || begun.elapsed() > BOUND {
             break output;
         }
     };
@@ -207,7 +204,7 @@ async fn publish_in_a_hurry(client: &Client, topic: &str, bytes: usize) -> u64 {
     }
     let mut confirmed = 0;
     for published in pending {
-        match timeout(SOON, published).await.expect("it is answered") {
+        match timeout(BOUND, published).await.expect("it is answered") {
             Ok(_) => confirmed += 1,
             Err(Error::Refused { code: ErrorCode::StorageFull, .. }) => return confirmed,
             Err(other) => panic!("{other}"),
@@ -223,10 +220,10 @@ async fn ack_singly(client: &Client, topic: &str, offsets: Range<u64>) {
     let consumer = client.consumer(&topic, &group).create_group_if_missing(true);
     let mut consumer = consumer.credit_messages(100).subscribe().await.unwrap();
     for number in offsets {
-        let came = timeout(SOON, consumer.next()).await.expect("acks make the next come");
+        let came = timeout(BOUND, consumer.next()).await.expect("acks make the next come");
         let delivery = came.unwrap().unwrap();
         assert_eq!(delivery.offset().0, number);
-        timeout(SOON, delivery.ack_confirmed()).await.expect("acks go on").unwrap();
+        timeout(BOUND, delivery.ack_confirmed()).await.expect("acks go on").unwrap();
     }
 }
 
@@ -322,7 +319,7 @@ fn a_dead_letter_topic_that_a_full_disk_refused_is_made_once_there_is_room() {
     small.comes_free(empty + DISK_BYTES / 2);
     let begun = Instant::now();
     while !broker.run(&letters, b"").status.success() {
-        assert!(begun.elapsed() < SOON, "there is no dead-letter topic");
+        assert!(begun.elapsed() < BOUND, "there is no dead-letter topic");
     }
     assert_eq!(broker.ok(&["consume", "jobs.dead-letter"], b""), b"it cannot be done\n");
 }

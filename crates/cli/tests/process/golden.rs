@@ -16,12 +16,9 @@ use serde_json::Value;
 
 use crate::{
     backup::short_segments,
-    bounds::within,
+    bounds::{BOUND, within},
     broker::{Broker, run, sennit},
 };
-
-/// Longer than anything takes that is to happen.
-const SOON: Duration = Duration::from_secs(30);
 
 /// Long enough that nobody will see it due.
 const DELAY: Duration = Duration::from_secs(90 * 365 * 24 * 3600);
@@ -95,7 +92,7 @@ impl Author {
         let group = GroupName::default_group();
         let mut consumer = self.client.consumer(&name("orders"), &group).subscribe().await.unwrap();
         for _ in 0..count {
-            let delivery = tokio::time::timeout(SOON, consumer.next()).await.unwrap();
+            let delivery = tokio::time::timeout(BOUND, consumer.next()).await.unwrap();
             let delivery = delivery.unwrap().unwrap();
             let place = ("orders".to_owned(), delivery.partition().0, delivery.offset().0);
             let known = self.known.get_mut(&place).unwrap();
@@ -165,7 +162,7 @@ fn write_golden() {
     broker.ok(&["topic", "delete", "filler"], b"");
     let begun = Instant::now();
     while metric(&broker, "sennit_packs").contains(&0) {
-        assert!(begun.elapsed() < SOON, "nothing moves");
+        assert!(begun.elapsed() < BOUND, "nothing moves");
         broker.ok(&["publish", "filler", "--create"], b"filler\n");
         broker.ok(&["topic", "delete", "filler"], b"");
     }

@@ -6,13 +6,9 @@ use std::{
     process::{Child, Stdio},
     sync::mpsc::{Receiver, channel},
     thread,
-    time::Duration,
 };
 
-use crate::broker::Broker;
-
-/// Longer than anything takes that is to happen.
-const SOON: Duration = Duration::from_secs(30);
+use crate::{bounds::BOUND, broker::Broker};
 
 /// A verb, and the lines that it prints.
 fn lines_of(broker: &Broker, verb: &[&str]) -> (Child, Receiver<String>) {
@@ -38,7 +34,7 @@ fn readers_and_consumers_go_on_once_the_broker_is_back() {
         let mut broker = Broker::start(folder.path());
         broker.ok(&["publish", "orders", "one", "--create"], b"");
         let (mut child, lines) = lines_of(&broker, verb);
-        assert_eq!(lines.recv_timeout(SOON).as_deref(), Ok("one"), "{verb:?}");
+        assert_eq!(lines.recv_timeout(BOUND).as_deref(), Ok("one"), "{verb:?}");
         // The one says that it goes, the other does not.
         match is_asked {
             true => assert_eq!(broker.terminate(), Some(0)),
@@ -46,10 +42,10 @@ fn readers_and_consumers_go_on_once_the_broker_is_back() {
         }
         broker.start_again();
         broker.ok(&["publish", "orders", "two"], b"");
-        let second = lines.recv_timeout(SOON);
+        let second = lines.recv_timeout(BOUND);
         // An ack that the broker had not committed when it was killed is one of nothing.
         let second = match (verb[0], second.as_deref()) {
-            ("consume", Ok("one")) => lines.recv_timeout(SOON),
+            ("consume", Ok("one")) => lines.recv_timeout(BOUND),
             _ => second,
         };
         child.kill().unwrap();

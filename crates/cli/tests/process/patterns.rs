@@ -11,7 +11,10 @@ use sennit_client::{
     Reconnect, TopicConfig, TopicKind, TopicName, TopicPattern,
 };
 
-use crate::{bounds::within, broker::Broker};
+use crate::{
+    bounds::{BOUND, within},
+    broker::Broker,
+};
 
 async fn client(broker: &Broker) -> Client {
     let delays = Reconnect { delay_max: Duration::from_millis(100), ..Reconnect::default() };
@@ -45,7 +48,7 @@ async fn publish(client: &Client, name: &str, numbers: std::ops::Range<u32>) {
 }
 
 async fn next(reader: &mut PatternReader) -> ReadMessage {
-    let next = tokio::time::timeout(Duration::from_secs(30), reader.next()).await;
+    let next = tokio::time::timeout(BOUND, reader.next()).await;
     next.expect("it goes on").expect("it goes on").unwrap()
 }
 
@@ -233,7 +236,7 @@ fn a_pattern_reader_commits_by_itself_and_what_was_not_given_comes_again() {
         let rest = take(&mut reader, 17).await;
         assert_eq!([first, rest].concat_all(), [all("a.x", 0..10), all("a.y", 0..10)].concat_all());
         // While it waits for more, it commits what was given; so it need not be closed.
-        let waited = tokio::time::timeout(Duration::from_secs(30), async {
+        let waited = tokio::time::timeout(BOUND, async {
             while committed(&client, "a.x").await + committed(&client, "a.y").await < 20 {
                 let more = tokio::time::timeout(every, reader.next()).await;
                 assert!(more.is_err(), "{more:?}");

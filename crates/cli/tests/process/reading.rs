@@ -9,7 +9,7 @@ use sennit_client::{
 };
 
 use crate::{
-    bounds::{until_async, within},
+    bounds::{BOUND, until_async, within},
     broker::Broker,
 };
 
@@ -427,7 +427,7 @@ fn messages_of_a_key_come_in_order_from_eight_partitions_at_once() {
         let mut came: BTreeMap<Vec<u8>, (u32, u64)> = BTreeMap::new();
         let mut partitions = std::collections::BTreeSet::new();
         for _ in 0..keys * rounds {
-            let next = tokio::time::timeout(Duration::from_secs(30), reader.next()).await;
+            let next = tokio::time::timeout(BOUND, reader.next()).await;
             let message = next.expect("it goes on").unwrap().unwrap();
             partitions.insert(message.partition().0);
             let at = came.entry(message.key().to_vec()).or_insert((message.partition().0, 0));

@@ -5,21 +5,19 @@ use std::{
     fs::{self, File},
     io::{Read, Write},
     net::TcpStream,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use serde_json::Value;
 
 use crate::{
     backup::short_segments,
+    bounds::BOUND,
     broker::{Broker, run, sennit},
     full_disk::SmallDisk,
 };
 
 const MIB: u64 = 1 << 20;
-
-/// Longer than anything takes that is to happen.
-const SOON: Duration = Duration::from_secs(30);
 
 /// What the HTTP port answers: status line, head and body.
 fn get(broker: &Broker, path: &str) -> String {
@@ -56,7 +54,7 @@ fn publish_until_full(broker: &Broker) {
             assert!(said.contains("storage-full"), "{said}");
             return;
         }
-        assert!(begun.elapsed() < 4 * SOON, "the disk is never full");
+        assert!(begun.elapsed() < 4 * BOUND, "the disk is never full");
     }
 }
 
@@ -69,7 +67,7 @@ fn is_accepted(broker: &Broker, topic: &str) {
             return;
         }
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(begun.elapsed() < SOON, "{said} {}", ready(broker));
+        assert!(begun.elapsed() < BOUND, "{said} {}", ready(broker));
     }
 }
 
@@ -121,7 +119,7 @@ fn what_a_few_messages_hold_of_a_full_disk_comes_free_and_publishing_goes_on() {
         if !kept.status.success() || !filled.status.success() {
             break;
         }
-        assert!(begun.elapsed() < 4 * SOON, "the disk is never full");
+        assert!(begun.elapsed() < 4 * BOUND, "the disk is never full");
     }
     broker.ok(&["consume", "filling"], b"");
     broker.ok(&["topic", "delete", "filling"], b"");
