@@ -5,8 +5,8 @@
 use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
 
 use sennit_engine::{
-    Command, Credit, DeadLetters, GroupSetting, OpenStream, Origin, PartitionCommand, Publish,
-    SessionId, StreamAppend, StreamCommand, StreamContent, StreamNote, StreamSettings, Verdict,
+    Command, Content, Credit, DeadLetters, GroupSetting, OpenStream, Origin, PartitionCommand,
+    Publish, SessionId, StreamAppend, StreamCommand, StreamNote, StreamSettings, Verdict,
 };
 use sennit_journal::disk::FaultPlan;
 use sennit_model::{
@@ -225,7 +225,7 @@ impl Script {
     fn append_several(&mut self) -> Result<(), Violation> {
         let id = ACCOUNTS[0];
         self.open_account(id);
-        let content = StreamContent::of(ACCOUNTS.map(|_| self.account_batch()));
+        let content = Content::of(ACCOUNTS.map(|_| self.account_batch()));
         let append = StreamAppend { content, content_type: None, note: StreamNote::default() };
         let origin = self.origin();
         self.world.say(Command::Stream(origin, id, StreamCommand::Append(Box::new(append))));

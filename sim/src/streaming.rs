@@ -5,8 +5,8 @@
 use std::collections::BTreeSet;
 
 use sennit_engine::{
-    Command, ForkOf, OpenStream, Origin, PartitionCommand, SessionId, StreamAnswer, StreamAppend,
-    StreamCommand, StreamContent, StreamNote, StreamProducer, StreamRead, StreamRefusal,
+    Command, Content, ForkOf, OpenStream, Origin, PartitionCommand, SessionId, StreamAnswer,
+    StreamAppend, StreamCommand, StreamNote, StreamProducer, StreamRead, StreamRefusal,
     StreamSettings,
 };
 use sennit_model::{Offset, PartitionId, ReadFrom, TopicConfig, TopicKind};
@@ -129,13 +129,13 @@ fn lose_fork(world: &mut World, fork_of: Option<ForkOf>, fork: PartitionId) {
 }
 
 /// What is appended at once: a batch, at times several.
-fn new_content(world: &mut World, swarm: &Swarm) -> Option<StreamContent> {
+fn new_content(world: &mut World, swarm: &Swarm) -> Option<Content> {
     let streams = &mut world.streams;
     let (random, next_message) = (&mut streams.random, &mut streams.next_message);
     let has_several = swarm.several_batches > 0 && random.chance(swarm.several_batches);
     let count = if has_several { random.between(2, 3) } else { 1 };
     let room = letter::plain_room(swarm) / count as usize;
-    StreamContent::of((0..count).map(|_| letter::plain(random, swarm, next_message, room)))
+    Content::of((0..count).map(|_| letter::plain(random, swarm, next_message, room)))
 }
 
 /// Opens a stream that goes to `end` already.

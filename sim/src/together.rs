@@ -3,7 +3,7 @@
 //! `streaming`.
 
 use sennit_engine::{
-    Command, OpenStream, StreamAppend, StreamContent, StreamNote, StreamProducer, StreamSettings,
+    Command, Content, OpenStream, StreamAppend, StreamNote, StreamProducer, StreamSettings,
 };
 use sennit_model::{PartitionId, TopicConfig, TopicKind};
 
@@ -50,7 +50,7 @@ fn members(world: &World, group: u64) -> Vec<PartitionId> {
 }
 
 /// Some content for each of `count` streams, so long that all of it fits one frame.
-fn content(world: &mut World, swarm: &Swarm, count: usize) -> Option<StreamContent> {
+fn content(world: &mut World, swarm: &Swarm, count: usize) -> Option<Content> {
     let room = (swarm.segment_bytes as usize - 4096 - 512) / count - 256;
     let streams = &mut world.streams;
     let random = &mut streams.tellers.random;

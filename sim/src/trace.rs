@@ -3,9 +3,7 @@
 
 use std::{cell::RefCell, fmt, io::Write, rc::Rc};
 
-use sennit_engine::{
-    Command, Effect, Publish, StreamAnswer, StreamAppend, StreamCommand, StreamContent,
-};
+use sennit_engine::{Command, Content, Effect, Publish, StreamAnswer, StreamAppend, StreamCommand};
 use sennit_model::PartitionId;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -157,7 +155,7 @@ impl Trace {
 }
 
 /// A number that stands for what is appended.
-fn hash(content: Option<&StreamContent>) -> u64 {
-    let batches = content.into_iter().flat_map(StreamContent::batches);
+fn hash(content: Option<&Content>) -> u64 {
+    let batches = content.into_iter().flat_map(Content::batches);
     batches.fold(0, |hash, batch| hash ^ xxh3_64(batch.bytes()))
 }

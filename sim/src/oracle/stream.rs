@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use sennit_engine::{
-    ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamAppended, StreamCommand, StreamContent,
+    Content, ForkOf, OpenStream, StreamAnswer, StreamAppend, StreamAppended, StreamCommand,
     StreamProducer, StreamRefusal, StreamSettings, StreamStatus,
 };
 use sennit_model::{Durability, MessageView, Offset, ProducerStamp, Timestamp, TopicId};
@@ -281,7 +281,7 @@ impl StreamModel {
         // What producers have published is remembered of them there alone.
         let stamp = ProducerStamp::default();
         self.entries = inherited.into_iter().map(|entry| Appended { stamp, ..entry }).collect();
-        let messages = open.content.iter().flat_map(StreamContent::messages);
+        let messages = open.content.iter().flat_map(Content::messages);
         self.push(messages, stamp, when.turn);
         let (end, turn) = (self.entries.len() as u64, when.turn);
         self.change(when, turn, |standing| {
@@ -390,7 +390,7 @@ impl StreamModel {
         }
         let StreamAppend { content, note, .. } = append;
         let turn = when.turn;
-        let messages = content.iter().flat_map(StreamContent::messages);
+        let messages = content.iter().flat_map(Content::messages);
         self.push(messages, ProducerStamp::default(), turn);
         let end = self.entries.len() as u64;
         self.change(when, turn, |standing| {

@@ -1,13 +1,13 @@
 //! The slots of the lane, and the room for them on a disk that may be full: made, held and lent as the broker
 //! does it, by the same rule. It judges nothing but that the lane goes on.
 
-use sennit_engine::{StreamCommand, StreamContent};
+use sennit_engine::{Content, StreamCommand};
 
 use super::*;
 
 /// Bytes of messages that a command appends.
 fn published_bytes(command: &Command) -> u64 {
-    let of = |content: Option<&StreamContent>| content.map_or(0, |content| content.bytes() as u64);
+    let of = |content: Option<&Content>| content.map_or(0, |content| content.bytes() as u64);
     match command {
         Command::Publish(publish) | Command::PublishAt(publish, _) => {
             publish.batch.bytes().len() as u64

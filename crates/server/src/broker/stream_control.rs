@@ -4,9 +4,8 @@
 use std::collections::HashSet;
 
 use sennit_engine::{
-    CatalogueCommand, Command, ForkOf, OpenStream, Placed, StreamAnswer, StreamCommand,
-    StreamContent, StreamRead, StreamRefusal, StreamSettings, StreamStatus, Topic,
-    is_same_media_type, media_type,
+    CatalogueCommand, Command, Content, ForkOf, OpenStream, Placed, StreamAnswer, StreamCommand,
+    StreamRead, StreamRefusal, StreamSettings, StreamStatus, Topic, is_same_media_type, media_type,
 };
 use sennit_model::{
     Batch, BatchBuilder, Durability, Message, Messages, Offset, PartitionId, PartitionIndex,
@@ -183,7 +182,7 @@ impl Control {
     async fn has_room_beside(
         &self,
         home: TopicId,
-        content: Option<&StreamContent>,
+        content: Option<&Content>,
     ) -> Result<(), StreamFailure> {
         let bytes = content_bytes(content);
         if bytes == 0 {
@@ -475,13 +474,10 @@ fn behind(parts: &[bytes::Bytes], behind: u64, is_json: bool) -> Option<(u64, Op
 }
 
 /// What a fork has of its source in part, and what its creator gives it: appended at once.
-fn joined(
-    first: Option<Batch>,
-    second: Option<StreamContent>,
-) -> Result<Option<StreamContent>, StreamRefusal> {
-    let second = second.map(StreamContent::into_parts);
+fn joined(first: Option<Batch>, second: Option<Content>) -> Result<Option<Content>, StreamRefusal> {
+    let second = second.map(Content::into_parts);
     let second = second.into_iter().flat_map(|(batch, further)| [batch].into_iter().chain(further));
-    let joined = StreamContent::of(first.into_iter().chain(second));
+    let joined = Content::of(first.into_iter().chain(second));
     // Each is within the limit; together they need not be.
     if joined.as_ref().is_some_and(|content| content.bytes() > APPEND_BYTES_MAX) {
         let (name, limit) = ("APPEND_BYTES_MAX", APPEND_BYTES_MAX as u64);

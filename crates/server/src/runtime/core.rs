@@ -18,7 +18,7 @@ use std::{
 };
 
 use sennit_engine::{
-    Command, Effect, HoldingGroup, SessionId, StreamAppend, StreamCommand, StreamContent,
+    Command, Content, Effect, HoldingGroup, SessionId, StreamAppend, StreamCommand,
 };
 use sennit_model::{
     Timestamp,
@@ -461,7 +461,7 @@ fn appended_bytes(append: &StreamAppend) -> u64 {
 }
 
 /// Bytes of what is appended, or begins a stream.
-pub(crate) fn content_bytes(content: Option<&StreamContent>) -> u64 {
+pub(crate) fn content_bytes(content: Option<&Content>) -> u64 {
     content.map_or(0, |content| content.bytes() as u64)
 }
 
@@ -476,7 +476,7 @@ mod tests {
     fn what_begins_a_stream_is_on_its_way_as_an_append_is() {
         let mut batch = BatchBuilder::for_append(100);
         batch.push(&Message::new(bytes::Bytes::from_static(b"content"))).unwrap();
-        let content = batch.take().map(StreamContent::from);
+        let content = batch.take().map(Content::from);
         let bytes = content_bytes(content.as_ref());
         let open = StreamCommand::Open(Box::new(OpenStream {
             config: TopicConfig::of_kind(TopicKind::Stream),

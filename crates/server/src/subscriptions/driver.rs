@@ -4,7 +4,7 @@
 use std::{rc::Rc, time::Duration};
 
 use bytes::Bytes;
-use sennit_engine::{Refusal, StreamAppend, StreamContent, StreamNote, StreamRefusal};
+use sennit_engine::{Content, Refusal, StreamAppend, StreamNote, StreamRefusal};
 use sennit_model::{BatchBuilder, Message, TopicName};
 use serde_json::json;
 use tokio::{select, sync::Notify, time::sleep};
@@ -203,7 +203,7 @@ impl Subscriptions {
         // It is short, whatever it names.
         batch.push(&Message::new(Bytes::from(text))).map_err(|_| wrong_answer())?;
         let append = StreamAppend {
-            content: batch.take().map(StreamContent::from),
+            content: batch.take().map(Content::from),
             content_type: Some("application/json".into()),
             note: StreamNote::default(),
         };

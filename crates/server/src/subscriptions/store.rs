@@ -10,9 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use sennit_engine::{
-    StreamAppend, StreamContent, StreamNote, StreamRead, StreamRefusal, StreamSettings,
-};
+use sennit_engine::{Content, StreamAppend, StreamNote, StreamRead, StreamRefusal, StreamSettings};
 use sennit_model::{
     BatchBuilder, Durability, Message as BatchMessage, Messages, Offset, PartitionIndex, ReadFrom,
     TopicName,
@@ -230,7 +228,7 @@ impl Store {
                 tracing::error!(%error, "a change of a subscription cannot be kept");
             }
         }
-        let content = batch.take().map(StreamContent::from);
+        let content = batch.take().map(Content::from);
         if content.is_none() {
             return Offset(0);
         }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use sennit_engine::{
-    Command, OpenStream, StreamAnswer, StreamAppend, StreamCommand, StreamContent, StreamNote,
+    Command, Content, OpenStream, StreamAnswer, StreamAppend, StreamCommand, StreamNote,
     StreamRead, StreamRefusal, StreamSettings,
 };
 use sennit_journal::{BLOCK_BYTES, Disk, Frame, disk::MemoryDisk};
@@ -44,7 +44,7 @@ fn append_batches(round: u64, bytes: &[usize]) -> StreamAppend {
         builder.push(&Message::new(format!("{round:8}{}", "x".repeat(*bytes)))).unwrap();
         builder.take().unwrap()
     });
-    let (content, content_type) = (StreamContent::of(batches), None);
+    let (content, content_type) = (Content::of(batches), None);
     StreamAppend { content, content_type, note: StreamNote::default() }
 }
 

@@ -1,17 +1,17 @@
-//! What is appended to a stream at once: a batch, or several where one does not hold so many messages. It
-//! knows no streams.
+//! The messages of one append: a batch, or several where one does not hold so many messages. It does not
+//! know where they go.
 
 use sennit_model::{Batch, MessageView};
 
 /// Messages that are appended at once: all of them are there, or none.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StreamContent {
+pub struct Content {
     first: Batch,
     /// What the first has no room for; as a rule nothing.
     further: Vec<Batch>,
 }
 
-impl StreamContent {
+impl Content {
     /// These batches, one after the other; `None` if there are none.
     #[must_use]
     pub fn of(batches: impl IntoIterator<Item = Batch>) -> Option<Self> {
@@ -22,6 +22,11 @@ impl StreamContent {
     /// Its batches, in their order.
     pub fn batches(&self) -> impl Iterator<Item = &Batch> {
         std::iter::once(&self.first).chain(&self.further)
+    }
+
+    /// Its batches, in their order, to keep.
+    pub(crate) fn into_batches(self) -> impl Iterator<Item = Batch> {
+        std::iter::once(self.first).chain(self.further)
     }
 
     /// The first batch, and those behind it.
@@ -54,7 +59,7 @@ impl StreamContent {
     }
 }
 
-impl From<Batch> for StreamContent {
+impl From<Batch> for Content {
     fn from(first: Batch) -> Self {
         Self { first, further: Vec::new() }
     }
