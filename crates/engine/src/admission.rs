@@ -1,6 +1,6 @@
-//! What may be appended to a partition: there has to be one, its stream has to live and be open, messages
-//! have keys where these are kept, and nothing is appended twice. It changes nothing but a stream whose
-//! time is over.
+//! Admission: whether something may be appended to a partition. The partition has to exist, its stream to live
+//! and to be open, messages need keys where these are kept, and nothing is appended twice. It changes
+//! nothing, except that it deletes a stream whose time is over.
 
 use sennit_model::{Durability, Offset, PartitionId, Timestamp, TopicConfig};
 
@@ -17,12 +17,12 @@ use crate::{
     streams::Stream,
 };
 
-/// Why nothing was done, and when that is told.
+/// Why a command was refused, and when the asker is told.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// For what the command itself is: told at once.
+    /// The command itself is wrong: told at once.
     AtOnce(Refusal),
-    /// For what others did: told once that has been committed, as they are told then.
+    /// Another command has caused it: told once that one is committed, as its asker is told then.
     AfterCommit(Refusal),
     /// A stream's refusal is told once all is committed that it stands on.
     Stream(StreamRefusal),
@@ -56,7 +56,7 @@ impl Refused {
     }
 }
 
-/// Whether messages with or without keys may be appended where the settings are these.
+/// Refuses messages without keys where the topic keeps the latest of each key.
 pub(crate) fn check_keys(config: &TopicConfig, is_keyed: bool) -> Result<(), Refusal> {
     match config.retention.latest_per_key {
         Some(_) if !is_keyed => Err(Refusal::KeyMissing),
@@ -98,7 +98,7 @@ impl Engine {
         self.streams.get(id).is_some_and(|stream| stream.is_closed)
     }
 
-    /// Whether a batch may be published, and whether it was before.
+    /// Whether a batch may be published, and whether it was published before.
     pub(crate) fn admit_publish(
         &self,
         publish: &Publish,
@@ -133,7 +133,8 @@ impl Engine {
         Ok(admission)
     }
 
-    /// Whether an append to a stream may be done; `Some` if there is nothing to do, as it is so already.
+    /// Whether an append to a stream may be done. Returns an answer if there is nothing to do: it was done
+    /// before.
     pub(crate) fn admit_append(
         &self,
         id: PartitionId,

@@ -1,6 +1,6 @@
-//! The one append: messages that were admitted become records, whether a publisher or a stream's writer has
-//! asked for it. Memory and offsets are there before; several batches lie in one frame. It does not know
-//! what may be appended.
+//! The one append: it makes records of what was admitted, a native publish and an append to a stream alike.
+//! It has memory and offsets ready before, and puts several batches into one frame. It does not know what
+//! may be appended.
 
 use sennit_model::{Durability, Offset, PartitionId, ProducerStamp, Timestamp};
 
@@ -94,7 +94,7 @@ impl Engine {
     }
 
     /// Appends something that was admitted. Returns the offset of the first message, and whether a
-    /// reservation was appended before it. Refused only for want of memory.
+    /// reservation was appended before it. Refuses only for want of memory.
     pub(crate) fn append(
         &mut self,
         append: Append,
@@ -117,7 +117,7 @@ impl Engine {
         Ok((first, has_reserved))
     }
 
-    /// Commits records that are all there after a crash, or none: they lie in one frame, if they are
+    /// Commits records so that all of them survive a crash, or none: they lie in one frame, if they are
     /// written at all.
     pub(crate) fn commit_together(
         &mut self,

@@ -1,4 +1,4 @@
-//! What commands of groups come to: settle, subscribe, trim. Here a command may be refused; a record that
+//! Commands about groups are decided here: settle, subscribe, trim. A command may be refused; a record that
 //! leaves here will be applied.
 
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What lies at an offset: the batch, looked up once for all that want it in a pass, and the part of it that
-//! fits a window. It does not know for whom.
+//! The batches that lie at an offset, and the parts of them that fit a window. Each batch is looked up once for
+//! all waiters of a pass. It knows no waiter.
 
 use bytes::Bytes;
 use sennit_model::Messages;
@@ -14,8 +14,8 @@ const AT_HAND_MAX: usize = 64;
 pub(crate) struct AtHand(Vec<(Entry, Bytes)>);
 
 impl AtHand {
-    /// The batch that holds the message at `at`, or else the next that begins before `before`; without its
-    /// bytes where these have to be fetched first. O(log n).
+    /// The batch that holds the message at `at`, or else the next one that begins before `before`. It comes
+    /// without its bytes if these have to be fetched first. O(log n).
     pub(crate) fn batch_from(
         &mut self,
         partition: &Partition,
@@ -49,8 +49,8 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Of the messages `start..end` of a batch those that go within `room_bytes`, at least one. `hint` says
-    /// where in the batch some message begins.
+    /// The messages at the front of `start..end` of a batch that fit `room_bytes`, at least one. `hint` is the
+    /// offset of some message and the byte of the batch at which it begins.
     pub(crate) fn of(
         (entry, batch): (&Entry, &Bytes),
         hint: Option<(u64, usize)>,

@@ -1,12 +1,12 @@
-//! Where a read of a partition begins, and what it has to be told: what was rolled back, lost or is not kept.
-//! Readers and reads of streams alike. It looks up no batch.
+//! Where a read of a partition begins, and what its reader is told first: offsets that were rolled back, lost
+//! or are not kept. Readers and reads of streams ask here alike. It looks up no batch.
 
 use sennit_model::{Durability, OffsetRange, ReadFrom};
 
 use crate::{effect::GapReason, group::range, lost::Lost, partition::Partition};
 
 impl Partition {
-    /// The offset that a read from there means. One that is given may lie behind the visible end.
+    /// The offset at which a read from there begins. An offset that is given may lie behind the visible end.
     pub(crate) fn locate(&self, from: ReadFrom) -> u64 {
         let Self { log, visible, .. } = self;
         match from {
@@ -18,8 +18,8 @@ impl Partition {
         }
     }
 
-    /// Where a read goes on that begins at `at`, or the first offsets that it has to be told of, and why.
-    /// What was reserved and never seen is passed over, as far as `before`.
+    /// The offset at which a read goes on that asks for `at`, or the offsets that its reader is told of first,
+    /// and why. Offsets that were reserved, and that no reader has seen, are passed over, up to `before`.
     pub(crate) fn begin(
         &self,
         lost: &Lost,
@@ -28,7 +28,7 @@ impl Partition {
         let is_durable = self.config.durability == Durability::Durable;
         let at = match lost.at(self.id, at) {
             Some((start, end)) if is_durable => return Err((range(start, end), GapReason::Lost)),
-            // It has seen what is not there any more.
+            // The reader has seen messages that are not there any more.
             Some((start, end)) if start < at => {
                 return Err((range(start, end), GapReason::RolledBack));
             }
@@ -41,8 +41,7 @@ impl Partition {
         }
     }
 
-    /// What a reader is told that stands at `at`, where nothing is kept before `end`: up to which offset, and
-    /// why.
+    /// Nothing is kept of `at..end`: returns up to which offset one reason holds for that, and the reason.
     pub(crate) fn missing(&self, lost: &Lost, at: u64, end: u64) -> (u64, GapReason) {
         if let Some((_, lost_to)) = lost.at(self.id, at) {
             return (lost_to.min(end), GapReason::Lost);
@@ -56,7 +55,8 @@ impl Partition {
         }
     }
 
-    /// Where a read of all of it begins: with what was lost at the beginning of a durable one.
+    /// The offset at which a read of the whole partition begins. In a durable one, its reader is told of
+    /// messages that were lost at the beginning.
     pub(crate) fn first_told(&self, lost: &Lost) -> u64 {
         let start = self.log.start();
         let is_durable = self.config.durability == Durability::Durable;
@@ -64,8 +64,8 @@ impl Partition {
         lost.map_or(start, |(from, _)| from)
     }
 
-    /// How far a read goes from `at` that ends before `before`: of a durable partition nothing that was lost
-    /// is passed over unsaid.
+    /// The offset at which a read of `at..before` ends. In a durable partition, no read passes over lost
+    /// messages without a word.
     pub(crate) fn until_lost(&self, lost: &Lost, (at, before): (u64, u64)) -> u64 {
         let is_durable = self.config.durability == Durability::Durable;
         let lost_from = lost.behind(self.id, at).filter(|_| is_durable);

@@ -1,5 +1,5 @@
-//! What appends to streams are answered: one, or several to all of their streams or to none. All is admitted
-//! before anything is appended. It knows no frames.
+//! Appends to streams and their answers: one append, or several to all of their streams or to none. All are
+//! admitted before anything is appended. It knows no frames.
 
 use sennit_model::{PartitionId, ProducerStamp, Timestamp};
 
@@ -11,7 +11,7 @@ use crate::{
     stream::{StreamAnswer, StreamAppend, StreamAppended, StreamNote, StreamRefusal},
 };
 
-/// One of several appends, and what it has come to before.
+/// One of several appends, and its answer if it was done before.
 type Each = (PartitionId, StreamAppend, Option<StreamAppended>);
 
 impl Engine {
@@ -104,7 +104,7 @@ impl Engine {
         Ok(admitted)
     }
 
-    /// What an append will have come to that is done now.
+    /// The answer to an append that is done next.
     fn appended(&self, id: PartitionId, append: &StreamAppend) -> StreamAppended {
         let count = append.content.as_ref().map_or(0, |content| u64::from(content.count()));
         StreamAppended {

@@ -17,7 +17,7 @@ use crate::{
 /// Most parts of a chunk: a read that would have more gets the rest when it asks again.
 const PARTS_MAX: usize = 1024;
 
-/// What a read comes to that is not refused.
+/// The outcome of a look at a read that is not refused.
 enum Look {
     /// An answer, and whether it may go before everything is committed that is appended so far.
     Answer(StreamAnswer, bool),
@@ -149,7 +149,7 @@ impl Engine {
         Ok(Look::Answer(answer, !(tells_end || may_be_new) || awaits_nothing))
     }
 
-    /// Refuses reads that wait: those that begin where `is_meant` says.
+    /// Refuses the reads that wait, if `is_meant` holds for where they begin.
     pub(crate) fn refuse_reads(
         &mut self,
         id: PartitionId,

@@ -1,34 +1,34 @@
-//! Who of those that wait for messages of a partition is to be looked at: all of them once the visible end has
-//! moved, else those that may get something all the same. Readers and reads of streams alike. It does not know
-//! what they get.
+//! Wakeups: which waiters of a partition a pass looks at. It looks at all of them once the visible end has
+//! moved, else at those that may get something all the same. Waiters are readers, and reads of streams. It
+//! does not know what they get.
 
-/// Which waiters of a partition are awake.
+/// The wakeups of one kind of waiters of a partition.
 #[derive(Debug, Default)]
 pub(crate) struct Wakeups<K> {
-    /// Where the visible end was when all were looked at last; none, and all are to be.
+    /// The visible end when a pass looked at all waiters last. `None` has the next pass look at all.
     served_to: Option<u64>,
-    /// Those to be looked at though the end is where it was. Some may wait no more.
+    /// Waiters that the next pass looks at even if the end has not moved. Some may have left.
     awake: Vec<K>,
 }
 
-/// The waiters to be looked at.
+/// The waiters that a pass looks at.
 pub(crate) enum Woken<K> {
     All,
     These(Vec<K>),
 }
 
 impl<K: Ord> Wakeups<K> {
-    /// Has one be looked at: it is new, has room again, or waits for a batch that is fetched.
+    /// Wakes a waiter that is new, that has room again, or that waits for a batch to be fetched.
     pub(crate) fn wake(&mut self, waiter: K) {
         self.awake.push(waiter);
     }
 
-    /// Has all be looked at, though nothing was appended.
+    /// Wakes all waiters, though nothing was appended.
     pub(crate) fn wake_all(&mut self) {
         self.served_to = None;
     }
 
-    /// Takes those that are to be looked at now that the visible end is there, each once.
+    /// Takes the waiters that a pass looks at, each once. `visible` is the visible end.
     pub(crate) fn take(&mut self, visible: u64) -> Option<Woken<K>> {
         let mut awake = std::mem::take(&mut self.awake);
         if self.served_to.replace(visible) != Some(visible) {
