@@ -28,4 +28,5 @@ pub(crate) mod shard_answers;
 pub(crate) mod shard_files;
 pub(crate) mod slot_thread;
 pub(crate) mod thread_priority;
+pub(crate) mod wire;
 pub(crate) mod write_buffer;

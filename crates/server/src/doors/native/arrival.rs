@@ -1,18 +1,18 @@
 //! A connection on its way to a core: fresh from the listener, or from another core, because the
 //! partition it works with lives here. Next to its partition a message is spared two threads.
 
-use std::{collections::HashMap, net::TcpStream};
+use std::collections::HashMap;
 
 use bytes::{Bytes, BytesMut};
 use sennit_model::TopicId;
 use sennit_protocol::{Features, FrameHeader, FrameReader};
 
-use crate::runtime::session_takeover::SessionToken;
+use crate::runtime::{session_takeover::SessionToken, wire::WireAtRest};
 
 /// A connection on its way to a core.
 #[derive(Debug)]
 pub(crate) struct Arrival {
-    pub(crate) stream: TcpStream,
+    pub(crate) wire: WireAtRest,
     /// What it takes along from the core it was at.
     pub(crate) moved: Option<Box<Moved>>,
 }

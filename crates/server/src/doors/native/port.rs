@@ -10,13 +10,8 @@ use crate::runtime::{core::Cores, listener::Listener};
 pub(crate) async fn accept(listener: Listener, cores: Arc<Cores>) {
     let mut next = 0;
     loop {
-        match listener.accept().await.into_std() {
-            Ok(stream) => {
-                let arrival = Arrival { stream, moved: None };
-                let _ = cores.inboxes[next].send(connection::arrives(arrival));
-                next = (next + 1) % cores.inboxes.len();
-            }
-            Err(error) => tracing::warn!(%error, "a connection could not be handed on"),
-        }
+        let arrival = Arrival { wire: listener.accept().await, moved: None };
+        let _ = cores.inboxes[next].send(connection::arrives(arrival));
+        next = (next + 1) % cores.inboxes.len();
     }
 }

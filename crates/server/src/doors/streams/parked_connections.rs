@@ -142,7 +142,7 @@ impl ParkedConnections {
     }
 
     fn park(&mut self, arriving: Arriving) {
-        let Arriving { stream, place, parking: Parking { wait, manner, moves } } = arriving;
+        let Arriving { wire, place, parking: Parking { wait, manner, moves } } = arriving;
         let Some(wait) = wait.what::<WaitingRead>() else {
             tracing::error!("an HTTP connection is parked that waits for nothing of streams");
             self.thread_state.metrics.http_connections.less(1);
@@ -154,9 +154,9 @@ impl ParkedConnections {
             said_at: self.moment(wait.said_at),
         };
         let due = self.due(wait.position.live, patience);
-        let reader = self.readers.take_in(stream, place, moves, manner, due);
+        let reader = self.readers.take_in(wire, place, moves, manner, due);
         let Some(held) = self.readers.get(reader) else { return };
-        if let Err(error) = self.sockets.add(&held.socket, reader) {
+        if let Err(error) = self.sockets.add(&held.wire, reader) {
             tracing::warn!(%error, "an HTTP connection could not be parked");
             return self.part(reader);
         }
@@ -265,8 +265,8 @@ impl ParkedConnections {
 
     /// Says something to a reader that waits nowhere, and has it go on: waiting there, or at rest.
     fn say(&mut self, reader: u32, out: &WriteBuffer, then: Option<(ReadPosition, Patience)>) {
-        let Some(held) = self.readers.get(reader) else { return };
-        let Ok(taken) = out.write_now(&held.socket, 0) else { return self.part(reader) };
+        let Some(held) = self.readers.get_mut(reader) else { return };
+        let Ok(taken) = out.write_now(&mut held.wire, 0) else { return self.part(reader) };
         let is_last = then.is_none() && held.manner.closes;
         if taken < out.len() || is_last {
             let wait = then.map(|(position, patience)| self.wait(position, patience, false));

@@ -79,7 +79,7 @@ impl ParkedConnections {
         patience: Patience,
     ) {
         let Some(held) = self.readers.get_mut(reader) else { return };
-        match out.write_now(&held.socket, 0) {
+        match out.write_now(&mut held.wire, 0) {
             Err(_) => self.part(reader),
             Ok(taken) if taken < out.len() => {
                 let wait = self.wait(position, patience, false);

@@ -61,13 +61,13 @@ impl ParkedConnections {
             return;
         }
         self.leave(reader);
-        let Reader { socket, place, moves, manner, .. } = self.readers.let_go(reader);
-        self.sockets.remove(&socket);
+        let Reader { wire, place, moves, manner, .. } = self.readers.let_go(reader);
+        self.sockets.remove(&wire);
         // Counted before the task begins: a broker that stops waits for it.
         let open_connection = self.thread_state.enter();
         let wait = wait.map(WaitingRead::offered);
         let back = Back { open_connection, is_heard, rest, wait, manner, moves };
-        spawn_local(port::come_back(socket, place, back, self.http.clone()));
+        spawn_local(port::come_back(wire, place, back, self.http.clone()));
     }
 
     /// The broker stops: sends some of them back, to be told; says whether there are more.

@@ -1,10 +1,7 @@
 //! The parked connections: each with what it waits for, the positions with those who wait at each, and
-//! who is due when. It knows no answers, and no more of a socket than that it is held.
+//! who is due when. It knows no answers, and no more of a wire than that it is held.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    net::TcpStream,
-};
+use std::collections::{BTreeSet, HashMap};
 
 use foldhash::fast::FixedState;
 use sennit_model::{Offset, PartitionId};
@@ -14,6 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::{
     doors::streams::{Live, ReadPosition},
     http::http1_answers::Manner,
+    runtime::wire::WireAtRest,
 };
 
 /// A moment, in milliseconds since the core began.
@@ -25,7 +23,7 @@ const NOBODY: u32 = u32::MAX;
 /// A parked connection.
 #[derive(Debug)]
 pub(super) struct Reader {
-    pub(super) socket: TcpStream,
+    pub(super) wire: WireAtRest,
     /// One of the places that the port has.
     pub(super) place: OwnedSemaphorePermit,
     pub(super) moves: u32,
@@ -118,14 +116,14 @@ impl Readers {
     /// Takes a connection in; it waits for nothing yet.
     pub(super) fn take_in(
         &mut self,
-        socket: TcpStream,
+        wire: WireAtRest,
         place: OwnedSemaphorePermit,
         moves: u32,
         manner: Manner,
         due: Moment,
     ) -> u32 {
         let patience = Patience::default();
-        let reader = Reader { socket, place, moves, manner, at: None, patience, due };
+        let reader = Reader { wire, place, moves, manner, at: None, patience, due };
         let at = number(self.all.insert(reader));
         self.due.insert((due, at));
         at
