@@ -25,8 +25,9 @@ use super::{
     topic_listener::TopicListener,
     topic_locks::TopicLocks,
 };
+use crate::identity::principal::Principal;
 use crate::runtime::{
-    core::{CoreHandle, Cores, own_session},
+    core::{CoreHandle, Cores},
     inbox::Message,
     placement::shard_of,
     shard_answers::Answer,
@@ -56,17 +57,17 @@ struct Changed {
     created: bool,
 }
 
-/// Asks the first core, for a session. Without an answer the broker stops.
+/// Asks the first core, for a session and on behalf of a principal. Without an answer the broker stops.
 pub(crate) fn ask(
     cores: &Cores,
-    session: SessionId,
+    (session, principal): (SessionId, Principal),
     request: ControlRequest,
 ) -> oneshot::Receiver<Result<ControlAnswer, ControlRefusal>> {
     let (sender, answer) = oneshot::channel();
     let _ = cores.inboxes[0].send(Message::call(move |control: &Rc<Control>| {
         let control = control.clone();
         spawn_local(async move {
-            let _ = sender.send(control.answer(session, request).await);
+            let _ = sender.send(control.answer((session, &principal), request).await);
         });
     }));
     answer
@@ -93,10 +94,12 @@ impl Control {
     /// Does a request about names and settings. The broker itself may do more than its clients.
     async fn answer(
         &self,
-        session: SessionId,
+        (session, principal): (SessionId, &Principal),
         request: ControlRequest,
     ) -> Result<ControlAnswer, ControlRefusal> {
-        if session != own_session(self.core.index) {
+        // The rights of the principal will be checked here too: to the topic and the group that the request names,
+        // for what it asks. Of a list it will be told those topics that it may know.
+        if !principal.is_broker() {
             check_request(&request)?;
         }
         match request {

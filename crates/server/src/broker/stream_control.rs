@@ -21,6 +21,7 @@ use super::{
     stream_request::{CreateStream, Created, ForkAsked, Located, StreamFailure, StreamPlace},
     streams::{Streams, ask, has_room, read_through, stopping, wrong_answer},
 };
+use crate::identity::principal::Principal;
 use crate::runtime::{
     core::content_bytes,
     placement::{shard_of, shard_of_group},
@@ -36,8 +37,11 @@ impl Control {
     /// Has a stream be there.
     pub(crate) async fn create_stream(
         &self,
+        _principal: &Principal,
         create: CreateStream,
     ) -> Result<Created, StreamFailure> {
+        // The rights of the principal will be checked here: to create a stream of this name, and to read the one that
+        // it is a fork of.
         let _changes = self.changes.of(create.name.as_str()).await;
         if let Some(located) = self.locate(&create.name) {
             if located.partitions > 1 {
@@ -279,7 +283,12 @@ impl Control {
     }
 
     /// Deletes a stream; what its forks need of it stays until they are gone.
-    pub(crate) async fn delete_stream(&self, name: &TopicName) -> Result<(), StreamFailure> {
+    pub(crate) async fn delete_stream(
+        &self,
+        _principal: &Principal,
+        name: &TopicName,
+    ) -> Result<(), StreamFailure> {
+        // The right of the principal to delete the stream of this name will be checked here.
         let _changes = self.changes.of(name.as_str()).await;
         let topic = self.locate(name).and_then(|located| self.topic(located.topic));
         let topic = topic.ok_or(StreamRefusal::Unknown)?;

@@ -24,6 +24,7 @@ use crate::{
         control_request::ControlRefusal, stream_offset::Identified, stream_request::StreamFailure,
         streams::wrong_answer,
     },
+    identity::principal::Principal,
     runtime::clock::{self, now},
 };
 
@@ -207,7 +208,8 @@ impl Subscriptions {
             content_type: Some("application/json".into()),
             note: StreamNote::default(),
         };
-        self.streams.append(stream, || Some(Box::new(append.clone()))).await.map(drop)
+        let append = || Some(Box::new(append.clone()));
+        self.streams.append(&Principal::broker(), stream, append).await.map(drop)
     }
 }
 

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     broker::control_request::ControlRefusal,
+    identity::principal::Principal,
     runtime::{core::Cores, inbox::Message},
 };
 
@@ -20,12 +21,13 @@ use crate::{
 /// follows. Without an answer the broker stops.
 pub(crate) fn watch(
     cores: &Cores,
+    principal: Principal,
     pattern: TopicPattern,
     changes: mpsc::Sender<Change>,
 ) -> oneshot::Receiver<Result<Vec<WatchedTopic>, ControlRefusal>> {
     let (sender, answer) = oneshot::channel();
     let message = Message::call(move |control: &Rc<Control>| {
-        let _ = sender.send(control.watch(pattern, changes));
+        let _ = sender.send(control.watch(&principal, pattern, changes));
     });
     let _ = cores.inboxes[0].send(message);
     answer
@@ -34,9 +36,11 @@ pub(crate) fn watch(
 impl Control {
     fn watch(
         &self,
+        _principal: &Principal,
         pattern: TopicPattern,
         changes: mpsc::Sender<Change>,
     ) -> Result<Vec<WatchedTopic>, ControlRefusal> {
+        // The right of the principal to know each topic will be checked here, and again when another one appears.
         let topics: Vec<WatchedTopic> = self.core.look(|core| {
             let catalogue = core.shard().catalogue();
             let prefix = pattern.prefix();

@@ -7,7 +7,10 @@ use bytes::{Bytes, BytesMut};
 use sennit_model::TopicId;
 use sennit_protocol::{Features, FrameHeader, FrameReader};
 
-use crate::runtime::{session_takeover::SessionToken, wire::WireAtRest};
+use crate::{
+    identity::principal::Principal,
+    runtime::{session_takeover::SessionToken, wire::WireAtRest},
+};
 
 /// A connection on its way to a core.
 #[derive(Debug)]
@@ -26,6 +29,8 @@ pub(crate) struct Moved {
     /// The frame that said where it belongs; to be done first.
     pub(crate) frame: (FrameHeader, Bytes),
     pub(crate) frames: FrameReader,
+    /// Whose connection it is.
+    pub(crate) principal: Principal,
     /// The largest frame body the client takes.
     pub(crate) frame_bytes_max: usize,
     /// What was granted to it.

@@ -17,6 +17,7 @@ use super::{
     outbox::Outbox,
     session::{Flow, Session},
 };
+use crate::identity::principal::Principal;
 use crate::runtime::{
     core::{CoreHandle, EffectSink},
     inbox::Message,
@@ -88,7 +89,7 @@ async fn serve(arrival: Arrival, core: CoreHandle) {
     let cores = core.cores.clone();
     let (mut reading, writing) = wire.into_split();
     let writer = spawn_local(write(writing, outbox.clone(), scratch, pace));
-    let mut session = Session::new(id, core.clone(), outbox.clone());
+    let mut session = Session::new(id, Principal::local(), core.clone(), outbox.clone());
     let mut input = BytesMut::new();
     let end = tokio::select! {
         biased;

@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     broker::control_request::{ControlRefusal, TopicPlace},
+    identity::principal::Principal,
     runtime::{
         clock::now,
         core::CoreHandle,
@@ -47,6 +48,8 @@ pub(crate) enum Flow {
 #[derive(Debug)]
 pub(crate) struct Session {
     id: SessionId,
+    /// Whose session it is.
+    principal: Principal,
     core: CoreHandle,
     outbox: Rc<Outbox>,
     frames: FrameReader,
@@ -64,10 +67,16 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(id: SessionId, core: CoreHandle, outbox: Rc<Outbox>) -> Self {
+    pub(crate) fn new(
+        id: SessionId,
+        principal: Principal,
+        core: CoreHandle,
+        outbox: Rc<Outbox>,
+    ) -> Self {
         let routes = outbox.routes.clone();
         Self {
             id,
+            principal,
             core,
             outbox,
             frames: FrameReader::before_greeting(),
@@ -86,6 +95,7 @@ impl Session {
     pub(crate) async fn moved_in(&mut self, moved: Moved, input: &mut BytesMut) -> Flow {
         (self.preface_seen, self.greeted, self.is_settled) = (true, true, true);
         self.frames = moved.frames;
+        self.principal = moved.principal;
         self.greeted_with(moved.frame_bytes_max, moved.features);
         self.routes.borrow_mut().homes = moved.homes;
         if let Some(token) = moved.token {
@@ -105,6 +115,7 @@ impl Session {
             input,
             frame: self.moving.take()?,
             frames: self.frames.clone(),
+            principal: self.principal.clone(),
             frame_bytes_max: self.frame_bytes_max,
             features: self.outbox.features(),
             token: self.outbox.successor.token.get(),
@@ -120,7 +131,8 @@ impl Session {
                 (topic, self.routes.borrow().homes.get(&topic).copied().unwrap_or(topic))
             }
             Request::Subscribe(_) | Request::Read(_) => {
-                let answer = control_bodies::ask(&self.core.cores, self.id, request).await;
+                let asks = (self.id, &self.principal);
+                let answer = control_bodies::ask(&self.core.cores, asks, request).await;
                 let TopicPlace { topic, home, partitions } = answer?.ok()?.place()?;
                 if partitions > 1 {
                     self.routes.borrow_mut().spread.insert(topic);
@@ -206,6 +218,9 @@ impl Session {
             self.moving = Some((*header, body));
             return Flow::Moves(shard);
         }
+        // The rights of `self.principal` to messages will be checked here, before a request becomes a command: to
+        // publish to its topic, and to settle deliveries of its group. The control checks the requests that go on to
+        // it; some of them begin a subscription.
         match request {
             Request::Hello(hello) => return self.hello(&hello, header.request).await,
             _ if !self.greeted => {
@@ -504,6 +519,7 @@ impl Session {
         permit.forget();
         let asked = Asked {
             session: self.id,
+            principal: self.principal.clone(),
             number,
             core: self.core.clone(),
             outbox: self.outbox.clone(),

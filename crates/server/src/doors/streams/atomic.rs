@@ -28,6 +28,7 @@ use crate::{
         stream_request::{AppendTo, StreamFailure, TogetherFailure},
     },
     http::{answer::full, request::Request, response::Response},
+    identity::principal::Principal,
 };
 
 /// All that is to be appended, each as its text: how many there are is looked at before they are read.
@@ -86,9 +87,13 @@ enum Encoding {
 }
 
 impl StreamsDoor {
-    pub(super) async fn append_together(&self, request: &Request) -> Result<Response, Problem> {
+    pub(super) async fn append_together(
+        &self,
+        principal: &Principal,
+        request: &Request,
+    ) -> Result<Response, Problem> {
         let (paths, appends) = asked(request.body())?;
-        let became = self.streams.append_together(&appends).await;
+        let became = self.streams.append_together(principal, &appends).await;
         let became = became.map_err(|failure| refused(&paths, failure))?;
         Ok(answer(&paths, &became))
     }

@@ -154,7 +154,7 @@ impl ParkedConnections {
             said_at: self.moment(wait.said_at),
         };
         let due = self.due(wait.position.live, patience);
-        let reader = self.readers.take_in(wire, place, moves, manner, due);
+        let reader = self.readers.take_in(wire, place, moves, manner, wait.principal, due);
         let Some(held) = self.readers.get(reader) else { return };
         if let Err(error) = self.sockets.add(&held.wire, reader) {
             tracing::warn!(%error, "an HTTP connection could not be parked");
@@ -251,8 +251,8 @@ impl ParkedConnections {
             news.told(manner, cursor, &thread_state).map(|out| (out, cursor, next, goes_on))
         });
         let Some((out, cursor, next, goes_on)) = told else {
-            let wait = self.wait(position, patience, true);
-            return self.send_back(reader, WriteBuffer::default(), Some(wait));
+            let wait = self.wait(reader, position, patience, true);
+            return self.send_back(reader, WriteBuffer::default(), wait);
         };
         self.leave(reader);
         if position.live == Live::LongPoll {
@@ -269,7 +269,8 @@ impl ParkedConnections {
         let Ok(taken) = out.write_now(&mut held.wire, 0) else { return self.part(reader) };
         let is_last = then.is_none() && held.manner.closes;
         if taken < out.len() || is_last {
-            let wait = then.map(|(position, patience)| self.wait(position, patience, false));
+            let wait =
+                then.and_then(|(position, patience)| self.wait(reader, position, patience, false));
             return self.send_back(reader, out.rest(taken), wait);
         }
         match then {

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     broker::reserved_names::RESERVED,
     http::{answer::full, body::Body, request::Request, response::Response, route::Captures},
+    identity::principal::Principal,
     runtime::inbox::Message,
     subscriptions::{
         Subscriptions,
@@ -39,12 +40,12 @@ impl StreamsDoor {
     /// Answers a request for what lies at `resource`, by a method that is known there.
     pub(super) async fn subscriptions(
         &self,
-        resource: SubscriptionResource,
-        captures: Captures<'_>,
+        principal: &Principal,
+        (resource, captures): (SubscriptionResource, Captures<'_>),
         request: &Request,
     ) -> Response {
         let told = match asked((resource, captures), request, self.settings.public_url.as_ref()) {
-            Ok(asked) => self.ask(asked).await,
+            Ok(asked) => self.ask(principal.clone(), asked).await,
             Err(NotAsked::Refused(refusal)) => Err(refusal),
             Err(other) => return not_asked(&other),
         };
@@ -69,12 +70,12 @@ impl StreamsDoor {
         }
     }
 
-    async fn ask(&self, asked: Asked) -> Result<Told, SubscriptionRefusal> {
+    async fn ask(&self, principal: Principal, asked: Asked) -> Result<Told, SubscriptionRefusal> {
         let (sender, told) = oneshot::channel();
         let call = Message::call(move |subscriptions: &Rc<Subscriptions>| {
             let subscriptions = subscriptions.clone();
             spawn_local(async move {
-                let _ = sender.send(subscriptions.answer(asked).await);
+                let _ = sender.send(subscriptions.answer(&principal, asked).await);
             });
         });
         let _ = self.cores.inboxes[0].send(call);

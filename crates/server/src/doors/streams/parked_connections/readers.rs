@@ -11,6 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::{
     doors::streams::{Live, ReadPosition},
     http::http1_answers::Manner,
+    identity::principal::Principal,
     runtime::wire::WireAtRest,
 };
 
@@ -28,6 +29,8 @@ pub(super) struct Reader {
     pub(super) place: OwnedSemaphorePermit,
     pub(super) moves: u32,
     pub(super) manner: Manner,
+    /// Who reads.
+    pub(super) principal: Principal,
     /// At which position it waits, between whom; none if it is at rest between two requests.
     at: Option<Seat>,
     pub(super) patience: Patience,
@@ -120,10 +123,11 @@ impl Readers {
         place: OwnedSemaphorePermit,
         moves: u32,
         manner: Manner,
+        principal: Principal,
         due: Moment,
     ) -> u32 {
         let patience = Patience::default();
-        let reader = Reader { wire, place, moves, manner, at: None, patience, due };
+        let reader = Reader { wire, place, moves, manner, principal, at: None, patience, due };
         let at = number(self.all.insert(reader));
         self.due.insert((due, at));
         at
