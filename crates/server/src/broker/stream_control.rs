@@ -21,16 +21,12 @@ use super::{
     stream_request::{CreateStream, Created, ForkAsked, Located, StreamFailure, StreamPlace},
     streams::{Streams, ask, has_room, read_through, stopping, wrong_answer},
 };
-use crate::runtime::{
-    core::content_bytes,
-    placement::{shard_of, shard_of_group},
-    shard_answers::Answer,
-};
+use crate::runtime::{core::content_bytes, index::ShardIndex, shard_answers::Answer};
 
 impl Control {
     /// Where the topic of a name is.
     pub(crate) fn locate(&self, name: &TopicName) -> Option<Located> {
-        self.core.look(|core| core.shard().catalogue().topic_named(name).map(Located::of))
+        self.core.look(|core| core.catalogue().topic_named(name).map(Located::of))
     }
 
     /// Has a stream be there.
@@ -77,8 +73,7 @@ impl Control {
         }
         if let Some(placed) = self.placed(&settings)
             && is_new
-            && shard_of(located.home, PartitionIndex(0), self.core.cores.inboxes.len())
-                != placed.shard as usize
+            && self.core.cores.placement.shard_of(located.home, PartitionIndex(0)).0 != placed.shard
         {
             // A topic that is there already lies where it does.
             return Err(StreamRefusal::SettingsDiffer { field: "stream group" }.into());
@@ -123,7 +118,7 @@ impl Control {
         let CreateStream { name, durability, mut settings, mut content, closes, fork } = create;
         // Before there is anything to be seen under its name. It may come to lie elsewhere meanwhile.
         let placed = self.placed(&settings);
-        let next = self.core.look(|core| core.shard().catalogue().next_topic(placed));
+        let next = self.core.look(|core| core.catalogue().next_topic(placed));
         self.has_room_beside(next, content.as_ref()).await?;
         if let Some(asked) = &fork {
             let made = self.fork(asked, &mut settings).await?;
@@ -143,9 +138,9 @@ impl Control {
         let open = StreamCommand::Open(Box::new(open));
         let (created, topic) = self.core.with(|core| {
             let (origin, created) = core.answers.ask();
-            core.command(self.core.index, Command::Catalogue(origin, command));
+            core.command(ShardIndex::CATALOGUE, Command::Catalogue(origin, command));
             core.handle();
-            (created, core.shard().catalogue().topic_named(&name).map(Topic::id))
+            (created, core.catalogue().topic_named(&name).map(Topic::id))
         });
         // The catalogue's commit and the partition's are awaited together. A crash between them leaves
         // a topic that nobody was told of, and that the next creation makes the stream it is to be.
@@ -189,15 +184,15 @@ impl Control {
         if bytes == 0 {
             return Ok(());
         }
-        let shard = shard_of(home, PartitionIndex(0), self.core.cores.inboxes.len());
+        let shard = self.core.cores.placement.shard_of(home, PartitionIndex(0));
         has_room(&self.core, shard, bytes).await
     }
 
     /// Where a new stream is to lie: those of one group lie on one shard.
     fn placed(&self, settings: &StreamSettings) -> Option<Placed> {
-        let shards = self.core.cores.inboxes.len();
-        let shard = shard_of_group(settings.group.as_deref()?, shards) as u32;
-        Some(Placed { shard, shards: shards as u32 })
+        let placement = &self.core.cores.placement;
+        let shard = placement.shard_of_group(settings.group.as_deref()?).0;
+        Some(Placed { shard, shards: placement.shards() as u32 })
     }
 
     /// Says what a fork goes on from, in its settings; gives what it begins with of its own.
@@ -422,7 +417,7 @@ impl Control {
     }
 
     fn topic(&self, id: TopicId) -> Option<Topic> {
-        self.core.look(|core| core.shard().catalogue().topic(id).cloned())
+        self.core.look(|core| core.catalogue().topic(id).cloned())
     }
 }
 

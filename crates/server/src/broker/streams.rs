@@ -21,8 +21,8 @@ use super::{
 use crate::runtime::{
     core::{CoreHandle, content_bytes},
     inbox::Message,
+    index::{CoreIndex, ShardIndex},
     peer_cores::PeerCores,
-    placement::shard_of,
     shard_answers::Answer,
 };
 
@@ -64,7 +64,7 @@ impl Streams {
     /// An answer broke off here: the next one ends before it, whichever core is asked, so that who goes
     /// on is told why.
     pub(crate) fn breaks_off(&self, topic: TopicId, at: Offset) {
-        for inbox in &self.core.cores.inboxes {
+        for inbox in self.core.cores.inboxes.iter() {
             let _ = inbox.send(Message::call(move |breaks: &Rc<InterruptedReads>| {
                 breaks.broke_off(topic, at)
             }));
@@ -189,11 +189,11 @@ impl Streams {
 
     fn ask_first_core(&self, ask: impl FnOnce(Rc<Control>) + Send + 'static) {
         let call = Message::call(move |control: &Rc<Control>| ask(control.clone()));
-        let _ = self.core.cores.inboxes[0].send(call);
+        let _ = self.core.cores.inboxes[CoreIndex::FIRST].send(call);
     }
 
-    pub(crate) fn shard(&self, home: TopicId) -> usize {
-        shard_of(home, PartitionIndex(0), self.core.cores.inboxes.len())
+    pub(crate) fn shard(&self, home: TopicId) -> ShardIndex {
+        self.core.cores.placement.shard_of(home, PartitionIndex(0))
     }
 
     /// Where the stream of a name is, as far as this core knows.
@@ -204,14 +204,15 @@ impl Streams {
             None => Box::pin(self.learn(name)).await?,
         };
         if let Some(peer_cores) = &self.peer_cores {
-            peer_cores.asked(self.shard(located.home));
+            let shard = self.shard(located.home);
+            peer_cores.asked(self.core.cores.placement.core_of(shard));
         }
         Ok(located)
     }
 
     async fn learn(&self, name: &TopicName) -> Result<Located, StreamFailure> {
-        let located = if self.core.index == 0 {
-            self.core.look(|core| core.shard().catalogue().topic_named(name).map(Located::of))
+        let located = if self.core.index == CoreIndex::FIRST {
+            self.core.look(|core| core.catalogue().topic_named(name).map(Located::of))
         } else {
             let (sender, answer) = oneshot::channel();
             let name = name.clone();
@@ -278,7 +279,7 @@ impl Streams {
 /// Waits until a shard has room for what is to be appended, for a while.
 pub(crate) async fn has_room(
     core: &CoreHandle,
-    shard: usize,
+    shard: ShardIndex,
     bytes: u64,
 ) -> Result<(), StreamFailure> {
     let room = core.cores.gauges[shard].room_for(bytes, APPEND_PATIENCE).await;
@@ -291,7 +292,7 @@ pub(crate) async fn ask(
     (partition, home): StreamPlace,
     command: StreamCommand,
 ) -> Result<StreamAnswer, StreamFailure> {
-    let shard = shard_of(home, PartitionIndex(0), core.cores.inboxes.len());
+    let shard = core.cores.placement.shard_of(home, PartitionIndex(0));
     let waits = matches!(command, StreamCommand::Read(_));
     let (origin, answer) = core.with(|core| {
         let (origin, answer) = core.answers.ask();
@@ -314,7 +315,7 @@ pub(crate) async fn ask(
 /// A question that is not awaited any more once this is dropped.
 struct Awaited<'a> {
     core: &'a CoreHandle,
-    shard: usize,
+    shard: ShardIndex,
     partition: PartitionId,
     origin: Origin,
     /// Whether the shard has to be told.

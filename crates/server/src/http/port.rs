@@ -22,7 +22,7 @@ use super::{
     socket::Socket,
     thread_state::HttpThreadState,
 };
-use crate::runtime::{core::Cores, inbox::Message, listener::Listener};
+use crate::runtime::{core::Cores, inbox::Message, index::CoreIndex, listener::Listener};
 
 /// A connection on its way to a core.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ pub(crate) struct Port {
     /// For those who wait for a place.
     waiting: Arc<Semaphore>,
     /// The core that gets the next connection.
-    next: Cell<usize>,
+    next: Cell<CoreIndex>,
 }
 
 impl fmt::Debug for Port {
@@ -77,7 +77,16 @@ impl Port {
         let places = Arc::new(Semaphore::new(connections_max.min(Semaphore::MAX_PERMITS)));
         let waiting = Arc::new(Semaphore::new(CONNECTIONS_WAITING_MAX));
         let (cores, are_serving) = (early.cores.clone(), Box::new(are_serving));
-        Self { listener, cores, are_serving, early, late, places, waiting, next: Cell::new(0) }
+        Self {
+            listener,
+            cores,
+            are_serving,
+            early,
+            late,
+            places,
+            waiting,
+            next: Cell::new(CoreIndex::FIRST),
+        }
     }
 
     /// Where those are who come before the cores serve: then they are to come again.
@@ -106,7 +115,7 @@ impl Port {
         match tokio::time::timeout(PLACE_TIMEOUT, place).await {
             Ok(Ok(place)) => self.place(stream, place),
             _ => {
-                let metrics = &self.cores.metrics[0];
+                let metrics = &self.cores.metrics[CoreIndex::FIRST];
                 metrics.http_answers_5xx.add(1);
                 turn_away(stream).await;
             }
@@ -121,7 +130,7 @@ impl Port {
             if let Err(error) = self.hand_on(stream, place, to) {
                 tracing::warn!(%error, "an HTTP connection could not be handed on");
             }
-            self.next.set((to + 1) % self.cores.inboxes.len());
+            self.next.set(self.cores.placement.core_after(to));
             return;
         }
         let is_early = !self.early.thread_state.closing.has_begun();
@@ -135,7 +144,12 @@ impl Port {
         });
     }
 
-    fn hand_on(&self, stream: TcpStream, place: OwnedSemaphorePermit, to: usize) -> io::Result<()> {
+    fn hand_on(
+        &self,
+        stream: TcpStream,
+        place: OwnedSemaphorePermit,
+        to: CoreIndex,
+    ) -> io::Result<()> {
         let stream = stream.into_std()?;
         let arrival = Arrival { stream, place, moves: 0 };
         let _ = self.cores.inboxes[to].send(arrives(arrival));

@@ -18,8 +18,8 @@ use sennit_shard::{Room, Spare, Wish};
 use super::{
     disk_reserve::DiskReserve,
     error::ServeError,
-    inbox::{self, Committed},
-    metrics::CoreMetrics,
+    inbox::{Committed, ShardMessage, ShardSender},
+    metrics::ShardMetrics,
 };
 
 /// What the lane wants done with slots.
@@ -53,7 +53,6 @@ pub(crate) enum LaneMessage {
 /// The lane, and what keeps it in slots.
 #[derive(Debug)]
 struct Writer<D: Disk> {
-    shard: usize,
     lane: Lane<D>,
     /// Asks for a slot, or for its end.
     slots: mpsc::Sender<SlotWish>,
@@ -63,8 +62,8 @@ struct Writer<D: Disk> {
     reserve: Arc<DiskReserve>,
     /// Keeps what was released since a cut as it is.
     pin: Option<Pin>,
-    core: inbox::Sender,
-    metrics: Arc<CoreMetrics>,
+    core: ShardSender,
+    metrics: Arc<ShardMetrics>,
 }
 
 /// Since a cut was made, slots of released segments are not used again: somebody copies them. The
@@ -171,34 +170,25 @@ impl LaneHandle {
 struct LaneThread {
     writer: Arc<Mutex<Writer<RealDisk>>>,
     messages: mpsc::Receiver<LaneMessage>,
-    core: inbox::Sender,
+    core: ShardSender,
 }
 
 /// Starts the thread. It ends when it is told to, or the lane has failed.
 pub(crate) fn start(
-    shard: u32,
     (lane, room, reserve): (Lane<RealDisk>, Room, Arc<DiskReserve>),
     (sender, messages): (mpsc::Sender<LaneMessage>, mpsc::Receiver<LaneMessage>),
-    core: inbox::Sender,
+    core: ShardSender,
     slots: mpsc::Sender<SlotWish>,
-    metrics: Arc<CoreMetrics>,
+    metrics: Arc<ShardMetrics>,
 ) -> Result<(LaneHandle, thread::JoinHandle<()>), ServeError> {
-    let mut writer = Writer {
-        shard: shard as usize,
-        lane,
-        slots,
-        room,
-        reserve,
-        pin: None,
-        core: core.clone(),
-        metrics,
-    };
+    let name = format!("lane-{}", core.shard.0);
+    let mut writer = Writer { lane, slots, room, reserve, pin: None, core: core.clone(), metrics };
     writer.ask_for_slots();
     let writer = Arc::new(Mutex::new(writer));
     let handle = LaneHandle { messages: sender, writer: writer.clone() };
     let lane = LaneThread { writer, messages, core };
     let thread = thread::Builder::new()
-        .name(format!("lane-{shard}"))
+        .name(name)
         .spawn(move || lane.run())
         .map_err(ServeError::system("start a lane's thread"))?;
     Ok((handle, thread))
@@ -216,11 +206,11 @@ impl LaneThread {
             match message {
                 LaneMessage::Append(frames) => match self.append(&frames, &mut held_up) {
                     Ok(Some(committed)) => {
-                        let _ = self.core.send(inbox::Message::Committed(committed));
+                        let _ = self.core.send(ShardMessage::Committed(committed));
                     }
                     Ok(None) => return,
                     Err(fault) => {
-                        let _ = self.core.send(inbox::Message::Fenced(fault));
+                        let _ = self.core.send(ShardMessage::Fenced(fault));
                         return;
                     }
                 },
@@ -251,7 +241,7 @@ impl LaneThread {
                     return Ok(Some(committed));
                 }
                 let committed = Committed { is_all: false, ..committed };
-                let _ = self.core.send(inbox::Message::Committed(committed));
+                let _ = self.core.send(ShardMessage::Committed(committed));
                 frames = later;
             }
             self.with(Writer::want_more_spares);
@@ -324,7 +314,7 @@ impl<D: Disk> Writer<D> {
         let is_short = self.reserve.is_short();
         if let Some(keep) = self.room.surplus(self.lane.spare_count(), is_short) {
             for slot in self.lane.take_surplus(keep) {
-                self.reserve.slot_is_outside(self.shard);
+                self.reserve.slot_is_outside(self.core.shard);
                 let _ = self.slots.send(SlotWish::Remove(slot));
             }
         }
@@ -369,16 +359,19 @@ impl<D: Disk> Writer<D> {
         let (missing, is_full) = (self.room.missing(spare), self.room.is_full());
         let missing_bytes = missing as u64 * self.reserve.segment_bytes();
         if changed == Some(true) {
-            let shard = self.shard;
+            let shard = self.core.shard.0;
             tracing::warn!(shard, missing_bytes, "storage full: publishes are refused");
         } else if changed == Some(false) {
-            tracing::info!(shard = self.shard, "the disk has room again: publishes are accepted");
+            tracing::info!(
+                shard = self.core.shard.0,
+                "the disk has room again: publishes are accepted"
+            );
         }
         self.metrics.storage_full.set(is_full.into());
         self.metrics.storage_needed_bytes.set(if is_full { missing_bytes } else { 0 });
-        self.reserve.lacks(self.shard, missing, is_full);
+        self.reserve.lacks(self.core.shard, missing, is_full);
         if let Some(is_full) = changed {
-            let _ = self.core.send(inbox::Message::StorageFull(is_full));
+            let _ = self.core.send(ShardMessage::StorageFull(is_full));
             self.ask_for_slots();
             // It has one more than it holds, and others may have none.
             self.give_back_surplus();
@@ -387,7 +380,7 @@ impl<D: Disk> Writer<D> {
 
     fn add_spare(&mut self, slot: Slot, wish: Wish) {
         self.lane.add_spare(slot);
-        self.reserve.slot_is_settled(self.shard);
+        self.reserve.slot_is_settled(self.core.shard);
         self.room.made(wish);
         self.tell_whether_full();
         // It was asked for before another lane was full, or before this one was no more.
@@ -402,7 +395,7 @@ impl<D: Disk> Writer<D> {
     }
 
     fn ask_for_slots(&mut self) {
-        self.room.checkpoint_takes(self.reserve.checkpoint_segments(self.shard));
+        self.room.checkpoint_takes(self.reserve.checkpoint_segments(self.core.shard));
         loop {
             let (count, written) = (self.lane.spare_count(), self.lane.written_spare_count());
             let Some(wish) = self.room.next_wish(Spare { count, written }) else { return };

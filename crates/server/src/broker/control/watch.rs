@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     broker::control_request::ControlRefusal,
-    runtime::{core::Cores, inbox::Message},
+    runtime::{core::Cores, inbox::Message, index::CoreIndex},
 };
 
 /// Has the first core watch for topics: the answer is which there are, and `changes` receives what
@@ -27,7 +27,7 @@ pub(crate) fn watch(
     let message = Message::call(move |control: &Rc<Control>| {
         let _ = sender.send(control.watch(pattern, changes));
     });
-    let _ = cores.inboxes[0].send(message);
+    let _ = cores.inboxes[CoreIndex::FIRST].send(message);
     answer
 }
 
@@ -38,7 +38,7 @@ impl Control {
         changes: mpsc::Sender<Change>,
     ) -> Result<Vec<WatchedTopic>, ControlRefusal> {
         let topics: Vec<WatchedTopic> = self.core.look(|core| {
-            let catalogue = core.shard().catalogue();
+            let catalogue = core.catalogue();
             let prefix = pattern.prefix();
             // A name that is the whole prefix comes first, and is meant only by itself.
             let exact = prefix.parse().ok().and_then(|name| catalogue.topic_named(&name));

@@ -162,10 +162,10 @@ impl Asked {
         self.outbox.subscription_begins(number);
         self.outbox.reply(reply, self.number);
         let credit = self.outbox.window_now(subscription.window);
-        let shards = self.core.cores.inboxes.len();
+        let placement = &self.core.cores.placement;
         let origin = Origin { session: self.session, request: self.number };
         self.core.with(|core| {
-            for (shard, partition) in subscription.each_partition(shards) {
+            for (shard, partition) in subscription.each_partition(placement) {
                 let (group, number) = (subscription.group, number);
                 let command = if subscription.is_reader() {
                     let range = ranges.get(partition.index.0 as usize);

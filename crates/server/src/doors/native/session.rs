@@ -22,7 +22,8 @@ use crate::{
         clock::now,
         core::CoreHandle,
         inbox::Message,
-        placement::{has_place_at, has_reading_place_at, shard_of},
+        index::{CoreIndex, ShardIndex},
+        placement::{has_place_at, has_reading_place_at},
         session_takeover::SessionToken,
     },
 };
@@ -38,7 +39,7 @@ pub(crate) enum Flow {
     /// The client left on purpose.
     Left,
     /// The connection goes on at this core, where its partition is.
-    Moves(usize),
+    Moves(CoreIndex),
     /// What was sent cannot be served; the error is in the outbox.
     Broken,
 }
@@ -60,7 +61,7 @@ pub(crate) struct Session {
     /// The frame that said that the connection belongs elsewhere.
     moving: Option<(FrameHeader, Bytes)>,
     /// Shards that this pass has published to.
-    pub(crate) published_to: Vec<usize>,
+    pub(crate) published_to: Vec<ShardIndex>,
 }
 
 impl Session {
@@ -113,7 +114,7 @@ impl Session {
     }
 
     /// Where the connection belongs, if a frame is the first to say so and that is elsewhere.
-    async fn belongs_to(&mut self, request: &Request) -> Option<usize> {
+    async fn belongs_to(&mut self, request: &Request) -> Option<CoreIndex> {
         let (topic, home) = match request {
             Request::Publish(publish) | Request::PublishAt(PublishAt { publish, .. }) => {
                 let topic = publish.head.partition.topic;
@@ -130,19 +131,20 @@ impl Session {
             _ => return None,
         };
         self.is_settled = true;
-        let shard = shard_of(home, PartitionIndex(0), self.core.cores.inboxes.len());
+        let placement = &self.core.cores.placement;
+        let core = placement.core_of(placement.shard_of(home, PartitionIndex(0)));
         let is_idle = self.outbox.is_empty()
             && self.controls.available_permits() == CONTROL_REQUESTS_MAX
             && self.routes.borrow().subscriptions.is_empty();
         let moves = is_idle
-            && shard != self.core.index
+            && core != self.core.index
             && !self.routes.borrow().spread.contains(&topic)
             && !self.core.look(|core| core.is_draining())
             && match request {
-                Request::Read(_) => has_reading_place_at(&self.core.cores.metrics, shard),
-                _ => has_place_at(&self.core.cores.metrics, shard),
+                Request::Read(_) => has_reading_place_at(&self.core.cores.metrics, core),
+                _ => has_place_at(&self.core.cores.metrics, core),
             };
-        moves.then_some(shard)
+        moves.then_some(core)
     }
 
     /// Whether Hello was accepted.
@@ -156,7 +158,7 @@ impl Session {
     }
 
     /// Waits while a shard that was published to has too much to commit.
-    pub(crate) async fn has_room(&self, shard: usize) {
+    pub(crate) async fn has_room(&self, shard: ShardIndex) {
         self.core.cores.gauges[shard].has_room().await;
     }
 
@@ -262,7 +264,7 @@ impl Session {
     /// Has the session of this token end, wherever it is, and waits until it has.
     async fn replace(&self, token: SessionToken) {
         let mut answers = Vec::new();
-        for inbox in &self.core.cores.inboxes {
+        for inbox in self.core.cores.inboxes.iter() {
             let (ended, answer) = oneshot::channel();
             let _ = inbox.send(Message::Replace(token, ended));
             answers.push(answer);
@@ -283,8 +285,8 @@ impl Session {
         Origin { session: self.id, request }
     }
 
-    fn shard(&self, partition: PartitionId) -> usize {
-        self.routes.borrow().shard(partition, self.core.cores.inboxes.len())
+    fn shard(&self, partition: PartitionId) -> ShardIndex {
+        self.routes.borrow().shard(partition, &self.core.cores.placement)
     }
 
     /// Where an offset is expected, the answer has the request's number.
@@ -450,9 +452,9 @@ impl Session {
         let Some(subscription) = self.routes.borrow_mut().subscriptions.remove(number) else {
             return self.unknown_subscription(number, request);
         };
-        let shards = self.core.cores.inboxes.len();
+        let placement = &self.core.cores.placement;
         self.core.with(|core| {
-            for (shard, partition) in subscription.each_partition(shards) {
+            for (shard, partition) in subscription.each_partition(placement) {
                 let (session, group) = (self.id, subscription.group);
                 let command = if subscription.is_reader() {
                     let change = ReaderChange::End;
@@ -534,11 +536,11 @@ impl Session {
         routes.closed = true;
         routes.watches.clear();
         routes.beginning.clear();
-        let shards = self.core.cores.inboxes.len();
-        let mut concerned: Vec<usize> = routes
+        let placement = &self.core.cores.placement;
+        let mut concerned: Vec<ShardIndex> = routes
             .subscriptions
             .values()
-            .flat_map(|held| held.each_partition(shards).map(|(shard, _)| shard))
+            .flat_map(|held| held.each_partition(placement).map(|(shard, _)| shard))
             .collect();
         concerned.sort_unstable();
         concerned.dedup();

@@ -28,9 +28,7 @@ use self::{
 use super::{Live, ReadPosition, WaitingRead};
 use crate::{
     broker::stream_offset::{Identified, StreamOffset},
-    runtime::{
-        core::CoreHandle, placement::shard_of, shard_answers::Answer, write_buffer::WriteBuffer,
-    },
+    runtime::{core::CoreHandle, shard_answers::Answer, write_buffer::WriteBuffer},
 };
 use crate::{
     doors::streams,
@@ -182,7 +180,7 @@ impl ParkedConnections {
 
     fn command(&self, position: &ReadPosition, number: u64, command: StreamCommand) {
         let (partition, home) = position.stream;
-        let shard = shard_of(home, partition.index, self.core.cores.inboxes.len());
+        let shard = self.core.cores.placement.shard_of(home, partition.index);
         self.core.with(|core| {
             let origin = core.answers.of_parked(number);
             core.command(shard, Command::Stream(origin, partition, command));

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     broker::reserved_names::RESERVED,
     http::{answer::full, body::Body, request::Request, response::Response, route::Captures},
-    runtime::inbox::Message,
+    runtime::{inbox::Message, index::CoreIndex},
     subscriptions::{
         Subscriptions,
         request::{
@@ -77,7 +77,7 @@ impl StreamsDoor {
                 let _ = sender.send(subscriptions.answer(asked).await);
             });
         });
-        let _ = self.cores.inboxes[0].send(call);
+        let _ = self.cores.inboxes[CoreIndex::FIRST].send(call);
         let stopping = || SubscriptionRefusal::Unavailable("it is about to stop".into());
         told.await.unwrap_or_else(|_| Err(stopping()))
     }
