@@ -53,9 +53,13 @@ pub struct Args {
     /// for all pages, to read; may be given often. Pages of this machine may, where it is asked for as such
     #[arg(long, value_name = "ORIGIN")]
     http_origin: Vec<HttpOrigin>,
-    /// How many threads share the partitions, 1 to 1024 [default: one per core, or what the data says]
+    /// How many shards a new data directory gets, 1 to 1024; a directory keeps its number [default: one per core]
     #[arg(long, value_name = "N")]
     shards: Option<u32>,
+    /// How many cores, each with a thread, run the shards and serve connections, 1 to 1024; a core may run
+    /// several shards, or none [default: one per shard]
+    #[arg(long, value_name = "N")]
+    cores: Option<u32>,
     /// How long a segment of a new data directory's journals is, 20MiB at least [default: 64MiB, less on a small disk]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     segment_size: Option<u64>,
@@ -135,6 +139,7 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         http_hosts: args.http_host.clone(),
         http_origins: args.http_origin.clone(),
         shards: args.shards,
+        cores: args.cores,
         access: match args.io {
             IoKind::Auto => Access::Auto,
             IoKind::Direct => Access::Direct,
