@@ -52,7 +52,7 @@ fn begin(world: &mut World) -> Result<(), Violation> {
     let from = match random.below(5) {
         0 => ReadFrom::Latest,
         1 => ReadFrom::Offset(Offset(random.below(200))),
-        2 => ReadFrom::Back(random.below(20)),
+        2 => ReadFrom::Last(random.below(20)),
         _ => ReadFrom::Earliest,
     };
     let cursor = random.chance(600).then(|| name(random));

@@ -103,7 +103,7 @@ impl From<Pace> for WhenSlow {
 
 /// `text` as a filter, or what is wrong with it, pointed out.
 fn filter(text: &str) -> Result<Filter, String> {
-    text.parse().map_err(|error: FilterError| format!("\n{}", error.pointed_out_in(text)))
+    text.parse().map_err(|error: FilterError| format!("\n{}", error.show_in(text)))
 }
 
 /// `text` as a place to begin.
@@ -118,7 +118,7 @@ fn read_from(text: &str) -> Result<ReadFrom, String> {
         "latest" | "now" => Ok(ReadFrom::Latest),
         text if is_number(text) => number(text).map(|offset| ReadFrom::Offset(Offset(offset))),
         text => match text.strip_prefix('-') {
-            Some(count) if is_number(count) => number(count).map(ReadFrom::Back),
+            Some(count) if is_number(count) => number(count).map(ReadFrom::Last),
             _ => moment::past(text).map(|ms| ReadFrom::Time(Timestamp(ms))).map_err(|said| {
                 format!(
                     "{said}; other places are earliest, latest, 42 (an offset), -10 and 15m (ago)"
@@ -254,7 +254,7 @@ mod tests {
             ("earliest", ReadFrom::Earliest),
             ("latest", ReadFrom::Latest),
             ("42", ReadFrom::Offset(Offset(42))),
-            ("-10", ReadFrom::Back(10)),
+            ("-10", ReadFrom::Last(10)),
             ("2026-11-21", time(1_795_219_200_000)),
             ("2026-11-21T17:00:00Z", time(1_795_280_400_000)),
             ("9999-12-31T23:59:59Z", time(253_402_300_799_000)),

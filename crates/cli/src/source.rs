@@ -35,7 +35,7 @@ impl Wanted {
     /// # Errors
     /// Why it is neither.
     pub fn parse(text: &str) -> Result<Self, String> {
-        if TopicPattern::is_meant_by(text) {
+        if TopicPattern::is_pattern(text) {
             return text.parse().map(Self::Pattern).map_err(|error| format!("{error}"));
         }
         text.parse().map(Self::Topic).map_err(|error| format!("{error}"))

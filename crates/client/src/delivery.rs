@@ -1,6 +1,6 @@
-//! What a consumer gets: messages as they came, and the words it can say of them. A delivery is
-//! named by topic, partition, group, offset, attempt and generation, never by the connection it
-//! came on: it can be settled on a later one. It knows no socket.
+//! Deliveries, and the verdicts with which a program settles them. A delivery is identified by topic, partition,
+//! group, offset, attempt and generation, and not by its connection: it can be settled on a later one. It knows no
+//! socket.
 
 use std::{fmt, ops::Range, sync::Arc, time::Duration};
 
@@ -22,13 +22,14 @@ pub(crate) struct DeliveredBatch {
     pub(crate) group: GroupId,
     pub(crate) head: DeliverHead,
     pub(crate) batch: Batch,
-    /// How far the program is with it; `None` where the broker would not know what is said of that.
+    /// The program's progress; `None` if the broker does not support the feature `started`.
     pub(crate) progress: Option<BatchProgress>,
 }
 
 impl DeliveredBatch {
-    /// The program takes `count` messages from the one at `from`. The broker is told unless it is one, and
-    /// all before it are settled: that one it takes for worked on by itself.
+    /// Notes that the program takes `count` messages from the index `from`. The broker is told,
+    /// unless it is one message and all before it are settled: the broker assumes work on that one
+    /// by itself.
     fn take(&self, from: u32, count: u32) {
         if self.progress.as_ref().is_some_and(|progress| progress.take(count)) {
             self.settle(Verdict::Started, from, count, None);
@@ -77,7 +78,7 @@ impl DeliveredBatch {
 
 type Waiter = oneshot::Sender<Result<Settled, Error>>;
 
-/// What can be said of deliveries, and what they have in common; the same for one and for many.
+/// The methods that a delivery and a run of deliveries share.
 macro_rules! settle_and_describe {
     ($type:ident, $count:expr) => {
         impl $type {

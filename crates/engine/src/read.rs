@@ -161,7 +161,7 @@ impl Engine {
             ReadFrom::Earliest => log.start(),
             ReadFrom::Latest => *visible,
             ReadFrom::Offset(offset) => offset.0,
-            ReadFrom::Back(count) => visible.saturating_sub(count).max(log.start()),
+            ReadFrom::Last(count) => visible.saturating_sub(count).max(log.start()),
             ReadFrom::Time(time) => log.find_time(time).unwrap_or(*visible),
         };
         Some((Offset(first.min(*visible)), Offset(*visible)))

@@ -1,12 +1,12 @@
-//! The error codes: one table of number, name, consequence and meaning. A number is never given to
-//! another meaning. docs/reference/protocol.md repeats the table, and a test compares them.
+//! The error codes: one table of number, name, consequences and meaning. A number never changes its meaning.
+//! docs/reference/protocol.md repeats the table, and a test compares them.
 
 use std::fmt;
 
 macro_rules! error_codes {
     ($($code:ident = $number:literal, $name:literal, $retryable:ident, $closes:ident,
         $meaning:literal, $hint:literal;)*) => {
-        /// Why a frame was refused or a connection ended.
+        /// The reason why a request was refused or a connection ended.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u16)]
         pub enum ErrorCode {
@@ -14,40 +14,40 @@ macro_rules! error_codes {
         }
 
         impl ErrorCode {
-            /// Every code, by number.
+            /// All codes, by number.
             pub const ALL: &'static [Self] = &[$(Self::$code,)*];
 
-            /// The code of that number; `None` where this version knows none.
+            /// The code with this number; `None` if this version does not know it.
             #[must_use]
             pub fn of_number(number: u32) -> Option<Self> {
                 match number { $($number => Some(Self::$code),)* _ => None }
             }
 
-            /// Its name, as logs and command lines show it.
+            /// The name in logs and on the command line.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Self::$code => $name,)* }
             }
 
-            /// What was wrong, in a line.
+            /// Says in one line what was wrong.
             #[must_use]
             pub fn meaning(self) -> &'static str {
                 match self { $(Self::$code => $meaning,)* }
             }
 
-            /// What would be right, in a line.
+            /// Says in one line what a correct request looks like.
             #[must_use]
             pub fn hint(self) -> &'static str {
                 match self { $(Self::$code => $hint,)* }
             }
 
-            /// Whether the same request may succeed later.
+            /// Returns whether the same request may succeed later.
             #[must_use]
             pub fn is_retryable(self) -> bool {
                 match self { $(Self::$code => retry!($retryable),)* }
             }
 
-            /// Whether the server closes the connection after it has said so.
+            /// Returns whether the server closes the connection after the error.
             #[must_use]
             pub fn closes_connection(self) -> bool {
                 match self { $(Self::$code => close!($closes),)* }

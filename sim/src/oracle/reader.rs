@@ -303,7 +303,7 @@ impl Oracle {
             ReadFrom::Earliest => partition.start,
             ReadFrom::Latest => end,
             ReadFrom::Offset(offset) => offset.0.min(end),
-            ReadFrom::Back(count) => end.saturating_sub(count).max(partition.start),
+            ReadFrom::Last(count) => end.saturating_sub(count).max(partition.start),
             ReadFrom::Time(_) => return Ok(()),
         };
         // Of what is not committed yet nothing may be kept any more.

@@ -457,7 +457,7 @@ async fn all_at_once(broker: &mut Broker, seed: u64) {
         consumers.push(tokio::task::spawn_local(task));
     }
     let mut readers = Vec::new();
-    for from in [ReadFrom::Earliest, ReadFrom::Latest, ReadFrom::Back(10)] {
+    for from in [ReadFrom::Earliest, ReadFrom::Latest, ReadFrom::Last(10)] {
         readers.push(tokio::task::spawn_local(read_live(Rc::clone(&world), from)));
     }
     readers.push(tokio::task::spawn_local(read_by_pattern(Rc::clone(&world))));

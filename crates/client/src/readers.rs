@@ -1,5 +1,5 @@
-//! The readers of a client: begun on each connection anew, behind what came on the last one. It knows
-//! no socket, and time is an argument.
+//! The readers of a client. Each connection starts them anew, behind the messages that came on the last one. It
+//! knows no socket, and time is an argument.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -10,44 +10,45 @@ use sennit_protocol::{
 use tokio::time::Instant;
 
 use crate::{
+    connection_handle::ReplySender,
     error::Error,
     gap::{Gap, Received},
-    link::Answer,
     read_range::ReadRange,
     read_run::{ReadBatch, ReadRun},
     read_window::window_bytes,
-    reader_queue::{Pauses, ReaderQueue},
+    reader_queue::{PauseScope, ReaderQueue},
     subscriptions::check,
-    watchings::Watchings,
+    watches::Watches,
 };
 
-/// How long to wait before beginning again where the broker had no room, unless it says.
-const AGAIN_DELAY: Duration = Duration::from_millis(250);
+/// Delay before the client starts a reader again that the broker had no room for, unless the broker
+/// names one.
+const RETRY_DELAY: Duration = Duration::from_millis(250);
 
-struct Reading {
-    /// Without `credit_bytes` where the program has not said: each connection has its own.
+struct ReaderState {
+    /// Has no `credit_bytes` if the program did not set a window: then each connection has its own.
     read: control::Read,
     topic: TopicName,
     queue: Arc<ReaderQueue>,
-    /// Whoever waits for the first answer.
-    answer: Option<Answer<Vec<ReadRange>>>,
-    /// What comes next of each partition; empty before the first answer.
+    /// Receives the result of the first start.
+    answer: Option<ReplySender<Vec<ReadRange>>>,
+    /// The next offset of each partition; empty before the first answer.
     positions: Vec<u64>,
-    /// The window in bytes that was asked for last, and when.
+    /// The window in bytes of the last request, and its time.
     window_bytes: u64,
-    asked_at: Option<Instant>,
-    /// Whether it has begun on this connection.
-    is_begun: bool,
-    /// Whether it was to pause when it was asked for.
-    began_paused: bool,
-    again_at: Option<Instant>,
+    requested_at: Option<Instant>,
+    /// Whether the broker of this connection has started it.
+    is_started: bool,
+    /// Whether the last request asked for a paused reader.
+    started_paused: bool,
+    retry_at: Option<Instant>,
 }
 
-impl Reading {
-    fn end(self, error: &Error, tell_why: bool) {
-        let fault = (tell_why && self.answer.is_none()).then(|| error.clone());
+impl ReaderState {
+    fn end(self, error: &Error, report: bool) {
+        let fault = (report && self.answer.is_none()).then(|| error.clone());
         if let Some(answer) = self.answer {
-            // Whoever asked may have stopped waiting.
+            // The caller may have stopped waiting.
             let _ = answer.send(Err(error.clone()));
         }
         self.queue.end(fault);
@@ -56,51 +57,52 @@ impl Reading {
 
 /// The readers of a client, by number.
 #[derive(Default)]
-pub(crate) struct Readings {
-    known: BTreeMap<u32, Reading>,
-    /// How many connections were lost so far: what was taken of another is not told on this one.
+pub(crate) struct Readers {
+    known: BTreeMap<u32, ReaderState>,
+    /// Number of lost connections. The client reports messages only on the connection that brought
+    /// them.
     epoch: u64,
     is_connected: bool,
-    /// What the broker of this connection has granted.
+    /// The features that the broker of this connection has granted.
     features: Features,
-    /// The shortest round trip of this connection so far. The line's is not longer.
+    /// The shortest round trip measured on this connection.
     round_trip: Duration,
-    /// Numbered among the readers.
-    pub(crate) watches: Watchings,
+    /// The watches; they share the readers' numbers.
+    pub(crate) watches: Watches,
 }
 
-impl Readings {
-    /// Adds one that is to begin.
+impl Readers {
+    /// Adds a reader that has not started.
     pub(crate) fn add(
         &mut self,
         read: control::Read,
         queue: Arc<ReaderQueue>,
-        answer: Answer<Vec<ReadRange>>,
+        answer: ReplySender<Vec<ReadRange>>,
     ) {
         let topic = read.topic.parse().expect("it was a name when it was given");
         let (positions, answer) = (Vec::new(), Some(answer));
         let number = read.subscription;
-        let reading = Reading {
+        let reading = ReaderState {
             read,
             topic,
             queue,
             answer,
             positions,
             window_bytes: 0,
-            asked_at: None,
-            is_begun: false,
-            began_paused: false,
-            again_at: None,
+            requested_at: None,
+            is_started: false,
+            started_paused: false,
+            retry_at: None,
         };
         self.known.insert(number, reading);
     }
 
-    /// Whether there is one of this number.
+    /// Returns whether a reader has this number.
     pub(crate) fn knows(&self, number: u32) -> bool {
         self.known.contains_key(&number)
     }
 
-    /// Forgets one that its program has left; whether it was there.
+    /// Removes a reader that its program has dropped. Returns whether there was one.
     pub(crate) fn remove(&mut self, number: u32) -> bool {
         self.known.remove(&number).is_some() || self.watches.remove(number)
     }
@@ -109,8 +111,9 @@ impl Readings {
         self.known.keys().copied().chain(self.watches.numbers()).collect()
     }
 
-    /// What is to be asked to have it begin, or go on; one that this broker cannot serve is over. It begins
-    /// with the least window: that lasts for as long as a new connection is slow to begin with.
+    /// The request that starts or continues a reader. A reader that needs a feature which this
+    /// broker lacks ends with an error. The reader begins with the smallest window, because a new
+    /// connection is slow at first.
     pub(crate) fn request(&mut self, number: u32, now: Instant) -> Option<Request> {
         if !self.is_connected {
             return None;
@@ -119,24 +122,24 @@ impl Readings {
             return Some(watch);
         }
         let known = self.known.get_mut(&number)?;
-        known.again_at = None;
-        // What a broker does not know it passes over: everything would come, from anywhere.
+        known.retry_at = None;
+        // A broker ignores fields that it does not know: it would send all messages, from anywhere.
         let lacks = match &known.read {
             read if read.filter.is_some() && !self.features.filters => Some("filters"),
             read if read.cursor.is_some() && !self.features.cursors => Some("cursors"),
             _ => None,
         };
         if let Some(feature) = lacks {
-            let said = format!("this broker has no {feature}");
+            let message = format!("this broker has no {feature}");
             let known = self.known.remove(&number)?;
-            known.end(&Error::from(control::Error::new(ErrorCode::UnknownKind, said)), true);
+            known.end(&Error::from(control::Error::new(ErrorCode::UnknownKind, message)), true);
             return None;
         }
-        known.window_bytes = known.wanted_bytes(Duration::ZERO);
-        known.asked_at = Some(now);
+        known.window_bytes = known.window_bytes_for(Duration::ZERO);
+        known.requested_at = Some(now);
         let mut read = control::Read { credit_bytes: known.window_bytes, ..known.read.clone() };
-        known.began_paused = known.queue.pool_pauses();
-        if known.began_paused {
+        known.started_paused = known.queue.pool_pauses();
+        if known.started_paused {
             read.credit_messages = 0;
         }
         if !known.positions.is_empty() {
@@ -147,9 +150,9 @@ impl Readings {
         Some(Request::Read(read))
     }
 
-    /// It has begun on this connection. Where the line or the number of partitions is worth more than
-    /// the window it began with: the one it is to have.
-    pub(crate) fn begun(
+    /// Notes that the broker has started a reader. Returns a credit frame if the line or the number
+    /// of partitions needs a larger window than the one it began with.
+    pub(crate) fn start(
         &mut self,
         subscribed: control::Subscribed,
         now: Instant,
@@ -161,19 +164,19 @@ impl Readings {
             known.positions = firsts.collect();
         } else if !firsts.eq(known.positions.iter().copied()) {
             let firsts: Vec<_> = subscribed.ranges.iter().map(|range| range.first).collect();
-            let said = format!("it goes on at {firsts:?}, not at {:?}", known.positions);
+            let message = format!("it goes on at {firsts:?}, not at {:?}", known.positions);
             if let Some(known) = self.known.remove(&number) {
-                known.end(&Error::Unexpected(said), true);
+                known.end(&Error::Unexpected(message), true);
             }
             return None;
         }
-        known.is_begun = true;
+        known.is_started = true;
         known.read.topic_id = Some(subscribed.topic_id);
-        // Who takes it over meanwhile keeps it.
+        // If another reader takes the cursor over meanwhile, that one keeps it.
         known.read.take_over = false;
-        let answered = known.asked_at.take().map(|at| now.saturating_duration_since(at));
+        let answered = known.requested_at.take().map(|at| now.saturating_duration_since(at));
         self.round_trip = answered.map_or(self.round_trip, |took| took.min(self.round_trip));
-        let bytes = known.wanted_bytes(self.round_trip);
+        let bytes = known.window_bytes_for(self.round_trip);
         let has_changed = std::mem::replace(&mut known.window_bytes, bytes) != bytes;
         let messages = u64::from(known.read.credit_messages);
         known.queue.set_window(messages, bytes, known.positions.len());
@@ -184,33 +187,34 @@ impl Readings {
             };
             let _ = answer.send(Ok(subscribed.ranges.iter().map(range).collect()));
         }
-        // It was told with what it began with whether it pauses, and may be to go on since.
+        // The request said whether the reader starts paused. Since then it may have to resume.
         let pauses = known.queue.pool_pauses();
-        let goes_on = known.began_paused && !pauses;
-        ((has_changed || goes_on) && !pauses).then(|| known.credit())
+        let resumes = known.started_paused && !pauses;
+        ((has_changed || resumes) && !pauses).then(|| known.credit())
     }
 
-    /// It did not begin. If it had before, and may later, it is asked for again at the time
-    /// returned.
+    /// Handles a refused start. Returns the time of the next attempt, if the reader had started
+    /// before and may start later.
     pub(crate) fn refused(&mut self, number: u32, error: &Error, now: Instant) -> Option<Instant> {
         let Some(known) = self.known.get_mut(&number) else {
             return self.watches.refused(number, error, now);
         };
         if known.answer.is_none() && error.is_retryable() {
-            known.again_at = Some(now + AGAIN_DELAY.max(error.retry_after().unwrap_or_default()));
-            return known.again_at;
+            known.retry_at = Some(now + RETRY_DELAY.max(error.retry_after().unwrap_or_default()));
+            return known.retry_at;
         }
         self.known.remove(&number)?.end(error, true);
         None
     }
 
-    /// Those that are to be asked for again, with the time.
+    /// The readers and watches that wait for another attempt, with its time.
     pub(crate) fn due(&self) -> Vec<(u32, Instant)> {
-        let due = self.known.iter().filter_map(|(&number, known)| Some((number, known.again_at?)));
+        let due = self.known.iter().filter_map(|(&number, known)| Some((number, known.retry_at?)));
         due.chain(self.watches.due()).collect()
     }
 
-    /// The broker has ended it; the time at which it is to be asked for again, if it is.
+    /// Handles a subscription that the broker ended. Returns the time of the next attempt, if there
+    /// is one.
     pub(crate) fn ended(
         &mut self,
         ended: &control::SubscriptionEnded,
@@ -225,49 +229,54 @@ impl Readings {
         self.watches.refused(ended.subscription, &Error::from(error), now)
     }
 
-    /// Hands messages to their reader; what is to be said to whom if that is too much.
+    /// Passes messages to their reader. Returns the credit frames that pause readers which hold too
+    /// much.
     ///
     /// # Errors
-    /// What came is not what comes next: the connection is no good, and the next begins behind what
-    /// was good.
+    /// The offset is not the next one. The client drops the connection, and the next one continues
+    /// behind the last good message.
     pub(crate) fn delivered(&mut self, deliver: Deliver) -> Result<Vec<SetCredit>, Error> {
         let head = deliver.head;
-        // It may have been on its way when the subscription ended.
+        // The frame may have been on its way when the subscription ended.
         let Some(known) = self.known.get_mut(&head.subscription) else { return Ok(Vec::new()) };
         let batch = check(deliver)?;
         known.advance(head.partition.0, head.first.0, u64::from(head.count))?;
         let run = ReadRun::new(ReadBatch { topic: known.topic.clone(), head, batch });
-        let paused = |known: &Reading| SetCredit { messages: 0, ..known.credit() };
+        let paused = |known: &ReaderState| SetCredit { messages: 0, ..known.credit() };
         Ok(match known.queue.push((self.epoch, Received::Delivered(run))) {
-            Pauses::Nobody => Vec::new(),
-            Pauses::This => vec![paused(known)],
-            Pauses::Pool => {
+            PauseScope::Nothing => Vec::new(),
+            PauseScope::Reader => vec![paused(known)],
+            PauseScope::Pool => {
                 let queue = Arc::clone(&known.queue);
-                self.begun_of_pool(&queue).map(paused).collect()
+                self.started_in_pool(&queue).map(paused).collect()
             }
         })
     }
 
-    /// The readers that have begun and share what they hold with this one.
-    fn begun_of_pool<'a>(&'a self, queue: &'a ReaderQueue) -> impl Iterator<Item = &'a Reading> {
-        let is_one = move |known: &&Reading| known.is_begun && known.queue.is_of_pool_of(queue);
+    /// The started readers that share a pool with this one.
+    fn started_in_pool<'a>(
+        &'a self,
+        queue: &'a ReaderQueue,
+    ) -> impl Iterator<Item = &'a ReaderState> {
+        let is_one =
+            move |known: &&ReaderState| known.is_started && known.queue.shares_pool_with(queue);
         self.known.values().filter(is_one)
     }
 
-    /// The windows of all readers that share what they hold with this one: they go on.
-    pub(crate) fn credits_of_pool(&self, number: u32) -> Vec<SetCredit> {
+    /// The credit frames with which all readers of a pool resume.
+    pub(crate) fn pool_credits(&self, number: u32) -> Vec<SetCredit> {
         let Some(known) = self.known.get(&number) else { return Vec::new() };
-        let goes_on = |known: &&Reading| !known.queue.pauses();
-        self.begun_of_pool(&known.queue).filter(goes_on).map(Reading::credit).collect()
+        let resumes = |known: &&ReaderState| !known.queue.pauses();
+        self.started_in_pool(&known.queue).filter(resumes).map(ReaderState::credit).collect()
     }
 
-    /// The window of one that has begun on this connection.
+    /// The window of a reader that has started on this connection.
     pub(crate) fn credit(&self, number: u32) -> Option<SetCredit> {
         let known = self.known.get(&number)?;
-        (known.is_begun && !known.queue.pool_pauses()).then(|| known.credit())
+        (known.is_started && !known.queue.pool_pauses()).then(|| known.credit())
     }
 
-    /// Tells a reader of messages that do not come.
+    /// Passes a gap to its reader.
     ///
     /// # Errors
     /// As [`Self::delivered`].
@@ -283,53 +292,54 @@ impl Readings {
         Ok(())
     }
 
-    /// Whether a request is a commit of a reader that has not begun on this connection, and is kept
-    /// back until it has: only then the reader has its cursor again.
-    pub(crate) fn keep_back(&self, request: &Request) -> bool {
-        let Some(reader) = committer(request) else { return false };
-        self.known.get(&reader).is_some_and(|known| !known.is_begun)
+    /// Returns whether a request is a commit of a reader that has not started on this connection.
+    /// It waits for the start, because only then the reader holds its cursor again.
+    pub(crate) fn holds_back(&self, request: &Request) -> bool {
+        let Some(reader) = committing_reader(request) else { return false };
+        self.known.get(&reader).is_some_and(|known| !known.is_started)
     }
 
-    /// Whether what was taken is to be told: it came on this connection.
-    pub(crate) fn is_to_be_told(&self, epoch: u64, taken: &Taken) -> bool {
+    /// Returns whether taken messages came on this connection, so that the broker counts them.
+    pub(crate) fn is_current(&self, epoch: u64, taken: &Taken) -> bool {
         let known = self.known.get(&taken.subscription);
-        epoch == self.epoch && known.is_some_and(|known| known.is_begun)
+        epoch == self.epoch && known.is_some_and(|known| known.is_started)
     }
 
-    /// A broker is there, has granted these, and has answered the greeting in this time.
+    /// Notes a new connection: the features that its broker has granted, and the round trip of the
+    /// greeting.
     pub(crate) fn connected(&mut self, features: Features, round_trip: Duration) {
         (self.is_connected, self.features, self.round_trip) = (true, features, round_trip);
     }
 
-    /// The connection is gone: none begins on the next before it is asked for.
+    /// Notes the end of the connection. Each reader waits for its next request.
     pub(crate) fn connection_lost(&mut self) {
         self.epoch += 1;
         self.is_connected = false;
-        self.known.values_mut().for_each(|known| known.is_begun = false);
+        self.known.values_mut().for_each(|known| known.is_started = false);
     }
 
-    /// The end. A reader is told why, unless the program itself has closed the client.
+    /// Ends all readers. Each gets the error, unless the program has closed the client.
     pub(crate) fn fail(&mut self, error: &Error) {
-        let tell_why = !matches!(error, Error::Closed);
-        std::mem::take(&mut self.known).into_values().for_each(|known| known.end(error, tell_why));
+        let report = !matches!(error, Error::Closed);
+        std::mem::take(&mut self.known).into_values().for_each(|known| known.end(error, report));
         self.watches.fail(error);
     }
 }
 
-/// The reader that a request commits for.
-pub(crate) fn committer(request: &Request) -> Option<u32> {
+/// The reader for which a request commits.
+pub(crate) fn committing_reader(request: &Request) -> Option<u32> {
     match request {
         Request::SetCursor(body) => body.subscription,
         _ => None,
     }
 }
 
-impl Reading {
-    /// The window in bytes for a connection: the program's, or what the line and the partitions need.
-    fn wanted_bytes(&self, round_trip: Duration) -> u64 {
+impl ReaderState {
+    /// The window in bytes: the program's, or the default for this line and number of partitions.
+    fn window_bytes_for(&self, round_trip: Duration) -> u64 {
         match self.read.credit_bytes {
             0 => window_bytes(round_trip, self.positions.len()),
-            told => told,
+            bytes => bytes,
         }
     }
 
@@ -338,7 +348,7 @@ impl Reading {
         SetCredit { subscription, messages, bytes: self.window_bytes }
     }
 
-    /// What has come of `offsets` is not there any more, and the rest of them does not come.
+    /// Skips `offsets`: messages that came are void, and the others do not come.
     fn roll_back(&mut self, partition: u32, offsets: OffsetRange) -> Result<(), Error> {
         let expected = self.positions.get(partition as usize).copied().unwrap_or_default();
         if !(offsets.start.0..=offsets.end.0).contains(&expected) {
@@ -347,11 +357,11 @@ impl Reading {
         self.advance(partition, expected, offsets.end.0 - expected)
     }
 
-    /// `count` offsets from `first` have come, or do not come. What a filter has passed over lies
-    /// between them and what came before.
+    /// Moves the position behind `count` offsets from `first`. A filter may have skipped offsets
+    /// before them.
     fn advance(&mut self, partition: u32, first: u64, count: u64) -> Result<(), Error> {
         let is_filtered = self.read.filter.is_some();
-        let expected = self.positions.get_mut(partition as usize).filter(|_| self.is_begun);
+        let expected = self.positions.get_mut(partition as usize).filter(|_| self.is_started);
         match expected {
             Some(expected) if *expected == first || is_filtered && *expected < first => {
                 *expected = first + count;

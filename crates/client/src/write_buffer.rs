@@ -1,5 +1,5 @@
-//! Frames that were encoded and not written yet. Small things are copied back to back; a large batch
-//! is kept as it is and written from where it lies.
+//! Frames that are encoded and not written yet. Short parts are copied into one buffer; a large batch is written
+//! from where it lies.
 
 use std::{collections::VecDeque, io::IoSlice};
 
@@ -7,22 +7,22 @@ use bytes::{Buf, Bytes, BytesMut};
 use sennit_model::Batch;
 use sennit_protocol::{PublishHead, Request};
 
-/// Batches up to this long are copied behind their frame's header: cheaper than a slice of their
-/// own.
+/// Batches up to this size are copied behind the header of their frame, which is cheaper than a
+/// slice of their own.
 const COPIED_BYTES_MAX: usize = 8 << 10;
 
-/// Slices given to one write.
+/// The number of slices for one write.
 const SLICES_MAX: usize = 32;
 
-/// Frames that were encoded and not written yet.
+/// Frames that are encoded and not written yet.
 #[derive(Debug, Default)]
-pub(crate) struct Outgoing {
+pub(crate) struct WriteBuffer {
     whole: VecDeque<Bytes>,
     tail: BytesMut,
     bytes: usize,
 }
 
-impl Outgoing {
+impl WriteBuffer {
     pub(crate) fn is_empty(&self) -> bool {
         self.bytes == 0
     }
@@ -31,7 +31,7 @@ impl Outgoing {
         self.bytes
     }
 
-    /// Lets `encode` append whole frames.
+    /// Appends the frames that `encode` writes.
     pub(crate) fn append(&mut self, encode: impl FnOnce(&mut BytesMut)) {
         let before = self.tail.len();
         encode(&mut self.tail);
@@ -54,14 +54,14 @@ impl Outgoing {
         }
     }
 
-    /// The bytes that come next, for one write.
+    /// The next bytes for one write.
     pub(crate) fn slices(&self) -> Vec<IoSlice<'_>> {
         let whole = self.whole.iter().take(SLICES_MAX).map(|bytes| IoSlice::new(bytes));
         let tail_fits = self.whole.len() < SLICES_MAX && !self.tail.is_empty();
         whole.chain(tail_fits.then(|| IoSlice::new(&self.tail))).collect()
     }
 
-    /// The first `written` bytes are on their way.
+    /// Removes the first `written` bytes, which the socket has taken.
     pub(crate) fn written(&mut self, written: usize) {
         let mut left = written;
         self.bytes -= written;
@@ -76,7 +76,7 @@ impl Outgoing {
         self.tail.advance(left);
     }
 
-    /// Forgets everything: the connection is gone.
+    /// Removes everything, because the connection was lost.
     pub(crate) fn clear(&mut self) {
         *self = Self::default();
     }
@@ -90,26 +90,27 @@ mod tests {
 
     #[test]
     fn what_is_written_in_pieces_is_what_was_put_in() {
-        let mut outgoing = Outgoing::default();
+        let mut write_buffer = WriteBuffer::default();
         let mut expected = BytesMut::new();
         for length in [10, COPIED_BYTES_MAX + 1, 3, 100_000, 7] {
             let mut builder = BatchBuilder::new();
             builder.push(&Message::new(vec![b'x'; length])).unwrap();
             let batch = builder.take().unwrap();
             let head = PublishHead { count: 1, ..PublishHead::default() };
-            outgoing.publish(&head, &batch, 5);
+            write_buffer.publish(&head, &batch, 5);
             head.encode(batch.bytes().len(), 5, &mut expected);
             expected.extend_from_slice(batch.bytes());
-            outgoing.request(&Request::Ping, 6);
+            write_buffer.request(&Request::Ping, 6);
             Request::Ping.encode(6, &mut expected);
         }
         let mut sent = Vec::new();
         for step in (1..).map(|n| n * 97) {
-            let all: Vec<u8> = outgoing.slices().iter().flat_map(|slice| slice.to_vec()).collect();
+            let all: Vec<u8> =
+                write_buffer.slices().iter().flat_map(|slice| slice.to_vec()).collect();
             let taken = step.min(all.len());
             sent.extend_from_slice(&all[..taken]);
-            outgoing.written(taken);
-            if outgoing.is_empty() {
+            write_buffer.written(taken);
+            if write_buffer.is_empty() {
                 break;
             }
         }
