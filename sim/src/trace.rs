@@ -1,5 +1,4 @@
-//! What happened, as a hash and, if wanted, as text: every command, effect and call of the disk.
-//! It decides nothing.
+//! A trace of a run as a hash and, if wanted, as text: every command, effect and call of the disk.
 
 use std::{cell::RefCell, fmt, io::Write, rc::Rc};
 

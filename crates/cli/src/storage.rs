@@ -74,7 +74,7 @@ fn verify(data: &Path, json: bool) -> Result<(), Failure> {
         print_table(&heads, &rows)?;
         for damage in verdicts.iter().flat_map(|shard| &shard.verdict.damage) {
             let (path, position) = (damage.path.display(), damage.position);
-            talk(&format!("{path}: {} bytes at {position}: {}", damage.bytes, damage.what));
+            talk(&format!("{path}: {} bytes at {position}: {}", damage.bytes, damage.problem));
         }
     }
     // What was found before is worth telling all the same.
@@ -163,7 +163,7 @@ fn damage_as_json(damage: &[Damage]) -> Vec<serde_json::Value> {
             "path": damage.path.display().to_string(),
             "position": damage.position.to_string(),
             "bytes": damage.bytes,
-            "what": damage.what,
+            "what": damage.problem,
         })
     });
     each.collect()

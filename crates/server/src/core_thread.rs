@@ -10,7 +10,7 @@ use std::{
 
 use sennit_journal::{Fault, Lane, LaneConfig, SlotMaker, disk::RealDisk};
 use sennit_shard::{
-    PackLengths, Recovered, RecoveryReport, Room, START_SLOTS, Settings, Shard, held_slots,
+    PackLengths, Recovered, RecoveryReport, START_SLOTS, Settings, Shard, SlotBudget, held_slots,
 };
 use tokio::{
     sync::mpsc as async_mpsc,
@@ -129,7 +129,7 @@ impl CoreThread {
         let metrics = cores.metrics[index].clone();
         let reserve = cores.reserve.clone();
         let begins_full = begins_full(index, &path, (&mut state, &mut lane, &slots), &reserve)?;
-        let room = Room::new(state.checkpoint_segments(), begins_full);
+        let room = SlotBudget::new(state.checkpoint_segments(), begins_full);
         let loans = reserve.clone();
         let (slots, lane) = ((slots, reserve.clone()), (lane, room, reserve));
         let slot_maker =
@@ -266,7 +266,7 @@ fn begins_full(
     reserve: &DiskReserve,
 ) -> Result<bool, ServeError> {
     let checkpoint_segments = state.checkpoint_segments();
-    reserve.checkpoint_takes(index, checkpoint_segments);
+    reserve.set_checkpoint_segments(index, checkpoint_segments);
     let missing = |lane: &Lane<RealDisk>| {
         held_slots(checkpoint_segments).saturating_sub(lane.spare_count() as u64) as usize
     };
@@ -293,7 +293,7 @@ fn begins_full(
 fn tell_damage(shard: u32, report: &RecoveryReport, metrics: &CoreMetrics) {
     for damage in &report.damage {
         let (path, position) = (damage.path.display(), damage.position.0);
-        let (bytes, what) = (damage.bytes, damage.what);
+        let (bytes, what) = (damage.bytes, damage.problem);
         tracing::error!(shard, %path, position, bytes, what, "the journal is damaged: what lay there is lost");
     }
     for pack in &report.lost_packs {

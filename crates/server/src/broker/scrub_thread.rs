@@ -10,7 +10,7 @@ use std::{
 };
 
 use sennit_journal::{
-    Cut, CutFile, Damage, Home, Position, Scrubbed,
+    Container, Cut, CutFile, Damage, Position, ScrubResult,
     disk::{Access, RealDisk},
     scrub,
 };
@@ -105,10 +105,10 @@ impl ScrubThread {
                     // What was let go of since the cut is gone rightly.
                     let packs = door.packs_in_use().unwrap_or_default();
                     let is_needed = |home| match home {
-                        Home::Segment(_) => door.lane.holds(home),
-                        Home::Pack(pack) => packs.contains(&pack),
+                        Container::Segment(_) => door.lane.holds(home),
+                        Container::Pack(pack) => packs.contains(&pack),
                     };
-                    let lost = found.missing.iter().filter(|missing| is_needed(missing.home));
+                    let lost = found.missing.iter().filter(|missing| is_needed(missing.container));
                     missing.extend(lost.map(|missing| (shard, missing.as_damage(&cut))));
                     let cut = Arc::new(cut);
                     to_read.extend(found.files.into_iter().map(|file| {
@@ -140,9 +140,9 @@ impl ScrubThread {
             self.rest(pace.rest_after(bytes)).is_ok()
         });
         let damage = match scrubbed {
-            Scrubbed::Stopped => return Err(Ended),
-            Scrubbed::Gone => return Ok(()),
-            Scrubbed::Read(damage) => damage,
+            ScrubResult::Stopped => return Err(Ended),
+            ScrubResult::Gone => return Ok(()),
+            ScrubResult::Read(damage) => damage,
         };
         if !self.is_needed(*shard, file) {
             return Ok(());
@@ -153,7 +153,7 @@ impl ScrubThread {
     }
 
     fn note(&mut self, shard: usize, damage: Damage, found: &mut BTreeSet<Position>) {
-        let Damage { path, position, bytes, what } = damage;
+        let Damage { path, position, bytes, problem: what } = damage;
         let path = path.display();
         tracing::error!(shard, %path, %position, bytes, what, "the scrub found damage");
         found.insert(position);
@@ -163,7 +163,7 @@ impl ScrubThread {
 
     /// Whether the file holds what it held when the pass began.
     fn is_needed(&self, shard: usize, file: &CutFile) -> bool {
-        self.shard_files.all().is_some_and(|files| files[shard].lane.holds(file.home))
+        self.shard_files.all().is_some_and(|files| files[shard].lane.holds(file.container))
             && file.path.exists()
     }
 

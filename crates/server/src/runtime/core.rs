@@ -258,7 +258,7 @@ impl Core {
             self.set_storage_full(is_full);
         }
         self.shard.committed(end, now());
-        self.cores.reserve.checkpoint_takes(self.index, self.shard.checkpoint_segments());
+        self.cores.reserve.set_checkpoint_segments(self.index, self.shard.checkpoint_segments());
         self.route();
     }
 

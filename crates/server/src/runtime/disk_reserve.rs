@@ -1,6 +1,6 @@
 //! How the lanes share the disk: who lacks slots, which publishes are refused, and what is lent to a pack. Slots
 //! that are held lie on the disk already; what is counted here are those that are missing. Who needs them is
-//! for `sennit_shard::Room` to say.
+//! for `sennit_shard::SlotBudget` to say.
 
 use std::sync::atomic::{
     AtomicBool, AtomicU64,
@@ -62,7 +62,7 @@ impl DiskReserve {
     }
 
     /// A checkpoint of a shard takes so many segments beside the one that it begins in.
-    pub(crate) fn checkpoint_takes(&self, shard: usize, segments: u64) {
+    pub(crate) fn set_checkpoint_segments(&self, shard: usize, segments: u64) {
         self.lanes[shard].checkpoint_segments.store(segments, Relaxed);
     }
 

@@ -3,8 +3,8 @@
 use std::{any::Any, collections::BTreeSet, rc::Rc, time::Duration};
 
 use sennit_engine::{Command, Effect, HoldingGroup};
-use sennit_journal::{Fault, Home, Position};
-use sennit_shard::{CompactionDone, Fetch, Held, MoveError, Moved};
+use sennit_journal::{Container, Fault, Position};
+use sennit_shard::{CompactionDone, Fetch, MoveError, Moved, StoredBatch};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{services::Call, session_takeover::SessionToken};
@@ -47,11 +47,11 @@ pub(crate) enum Message {
     /// Publishes to some shard are refused, or to none any more: the disk has no room.
     DiskShort(bool),
     /// Which of these batches are wanted?
-    AreWanted(Vec<Held>),
+    AreWanted(Vec<StoredBatch>),
     /// What was to be emptied was copied.
     Moved(Moved),
     /// What was to be emptied could not be.
-    MoveFailed(Home, MoveError),
+    MoveFailed(Container, MoveError),
     /// A step of a compaction was done.
     Compacted(CompactionDone),
     /// One came to nothing.

@@ -12,8 +12,8 @@ use std::{
     time::Instant,
 };
 
-use sennit_journal::{Cut, Disk, Fault, Frame, Home, Lane, Slot, disk::RealDisk};
-use sennit_shard::{Room, Spare, Wish};
+use sennit_journal::{Container, Cut, Disk, Fault, Frame, Lane, Slot, disk::RealDisk};
+use sennit_shard::{SlotBudget, SlotRequest, SpareSlots};
 
 use super::{
     disk_reserve::DiskReserve,
@@ -26,7 +26,7 @@ use super::{
 #[derive(Debug)]
 pub(crate) enum SlotWish {
     /// A slot.
-    Make(Wish),
+    Make(SlotRequest),
     /// This slot is not needed any more: its room is to be given back.
     Remove(Slot),
 }
@@ -39,7 +39,7 @@ pub(crate) enum LaneMessage {
     /// These segments are needed no more.
     Release(Vec<u64>),
     /// A slot was made that was wished for so.
-    Spare(Slot, Wish),
+    Spare(Slot, SlotRequest),
     /// There is, or is no longer, room on the disk to make one.
     Room(bool),
     /// What a pin held back may be used again.
@@ -58,7 +58,7 @@ struct Writer<D: Disk> {
     /// Asks for a slot, or for its end.
     slots: mpsc::Sender<SlotWish>,
     /// Which slots the lane holds, and when publishes are refused.
-    room: Room,
+    room: SlotBudget,
     /// What the other lanes need.
     reserve: Arc<DiskReserve>,
     /// Keeps what was released since a cut as it is.
@@ -125,12 +125,12 @@ impl LaneDoor {
     }
 
     /// Whether the lane holds this segment, or anybody may refer to this pack.
-    pub(crate) fn holds(&self, home: Home) -> bool {
+    pub(crate) fn holds(&self, home: Container) -> bool {
         match home {
-            Home::Segment(segment) => {
+            Container::Segment(segment) => {
                 self.writer.upgrade().is_some_and(|writer| locked(&writer).lane.holds(segment))
             }
-            Home::Pack(_) => true,
+            Container::Pack(_) => true,
         }
     }
 }
@@ -177,7 +177,7 @@ struct LaneThread {
 /// Starts the thread. It ends when it is told to, or the lane has failed.
 pub(crate) fn start(
     shard: u32,
-    (lane, room, reserve): (Lane<RealDisk>, Room, Arc<DiskReserve>),
+    (lane, room, reserve): (Lane<RealDisk>, SlotBudget, Arc<DiskReserve>),
     (sender, messages): (mpsc::Sender<LaneMessage>, mpsc::Receiver<LaneMessage>),
     core: inbox::Sender,
     slots: mpsc::Sender<SlotWish>,
@@ -322,7 +322,7 @@ impl<D: Disk> Writer<D> {
     /// Has spare slots removed that are neither held nor left alone.
     fn give_back_surplus(&mut self) {
         let is_short = self.reserve.is_short();
-        if let Some(keep) = self.room.surplus(self.lane.spare_count(), is_short) {
+        if let Some(keep) = self.room.surplus_over(self.lane.spare_count(), is_short) {
             for slot in self.lane.take_surplus(keep) {
                 self.reserve.slot_is_outside(self.shard);
                 let _ = self.slots.send(SlotWish::Remove(slot));
@@ -333,7 +333,7 @@ impl<D: Disk> Writer<D> {
     /// The lane has to wait for a slot. At the start it always has; later, more are kept ready.
     fn want_more_spares(&mut self) {
         if self.lane.segments().next().is_some() {
-            self.room.waited();
+            self.room.slot_waited();
         }
         self.ask_for_slots();
         self.tell_whether_full();
@@ -354,7 +354,7 @@ impl<D: Disk> Writer<D> {
     /// holds: it must not use more of them while the thread that makes slots is behind, and nobody knows yet
     /// that it will make none.
     fn look_for_room(&mut self) {
-        if self.room.is_to_look(self.lane.spare_count()) {
+        if self.room.must_check_disk(self.lane.spare_count()) {
             let available = self.lane.available_bytes();
             if available.is_ok_and(|available| available < self.reserve.needed_bytes()) {
                 self.set_room(false);
@@ -365,7 +365,7 @@ impl<D: Disk> Writer<D> {
     /// Says whether publishes have to be refused, whenever that changes, and what is missing.
     fn tell_whether_full(&mut self) {
         let spare = self.lane.spare_count();
-        let changed = self.room.full_changed(spare);
+        let changed = self.room.update_full(spare);
         let (missing, is_full) = (self.room.missing(spare), self.room.is_full());
         let missing_bytes = missing as u64 * self.reserve.segment_bytes();
         if changed == Some(true) {
@@ -385,10 +385,10 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    fn add_spare(&mut self, slot: Slot, wish: Wish) {
+    fn add_spare(&mut self, slot: Slot, wish: SlotRequest) {
         self.lane.add_spare(slot);
         self.reserve.slot_is_settled(self.shard);
-        self.room.made(wish);
+        self.room.slot_made(wish);
         self.tell_whether_full();
         // It was asked for before another lane was full, or before this one was no more.
         self.give_back_surplus();
@@ -396,16 +396,17 @@ impl<D: Disk> Writer<D> {
 
     fn lend_slot(&mut self) -> Option<Slot> {
         let spare = self.lane.spare_count();
-        let lent = self.room.may_lend(spare).then(|| self.lane.take_surplus(spare - 1).pop());
+        let lent =
+            self.room.may_release_slot(spare).then(|| self.lane.take_surplus(spare - 1).pop());
         self.tell_whether_full();
         lent.flatten()
     }
 
     fn ask_for_slots(&mut self) {
-        self.room.checkpoint_takes(self.reserve.checkpoint_segments(self.shard));
+        self.room.set_checkpoint_segments(self.reserve.checkpoint_segments(self.shard));
         loop {
             let (count, written) = (self.lane.spare_count(), self.lane.written_spare_count());
-            let Some(wish) = self.room.next_wish(Spare { count, written }) else { return };
+            let Some(wish) = self.room.next_request(SpareSlots { count, written }) else { return };
             if self.slots.send(SlotWish::Make(wish)).is_err() {
                 return;
             }

@@ -12,8 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sennit_journal::{Home, disk::RealDisk};
-use sennit_shard::{CompactionStep, Held, MoveError, Moved, Mover};
+use sennit_journal::{Container, disk::RealDisk};
+use sennit_shard::{CompactionStep, MoveError, Moved, Mover, StoredBatch};
 
 use super::{
     disk_reserve::DiskReserve, error::ServeError, inbox, lane_thread::LaneDoor,
@@ -53,11 +53,11 @@ impl PackPin {
 #[derive(Debug)]
 pub(crate) enum MoveMessage {
     /// Empty this; without rest, if there is much to do.
-    Empty(Home, bool),
+    Empty(Container, bool),
     /// Do this step of a compaction.
     Compact(CompactionStep),
     /// These are wanted, of those that were asked about last.
-    Wanted(Vec<Held>),
+    Wanted(Vec<StoredBatch>),
     /// Remove this pack.
     Remove(u32),
 }
@@ -177,7 +177,7 @@ impl MoveThread {
             Some(MoveMessage::Remove(pack)) => self.to_remove.push(pack),
             Some(MoveMessage::Wanted(_)) | None => {}
         }
-        self.to_remove.extend(self.mover.take_rubbish());
+        self.to_remove.extend(self.mover.take_orphaned_packs());
         let pin = self.pin.clone();
         while !self.to_remove.is_empty() {
             let is_pinned = pin.lock();
@@ -209,7 +209,7 @@ impl MoveThread {
 
     /// What was said of emptying `pack` is settled: nothing in it is wanted any more.
     fn said_to_empty(&mut self, pack: u32) {
-        let is_it = |said: &MoveMessage| matches!(said, MoveMessage::Empty(Home::Pack(home), _) if *home == pack);
+        let is_it = |said: &MoveMessage| matches!(said, MoveMessage::Empty(Container::Pack(home), _) if *home == pack);
         let before = self.said.len();
         self.said.retain(|said| !is_it(said));
         if self.said.len() < before {
@@ -217,7 +217,7 @@ impl MoveThread {
         }
     }
 
-    fn empty(&mut self, home: Home) -> Result<(), Ended> {
+    fn empty(&mut self, home: Container) -> Result<(), Ended> {
         let message = match self.moved(home)? {
             Ok(moved) => {
                 tracing::debug!(shard = self.shard, ?home, batches = moved.batches.len(), "moved");
@@ -261,7 +261,7 @@ impl MoveThread {
         Ok(())
     }
 
-    fn moved(&mut self, home: Home) -> Result<Result<Moved, MoveError>, Ended> {
+    fn moved(&mut self, home: Container) -> Result<Result<Moved, MoveError>, Ended> {
         let held = match self.mover.list(home) {
             Ok(held) => held,
             Err(error) => return Ok(Err(error)),
@@ -280,7 +280,7 @@ impl MoveThread {
     }
 
     /// On a short disk the lane lends the pack a slot's room: the segment that is emptied pays it back.
-    fn copy(&mut self, home: Home, wanted: &[Held]) -> Result<Moved, MoveError> {
+    fn copy(&mut self, home: Container, wanted: &[StoredBatch]) -> Result<Moved, MoveError> {
         let Loans { lane, reserve } = &self.loans;
         let is_short = reserve.is_short();
         self.mover.set_in_one_pack(is_short);
@@ -298,7 +298,7 @@ impl MoveThread {
     }
 
     /// Waits for the answer about what was asked last.
-    fn answer(&mut self) -> Result<Vec<Held>, Ended> {
+    fn answer(&mut self) -> Result<Vec<StoredBatch>, Ended> {
         loop {
             match self.messages.recv().map_err(|_| Ended)? {
                 MoveMessage::Wanted(wanted) => return Ok(wanted),
@@ -309,7 +309,7 @@ impl MoveThread {
     }
 
     fn remove(&mut self, pack: u32) -> Result<(), Ended> {
-        let mut removal = match self.mover.removal(pack) {
+        let mut removal = match self.mover.start_removal(pack) {
             Ok(removal) => removal,
             Err(fault) => return self.not_removed(pack, &fault),
         };
@@ -385,19 +385,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (handle, mut moves, _inbox) = thread(folder.path());
         handle.send(MoveMessage::Remove(7));
-        handle.send(MoveMessage::Empty(Home::Segment(3), true));
+        handle.send(MoveMessage::Empty(Container::Segment(3), true));
         // A step of a removal is done.
         assert!(moves.rest(Instant::now() - Duration::from_millis(5)).is_ok());
         assert_eq!(moves.to_remove, [7]);
         let next = moves.next();
-        assert!(matches!(next, Ok(Some(MoveMessage::Empty(Home::Segment(3), true)))));
+        assert!(matches!(next, Ok(Some(MoveMessage::Empty(Container::Segment(3), true)))));
     }
 
     #[test]
     fn a_pack_that_is_to_be_removed_is_not_emptied_before_and_the_core_is_answered() {
         let folder = tempfile::tempdir().unwrap();
         let (handle, mut moves, mut inbox) = thread(folder.path());
-        handle.send(MoveMessage::Empty(Home::Pack(7), false));
+        handle.send(MoveMessage::Empty(Container::Pack(7), false));
         assert!(moves.rest(Instant::now() - Duration::from_millis(5)).is_ok());
         assert!(inbox.try_recv().is_err());
         moves.said_to_empty(8);

@@ -32,7 +32,7 @@ impl ReadThreads {
         reader: Reader<RealDisk>,
         core: &inbox::Sender,
     ) -> Result<(Self, [thread::JoinHandle<()>; 2]), ServeError> {
-        let (one, one_ends) = start(shard, reader.another(), core.clone())?;
+        let (one, one_ends) = start(shard, reader.duplicate(), core.clone())?;
         let (other, other_ends) = start(shard, reader, core.clone())?;
         Ok((Self { threads: [one, other], next: 0 }, [one_ends, other_ends]))
     }
@@ -67,7 +67,7 @@ fn start(
                     continue;
                 }
             };
-            let bytes = match reader.read_past(fetch.position, fetch.length) {
+            let bytes = match reader.read_uncached(fetch.position, fetch.length) {
                 Ok(bytes) => Some(bytes),
                 Err(fault) => {
                     tracing::error!(shard, %fault, "reading back failed");

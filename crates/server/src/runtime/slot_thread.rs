@@ -11,7 +11,7 @@ use std::{
 };
 
 use sennit_journal::{Disk, Fault, Slot, SlotFill, SlotMaker, disk::RealDisk};
-use sennit_shard::Wish;
+use sennit_shard::SlotRequest;
 
 use super::{
     disk_reserve::DiskReserve,
@@ -36,7 +36,7 @@ struct SlotThread<D> {
     lane: mpsc::Sender<LaneMessage>,
     core: inbox::Sender,
     /// Slots that are to be made.
-    owed: VecDeque<Wish>,
+    owed: VecDeque<SlotRequest>,
     /// The disk was full when the last one was to be made.
     was_full: bool,
     /// Slots that are to be removed, each from a moment on.
@@ -121,11 +121,11 @@ impl<D: Disk> SlotThread<D> {
             return Ok(());
         }
         let fill = match self.owed.front() {
-            Some(Wish::Held) => SlotFill::Taken,
+            Some(SlotRequest::Held) => SlotFill::Allocated,
             _ => SlotFill::Written,
         };
         self.reserve.slot_is_outside(self.shard as usize);
-        let made = self.maker.make_beside(self.left_beside(), fill);
+        let made = self.maker.make_with_free_bytes(self.left_beside(), fill);
         if made.is_err() {
             self.reserve.slot_is_settled(self.shard as usize);
         }
@@ -230,7 +230,7 @@ mod tests {
         let disk = FaultyDisk::new(1, room(4));
         let (mut slots, reserve, wishes, said) = thread(&disk);
         let mut told = || {
-            wishes.send(SlotWish::Make(Wish::Held)).unwrap();
+            wishes.send(SlotWish::Make(SlotRequest::Held)).unwrap();
             assert!(slots.step(LONG).is_ok());
             said.try_iter().collect::<Vec<_>>()
         };
@@ -253,11 +253,13 @@ mod tests {
     fn that_there_is_room_again_is_said_though_the_lane_wishes_for_nothing() {
         let disk = FaultyDisk::new(1, room(1));
         let (mut slots, _, wishes, said) = thread(&disk);
-        wishes.send(SlotWish::Make(Wish::Ready)).unwrap();
+        wishes.send(SlotWish::Make(SlotRequest::Ready)).unwrap();
         assert!(slots.step(LONG).is_ok());
-        let Ok(LaneMessage::Spare(slot, Wish::Ready)) = said.try_recv() else { panic!("no slot") };
+        let Ok(LaneMessage::Spare(slot, SlotRequest::Ready)) = said.try_recv() else {
+            panic!("no slot")
+        };
         assert!(matches!(said.try_recv(), Ok(LaneMessage::Room(false))));
-        wishes.send(SlotWish::Make(Wish::Ready)).unwrap();
+        wishes.send(SlotWish::Make(SlotRequest::Ready)).unwrap();
         assert!(slots.step(LONG).is_ok());
         // What the lane gives back fulfils its wish, and is given back for good then.
         for kept_for in [LONG, Duration::ZERO] {
@@ -276,7 +278,7 @@ mod tests {
     fn what_is_kept_for_later_goes_at_once_when_another_lane_is_full() {
         let disk = MemoryDisk::default();
         let (mut slots, reserve, wishes, said) = thread(&disk);
-        wishes.send(SlotWish::Make(Wish::Ready)).unwrap();
+        wishes.send(SlotWish::Make(SlotRequest::Ready)).unwrap();
         assert!(slots.step(LONG).is_ok());
         let Ok(LaneMessage::Spare(slot, _)) = said.try_recv() else { panic!("no slot") };
         wishes.send(SlotWish::Remove(slot)).unwrap();
@@ -303,14 +305,16 @@ mod tests {
         };
         let there = || disk.list(Path::new(DIRECTORY)).unwrap().len();
 
-        wishes.send(SlotWish::Make(Wish::Ready)).unwrap();
-        wishes.send(SlotWish::Make(Wish::Ready)).unwrap();
+        wishes.send(SlotWish::Make(SlotRequest::Ready)).unwrap();
+        wishes.send(SlotWish::Make(SlotRequest::Ready)).unwrap();
         assert!(slots.step(LONG).is_ok() && slots.step(LONG).is_ok());
         let [one, other] = [given(), given()];
         assert_eq!(there(), 2);
-        for wish in
-            [SlotWish::Remove(one.clone()), SlotWish::Remove(other), SlotWish::Make(Wish::Ready)]
-        {
+        for wish in [
+            SlotWish::Remove(one.clone()),
+            SlotWish::Remove(other),
+            SlotWish::Make(SlotRequest::Ready),
+        ] {
             wishes.send(wish).unwrap();
             assert!(slots.step(LONG).is_ok());
         }

@@ -1,9 +1,9 @@
 //! What a core has its move thread do: empty segments and packs, compact, remove; and what it makes of the
 //! answers. When there is reason to is the shard's to say.
 
-use sennit_journal::Home;
+use sennit_journal::Container;
 use sennit_model::Timestamp;
-use sennit_shard::{CompactionDone, Held, MoveError, Moved};
+use sennit_shard::{CompactionDone, MoveError, Moved, StoredBatch};
 
 use super::Core;
 use crate::runtime::{clock::now, move_thread::MoveMessage};
@@ -13,7 +13,7 @@ const LOOK_MS: u64 = 100;
 
 impl Core {
     /// Answers which of these batches are wanted.
-    pub(crate) fn are_wanted(&mut self, mut held: Vec<Held>) {
+    pub(crate) fn are_wanted(&mut self, mut held: Vec<StoredBatch>) {
         self.shard.retain_wanted(&mut held);
         self.workers.moves.send(MoveMessage::Wanted(held));
     }
@@ -28,7 +28,7 @@ impl Core {
     }
 
     /// What was to be emptied could not be.
-    pub(crate) fn move_failed(&mut self, home: Home, error: &MoveError) {
+    pub(crate) fn move_failed(&mut self, home: Container, error: &MoveError) {
         self.shard.move_failed(home, error, now());
     }
 
@@ -53,7 +53,7 @@ impl Core {
         let commits = self.shard.counters().commits;
         let now = now();
         if now < self.look_at {
-            let has_reason = commits != self.looked_commits || self.shard.is_to_compact();
+            let has_reason = commits != self.looked_commits || self.shard.needs_compaction();
             let later = self.shard.next_move_at().map(|at| at.max(self.look_at));
             return if has_reason { Some(self.look_at) } else { later };
         }

@@ -38,7 +38,7 @@ fn writer_on<D: Disk>(disk: &D, data: &Path) -> World<D> {
         shard: 0,
         lane: recovered.lane,
         slots: mpsc::channel().0,
-        room: Room::new(0, false),
+        room: SlotBudget::new(0, false),
         reserve: Arc::new(DiskReserve::new(vec![core.clone()], 16 << 10)),
         pin: None,
         core,
@@ -54,7 +54,7 @@ fn three_segments() -> Writer<MemoryDisk> {
         writer.lane.add_spare(maker.make().unwrap());
         builder.push(1, &[b"a record"]).unwrap();
         writer.append(&[builder.seal().unwrap()]).unwrap();
-        builder.turn_segment();
+        builder.start_segment();
     }
     writer
 }
@@ -113,7 +113,7 @@ fn a_batch_of_more_segments_than_there_are_ever_slots_is_written_as_far_as_they_
     for _ in 0..=20 {
         builder.push(1, &[b"a record"]).unwrap();
         frames.push(builder.seal().unwrap());
-        builder.turn_segment();
+        builder.start_segment();
     }
     let core = writer.core.clone();
     let (sender, messages) = mpsc::channel();
@@ -155,14 +155,14 @@ fn publishes_are_refused_while_held_slots_are_missing_and_acks_have_them() {
     let wished = || wishes.try_iter().filter(|wish| matches!(wish, SlotWish::Make(_))).count();
     let held = wished();
     for _ in 0..held {
-        writer.add_spare(maker.make().unwrap(), Wish::Held);
+        writer.add_spare(maker.make().unwrap(), SlotRequest::Held);
     }
     writer.set_room(false);
     assert_eq!((told(), wished()), (None, 0), "all that is held is there");
     let mut append = |writer: &mut Writer<MemoryDisk>| {
         builder.push(1, &[b"a record"]).unwrap();
         writer.append(&[builder.seal().unwrap()]).unwrap();
-        builder.turn_segment();
+        builder.start_segment();
     };
     append(&mut writer);
     assert_eq!(told(), Some(true));
@@ -175,9 +175,9 @@ fn publishes_are_refused_while_held_slots_are_missing_and_acks_have_them() {
         writer.release(vec![segment]);
     }
     assert_eq!(told(), None);
-    writer.add_spare(maker.make().unwrap(), Wish::Held);
+    writer.add_spare(maker.make().unwrap(), SlotRequest::Held);
     assert_eq!(told(), None);
-    writer.add_spare(maker.make().unwrap(), Wish::Held);
+    writer.add_spare(maker.make().unwrap(), SlotRequest::Held);
     assert_eq!(told(), Some(false));
     assert_eq!(writer.metrics.storage_needed_bytes.value(), 0);
 }
@@ -194,12 +194,12 @@ fn publishes_are_refused_with_the_first_held_slot_that_is_used_though_no_slot_is
     writer.ask_for_slots();
     let held = writer.room.wanted();
     for _ in 0..held {
-        writer.add_spare(maker.make().unwrap(), Wish::Held);
+        writer.add_spare(maker.make().unwrap(), SlotRequest::Held);
     }
     let mut append = |writer: &mut Writer<FaultyDisk>| {
         builder.push(1, &[b"a record"]).unwrap();
         let committed = writer.append(&[builder.seal().unwrap()]).unwrap();
-        builder.turn_segment();
+        builder.start_segment();
         committed.is_full
     };
     assert_eq!((held, append(&mut writer)), (7, false), "there is room for one more");
@@ -213,7 +213,7 @@ fn publishes_are_refused_with_the_first_held_slot_that_is_used_though_no_slot_is
 fn a_slot_is_lent_to_a_pack_as_long_as_the_lane_can_go_on_without_it() {
     let (mut writer, _, mut maker, _inbox) = writer();
     for _ in 0..3 {
-        writer.add_spare(maker.make().unwrap(), Wish::Held);
+        writer.add_spare(maker.make().unwrap(), SlotRequest::Held);
     }
     assert!(writer.lend_slot().is_none(), "it accepts publishes, and would not any more");
     writer.set_room(false);

@@ -13,7 +13,7 @@ use sennit_journal::{
 use sennit_model::{
     BatchBuilder, Message, ProducerStamp, Timestamp, TopicConfig, TopicId, TopicKind,
 };
-use sennit_shard::{PackLengths, Recovered, Room, Settings};
+use sennit_shard::{PackLengths, Recovered, Settings, SlotBudget};
 
 use super::*;
 use crate::runtime::{
@@ -48,7 +48,7 @@ fn core(folder: &std::path::Path) -> CoreHandle {
     let (inbox, _) = tokio::sync::mpsc::unbounded_channel();
     let move_permit = Arc::new(MovePermit::new(|| {}));
     let reserve = Arc::new(DiskReserve::new(vec![inbox.clone()], SEGMENT_BYTES));
-    let lane = (lane, Room::new(1, false), reserve.clone());
+    let lane = (lane, SlotBudget::new(1, false), reserve.clone());
     let slots = mpsc::channel().0;
     let metrics: Vec<Arc<CoreMetrics>> = vec![Arc::default()];
     let (lane, _) =

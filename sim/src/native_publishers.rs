@@ -1,17 +1,17 @@
-//! Those who publish natively to the topics that streams are, and what comes back to them. They draw from
-//! chance of their own, so that a world without them is what it was. What they do is in `publishing`.
+//! Publishers that publish natively to the topics of streams, and the effects for them. They have random numbers of
+//! their own, so that they do not change other runs. Their actions are in `native_publishing`.
 
 use sennit_engine::{Effect, Refusal};
 use sennit_model::{Batch, Offset, PartitionId};
 
-use crate::{letter, publishers::Publishers, random::Random, swarm::Swarm};
+use crate::{numbered_messages, publishers::Publishers, random::Random, swarm::Swarm};
 
 /// Their messages count from here: those of others are far below.
 const MESSAGES: u64 = 1 << 50;
 
 /// All of them.
 #[derive(Debug)]
-pub struct Natives {
+pub struct NativePublishers {
     pub random: Random,
     /// How often one of them publishes, in parts of a thousand.
     pub eagerness: u32,
@@ -19,11 +19,16 @@ pub struct Natives {
 }
 
 fn fill(random: &mut Random, swarm: &Swarm, first: u64) -> Batch {
-    letter::plain(random, swarm, &mut first.clone(), letter::plain_room(swarm))
+    numbered_messages::plain(
+        random,
+        swarm,
+        &mut first.clone(),
+        numbered_messages::plain_room(swarm),
+    )
 }
 
-impl Natives {
-    /// Those of a seed: of half of all seeds there are none.
+impl NativePublishers {
+    /// The publishers of a seed; half of all seeds have none.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         let mut random = Random::new(seed ^ 0x7A71_7E5F);
@@ -31,8 +36,8 @@ impl Natives {
         Self { random, eagerness, publishers: Publishers::new(fill, MESSAGES) }
     }
 
-    /// Takes an effect that may be meant for one of them; says which end of which stream it has heard of.
-    pub fn hear(&mut self, effect: &Effect) -> Option<(PartitionId, Offset)> {
+    /// Handles an effect for one of them. Returns the end of a stream that it reveals.
+    pub fn handle_effect(&mut self, effect: &Effect) -> Option<(PartitionId, Offset)> {
         match effect {
             Effect::Confirmed(confirmed) => {
                 self.publishers.confirmed(confirmed.origin.request);

@@ -1,23 +1,23 @@
-//! How much the lane takes at a time. Everything that gathers while a commit is under way goes with the
-//! next, and only then a checkpoint begins or gets on: so long may a replay be beyond what is due.
+//! The sizes of the lane's writes. All records that gather during a commit go with the next write, and only then a
+//! checkpoint begins or continues; a replay may exceed its bound by this much.
 
 use std::collections::VecDeque;
 
 use sennit_journal::Frame;
 
-/// So many checkpoints back: those that a replay and the replay before begin with, one that is written
-/// and not yet stated, one under way, and one more after a restart.
+/// The number of checkpoints that are remembered: those at the start of the replay and of the one
+/// before, one that is written and not announced, one under way, and one more after a restart.
 const CHECKPOINTS: usize = 5;
 
-/// The longest take between one checkpoint's end and the next one's, for the last few.
+/// The largest write between two checkpoints, for the last few.
 #[derive(Debug, Default)]
-pub struct Takes {
+pub struct LaneBatches {
     longest: VecDeque<u64>,
     checkpoints: u64,
 }
 
-impl Takes {
-    /// The lane took these, and so many checkpoints were written in this life.
+impl LaneBatches {
+    /// Notes a write of the lane, and the number of checkpoints since the start.
     pub fn taken(&mut self, frames: &[Frame], checkpoints: u64) {
         let (Some(first), Some(last)) = (frames.first(), frames.last()) else { return };
         let bytes = last.end.0 - first.position.0;
@@ -35,7 +35,7 @@ impl Takes {
         }
     }
 
-    /// The longest since the checkpoint from which a replay may have to begin, in bytes.
+    /// The largest write since the checkpoint at which a replay may begin, in bytes.
     #[must_use]
     pub fn longest(&self) -> u64 {
         self.longest.iter().copied().max().unwrap_or(0)

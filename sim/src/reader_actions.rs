@@ -1,5 +1,4 @@
-//! What readers do: they begin somewhere, take what they are given, commit how far they have come under a
-//! cursor's name, take cursors over, and leave.
+//! The actions of readers: they start, take messages, commit positions to a cursor, take cursors over, and leave.
 
 use sennit_engine::{
     Command, Credit, CursorClaim, CursorSetter, Origin, PartitionCommand, Read, ReaderChange,
@@ -11,7 +10,7 @@ use crate::{
     consumers::window,
     oracle::Violation,
     random::Random,
-    readers::{Readers, Taker},
+    readers::{ActiveReader, Readers},
     world::World,
 };
 
@@ -44,8 +43,8 @@ pub fn step(world: &mut World) -> Result<(), Violation> {
 
 fn begin(world: &mut World) -> Result<(), Violation> {
     let partitions: Vec<PartitionId> = world.oracle.partitions().into_iter().collect();
-    let Readers { random, takers, .. } = &mut world.readers;
-    if takers.len() >= READERS_MAX {
+    let Readers { random, active, .. } = &mut world.readers;
+    if active.len() >= READERS_MAX {
         return Ok(());
     }
     let Some(&partition) = random.pick(&partitions) else { return Ok(()) };
@@ -74,8 +73,8 @@ fn begin_at(
     world.turn()?;
     let Some(first) = world.locate(partition, from, cursor.as_ref())? else { return Ok(()) };
     let request = world.request();
-    let Readers { random, takers, next_session, .. } = &mut world.readers;
-    let old = random.pick(takers).map(|taker| taker.session).filter(|_| random.chance(300));
+    let Readers { random, active, next_session, .. } = &mut world.readers;
+    let old = random.pick(active).map(|reader| reader.session).filter(|_| random.chance(300));
     let session = old.unwrap_or_else(|| {
         *next_session += 1;
         SessionId(*next_session)
@@ -84,8 +83,15 @@ fn begin_at(
     let credit = credit.unwrap_or_else(|| window(random));
     let (origin, at) = (Origin { session, request }, first.plus(beyond));
     let name = cursor.as_ref().map(|claim| claim.name.clone());
-    let untaken = (0, 0);
-    takers.push(Taker { session, subscription, partition, cursor: name, at: first.0, untaken });
+    let unreported = (0, 0);
+    active.push(ActiveReader {
+        session,
+        subscription,
+        partition,
+        cursor: name,
+        at: first.0,
+        unreported,
+    });
     let (when_slow, filter) = (WhenSlow::Wait, None);
     let read = Read { origin, subscription, partition, at, credit, cursor, when_slow, filter };
     world.say(Command::Read(read));
@@ -93,13 +99,13 @@ fn begin_at(
 }
 
 fn change_one(world: &mut World, index: usize, change: ReaderChange) {
-    let Taker { session, subscription, partition, .. } = world.readers.takers[index];
+    let ActiveReader { session, subscription, partition, .. } = world.readers.active[index];
     world.say(Command::Reader { session, subscription, partition, change });
 }
 
 fn take(world: &mut World) {
     let Some(index) = world.readers.any() else { return };
-    let (messages, bytes) = std::mem::take(&mut world.readers.takers[index].untaken);
+    let (messages, bytes) = std::mem::take(&mut world.readers.active[index].unreported);
     if messages > 0 {
         change_one(world, index, ReaderChange::Taken { messages, bytes });
     }
@@ -113,22 +119,22 @@ fn change(world: &mut World) {
 
 fn leave(world: &mut World) {
     let Some(index) = world.readers.any() else { return };
-    let session = world.readers.takers[index].session;
+    let session = world.readers.active[index].session;
     if world.readers.random.chance(500) {
         change_one(world, index, ReaderChange::End);
-        world.readers.takers.remove(index);
+        world.readers.active.remove(index);
         return;
     }
-    world.readers.takers.retain(|taker| taker.session != session);
+    world.readers.active.retain(|reader| reader.session != session);
     world.say(Command::EndSession { session, grace: std::time::Duration::ZERO });
 }
 
 /// A reader commits how far it has come, or a bit less; at times one that does not have the cursor.
 fn commit(world: &mut World) {
     let Some(index) = world.readers.any() else { return };
-    let Readers { random, takers, .. } = &mut world.readers;
-    let Taker { session, subscription, partition, at, .. } = takers[index];
-    let cursor = takers[index].cursor.clone().filter(|_| !random.chance(100));
+    let Readers { random, active, .. } = &mut world.readers;
+    let ActiveReader { session, subscription, partition, at, .. } = active[index];
+    let cursor = active[index].cursor.clone().filter(|_| !random.chance(100));
     let name = cursor.unwrap_or_else(|| name(random));
     let offset = Offset(at.saturating_sub(if random.chance(200) { random.below(10) } else { 0 }));
     let by = CursorSetter { session, subscription: Some(subscription), take_over: false };
@@ -140,8 +146,8 @@ fn commit(world: &mut World) {
 /// A cursor is set or deleted by hand.
 fn by_hand(world: &mut World) {
     let Some(index) = world.readers.any() else { return };
-    let Readers { random, takers, .. } = &mut world.readers;
-    let Taker { partition, at, .. } = takers[index];
+    let Readers { random, active, .. } = &mut world.readers;
+    let ActiveReader { partition, at, .. } = active[index];
     let (name, offset) = (name(random), Offset(random.between(0, at)));
     let take_over = random.chance(500);
     let session = SessionId(1);
@@ -163,8 +169,8 @@ pub fn read_all(world: &mut World) -> Result<(), Violation> {
         return Ok(());
     }
     let grace = std::time::Duration::ZERO;
-    for taker in std::mem::take(&mut world.readers.takers) {
-        world.say(Command::EndSession { session: taker.session, grace });
+    for reader in std::mem::take(&mut world.readers.active) {
+        world.say(Command::EndSession { session: reader.session, grace });
     }
     let partitions = world.oracle.partitions();
     partitions.into_iter().try_for_each(|partition| {

@@ -1,11 +1,10 @@
-//! What native publishers do with streams: they publish something new or again, at times at an offset that
-//! they expect. Who appends over HTTP is in `streaming`.
+//! The actions of native publishers on streams: they publish new or old batches, at times at an expected offset.
 
 use sennit_engine::Command;
 use sennit_model::Offset;
 
 use crate::{
-    natives::Natives,
+    native_publishers::NativePublishers,
     random::Random,
     streams::{Streams, one_of},
     swarm::Swarm,
@@ -17,13 +16,15 @@ pub fn step(world: &mut World, swarm: &Swarm) {
     if world.streams.eagerness == 0 || world.is_fenced {
         return;
     }
-    let natives = &mut world.streams.natives;
-    if natives.eagerness == 0 || !natives.random.chance(natives.eagerness) {
+    let native_publishers = &mut world.streams.native_publishers;
+    if native_publishers.eagerness == 0
+        || !native_publishers.random.chance(native_publishers.eagerness)
+    {
         return;
     }
     let request = world.request();
-    let Streams { natives, held, gone, .. } = &mut world.streams;
-    let Natives { random, publishers, .. } = natives;
+    let Streams { native_publishers, held, gone, .. } = &mut world.streams;
+    let NativePublishers { random, publishers, .. } = native_publishers;
     let Some(id) = one_of(random, held, gone) else { return };
     let publish = match random.chance(250) {
         true => publishers.resend(random, id, request),
@@ -38,7 +39,8 @@ pub fn step(world: &mut World, swarm: &Swarm) {
     });
 }
 
-/// Where somebody may expect its messages who has heard that a stream ends here, if it minds.
+/// The offset that a publisher may expect after it has learnt the end of the stream, if it uses
+/// one.
 fn expected(random: &mut Random, end: u64) -> Option<Offset> {
     match random.below(8) {
         0..3 => Some(Offset(end)),

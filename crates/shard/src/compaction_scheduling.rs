@@ -1,19 +1,19 @@
-//! When the shard has a partition compacted that keeps the latest message of each key, and what it
-//! makes of it. The looking and copying is the `compactor`'s; what is gone is a record like any other.
+//! Schedules the compaction of partitions that keep the latest message of each key, and records its results. The
+//! `compactor` does the work; the removal of messages is a record like any other.
 //!
-//! A pass looks up the latest message of each key in what is not clean yet, and then goes through the
-//! partition from its start. It goes on in steps: segments and packs are emptied between them, and a
-//! step begins when what came of the last one is committed.
+//! A pass looks up the latest message of each key in the dirty part, and then goes through the partition from its
+//! start. It runs in steps: moves run between them, and a step begins when the results of the last one are
+//! committed.
 
 use sennit_engine::{CompactionPass, Place};
 use sennit_model::{Batch, Timestamp};
 
 use crate::{
+    compaction_state::{CompactionState, Pass, Stage},
     compactor::{CompactionDone, CompactionStep, CompactionWork},
-    mover::Keeping,
-    moves::MOVES_PER_TURN,
+    move_state::MOVES_PER_TURN,
+    mover::RetentionClass,
     packs::pack_of,
-    passes::{Compacting, Pass, Stage},
     shard::Shard,
 };
 
@@ -23,18 +23,19 @@ const STEP_BATCHES: usize = 65_536;
 /// Most bytes that a step reads.
 const STEP_BYTES: u64 = 128 << 20;
 
-/// What lies in a pack that is shorter is copied along, so that passes leave no trail of short packs.
+/// Batches in a shorter pack are copied too, so that passes leave no trail of short packs.
 const SHORT_PACK_BYTES: u64 = 8 << 20;
 
 impl Shard {
-    /// Whether a pass is under way, or due.
+    /// Returns whether a pass is under way or due.
     #[must_use]
-    pub fn is_to_compact(&self) -> bool {
+    pub fn needs_compaction(&self) -> bool {
         self.compacting.pass.is_some() || self.engine.next_compaction().is_some()
     }
 
-    /// The next step of a pass, if there is reason for one. One at a time: each is answered with
-    /// [`Shard::compacted`] or [`Shard::compaction_failed`] before there is another, or a move.
+    /// The next step of a pass, if one is due. Steps run one at a time: the caller answers each
+    /// with [`Shard::compacted`] or [`Shard::compaction_failed`] before it asks for another step or
+    /// a move.
     pub fn next_compaction(&mut self, now: Timestamp) -> Option<CompactionStep> {
         self.moves.was_move = false;
         if self.fenced || !self.is_resting() {
@@ -43,7 +44,7 @@ impl Shard {
         let pass = match self.compacting.pass.take() {
             Some(pass) if self.engine.goes_on_compacting(pass.partition) => pass,
             // With a step that does nothing: the mover lets go of the keys.
-            Some(pass) => Pass { until: pass.at, stage: Stage::Keeping, ..pass },
+            Some(pass) => Pass { until: pass.at, stage: Stage::Copying, ..pass },
             None => self.begin_pass(now)?,
         };
         let mut batches = Vec::new();
@@ -54,21 +55,21 @@ impl Shard {
                 break;
             }
             bytes += u64::from(kept.place.bytes);
-            batches.push((kept, self.lies_in_short_pack(kept.place)));
+            batches.push((kept, self.is_in_short_pack(kept.place)));
         }
         let work = match pass.stage {
             Stage::LookingUp => CompactionWork::LookUp,
             _ => CompactionWork::Keep(pass.tombstones_below),
         };
-        let keeping = Keeping::of(self.engine.kept_for(pass.partition));
+        let retention_class = RetentionClass::of(self.engine.kept_for(pass.partition));
         let (begins, partition) = (!pass.has_begun, pass.partition);
-        let ends = pass.stage == Stage::Keeping && to == pass.until;
+        let ends = pass.stage == Stage::Copying && to == pass.until;
         self.compacting.pass = Some(Pass { has_begun: true, step_to: to, ..pass });
         self.compacting.is_under_way = true;
-        Some(CompactionStep { partition, keeping, work, begins, ends, batches, to })
+        Some(CompactionStep { partition, retention_class, work, begins, ends, batches, to })
     }
 
-    fn lies_in_short_pack(&self, place: Place) -> bool {
+    fn is_in_short_pack(&self, place: Place) -> bool {
         let pack = pack_of(place.position);
         pack.is_some_and(|pack| self.moves.packs.bytes_of(pack) < SHORT_PACK_BYTES)
     }
@@ -95,13 +96,13 @@ impl Shard {
         None
     }
 
-    /// A step was done.
+    /// Handles the result of a step.
     pub fn compacted(&mut self, done: CompactionDone, now: Timestamp) {
         self.compacting.is_under_way = false;
         let Some(pass) = self.compacting.pass.as_mut().filter(|_| !self.fenced) else { return };
         pass.all_read &= done.unreadable == 0;
         pass.keeps_tombstones |= done.keeps_tombstones;
-        pass.came_to(done.to);
+        pass.advance_to(done.to);
         for pack in done.packs {
             self.moves.packs.added(pack);
         }
@@ -117,7 +118,7 @@ impl Shard {
         self.finish_turn(now);
     }
 
-    /// A step came to nothing, and with it the pass. It is made again later.
+    /// Handles a failed step, which ends the pass. The pass is repeated later.
     pub fn compaction_failed(&mut self, now: Timestamp) {
         self.compacting.is_under_way = false;
         if let Some(pass) = self.compacting.pass.take() {
@@ -125,9 +126,9 @@ impl Shard {
         }
     }
 
-    /// Records some of what waits, and at last that the pass is over.
+    /// Records a part of the pending results, and finally the end of the pass.
     pub(crate) fn record_compaction(&mut self, now: Timestamp) {
-        let Compacting { pass, pending, in_journal, is_under_way } = &mut self.compacting;
+        let CompactionState { pass, pending, in_journal, is_under_way } = &mut self.compacting;
         let Some(of) = pass.as_ref().filter(|_| !*is_under_way) else { return };
         let (partition, is_over) = (of.partition, of.stage == Stage::Over);
         let (mut some, mut parts) = (Vec::new(), 0);

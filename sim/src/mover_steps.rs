@@ -1,11 +1,13 @@
-//! The mover's work beside the shard, in steps: list, ask, copy, tell; and packs that go. Between two
-//! steps anything may happen. It looks at what the shard gives up: nothing live may lie there.
+//! Runs the mover in steps beside the shard: list, ask, copy, report; and removes packs. Anything may happen
+//! between two steps. It checks that the shard gives up no pack with live messages.
 
 use std::collections::BTreeSet;
 
-use sennit_journal::{Home, Pack, PackRemoval, Position};
+use sennit_journal::{Container, Pack, PackRemoval, Position};
 use sennit_model::Timestamp;
-use sennit_shard::{CompactionDone, CompactionStep, Held, MoveError, Moved, Recovered, Room};
+use sennit_shard::{
+    CompactionDone, CompactionStep, MoveError, Moved, Recovered, SlotBudget, StoredBatch,
+};
 
 use crate::{disk::SimulatedDisk, oracle::Violation, trace::Trace};
 
@@ -15,27 +17,27 @@ const ASKED_MAX: usize = 8;
 /// Most keys that a pass of compaction knows at once.
 const COMPACTION_KEYS: usize = 12;
 
-/// How far a move is.
+/// The progress of a move.
 #[derive(Debug)]
 enum Move {
-    /// The shard wants this emptied.
-    Begun(Home),
-    /// This is held; of the rest the shard was not asked yet.
-    Listed { home: Home, rest: Vec<Held>, wanted: Vec<Held> },
-    /// The copies are on the platter, and the shard does not know.
+    /// The shard has chosen this container.
+    Begun(Container),
+    /// The container was listed; the shard was not yet asked about `rest`.
+    Listed { container: Container, rest: Vec<StoredBatch>, wanted: Vec<StoredBatch> },
+    /// The copies are durable, and the shard does not know.
     Copied(Moved),
-    /// The shard wants this step of a compaction done.
+    /// The shard has chosen this step of a compaction.
     Compacting(CompactionStep),
-    /// It is done, and the shard does not know.
+    /// The step is done, and the shard does not know.
     Compacted(CompactionDone),
 }
 
-/// See the file's page.
+/// The move under way, and the packs to remove.
 #[derive(Debug, Default)]
-pub struct Moving {
+pub struct MoverSteps {
     under_way: Option<Move>,
     /// Whether the last step found something to do.
-    is_stirred: bool,
+    found_work: bool,
     to_remove: Vec<u32>,
     removal: Option<(u32, PackRemoval<SimulatedDisk>)>,
     /// Numbers that packs of this life had.
@@ -46,22 +48,22 @@ pub struct Moving {
     moved: u64,
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MoveStep {
-    /// There is nothing to do.
+    /// There is no work.
     Idle,
-    /// Something was done that the shard knows nothing of.
+    /// Work was done that the shard does not know.
     Worked,
-    /// The shard was told.
+    /// The shard was told the result.
     Told,
 }
 
-impl Moving {
+impl MoverSteps {
     /// Whether something is under way.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.is_stirred || self.under_way.is_some() || !self.to_remove.is_empty()
+        self.found_work || self.under_way.is_some() || !self.to_remove.is_empty()
     }
 
     /// Whether a move or a removal failed in this life.
@@ -108,17 +110,17 @@ impl Moving {
     pub fn step(
         &mut self,
         parts: &mut Recovered<SimulatedDisk>,
-        room: &Room,
+        room: &SlotBudget,
         trace: &Trace,
         now: Timestamp,
     ) -> Result<MoveStep, Violation> {
         let Some(under_way) = self.under_way.take() else {
             let step = self.begin(parts, trace, now);
-            self.is_stirred = step != MoveStep::Idle;
+            self.found_work = step != MoveStep::Idle;
             return Ok(step);
         };
         let worked = self.go_on(under_way, parts, room, trace, now);
-        self.to_remove.extend(parts.mover.take_rubbish());
+        self.to_remove.extend(parts.mover.take_orphaned_packs());
         worked
     }
 
@@ -126,33 +128,33 @@ impl Moving {
         &mut self,
         under_way: Move,
         parts: &mut Recovered<SimulatedDisk>,
-        room: &Room,
+        room: &SlotBudget,
         trace: &Trace,
         now: Timestamp,
     ) -> Result<MoveStep, Violation> {
         match under_way {
-            Move::Begun(home) => match parts.mover.list(home) {
+            Move::Begun(container) => match parts.mover.list(container) {
                 Ok(rest) => {
-                    trace.step(format_args!("  {home:?} holds {} batches", rest.len()));
-                    self.under_way = Some(Move::Listed { home, rest, wanted: Vec::new() });
+                    trace.step(format_args!("  {container:?} holds {} batches", rest.len()));
+                    self.under_way = Some(Move::Listed { container, rest, wanted: Vec::new() });
                 }
-                Err(error) => self.failed(parts, trace, home, &error, now),
+                Err(error) => self.failed(parts, trace, container, &error, now),
             },
-            Move::Listed { home, mut rest, mut wanted } if !rest.is_empty() => {
+            Move::Listed { container, mut rest, mut wanted } if !rest.is_empty() => {
                 let mut asked = rest.split_off(rest.len().saturating_sub(ASKED_MAX));
                 parts.shard.retain_wanted(&mut asked);
                 wanted.append(&mut asked);
-                self.under_way = Some(Move::Listed { home, rest, wanted });
+                self.under_way = Some(Move::Listed { container, rest, wanted });
             }
-            Move::Listed { home, wanted, .. } => {
-                trace.step(format_args!("  of {home:?} {} batches are wanted", wanted.len()));
+            Move::Listed { container, wanted, .. } => {
+                trace.step(format_args!("  of {container:?} {} batches are wanted", wanted.len()));
                 let copied = match wanted.is_empty() {
                     true => Ok(Moved::default()),
-                    false => copy(parts, room, home, &wanted),
+                    false => copy(parts, room, container, &wanted),
                 };
                 match copied {
                     Ok(moved) => self.copied(moved)?,
-                    Err(error) => self.failed(parts, trace, home, &error, now),
+                    Err(error) => self.failed(parts, trace, container, &error, now),
                 }
             }
             Move::Copied(moved) => {
@@ -206,20 +208,20 @@ impl Moving {
             return MoveStep::Worked;
         }
         if let Some(pack) = self.to_remove.pop() {
-            match parts.mover.removal(pack) {
+            match parts.mover.start_removal(pack) {
                 Ok(removal) => self.removal = Some((pack, removal)),
                 Err(error) => self.not_removed(trace, pack, &error),
             }
             return MoveStep::Worked;
         }
-        let Some(home) = parts.shard.next_move(now) else {
+        let Some(container) = parts.shard.next_move(now) else {
             let Some(step) = parts.shard.next_compaction(now) else { return MoveStep::Idle };
             trace.step(format_args!("  compact {step:?}"));
             self.under_way = Some(Move::Compacting(step));
             return MoveStep::Worked;
         };
-        trace.step(format_args!("  empty {home:?}"));
-        self.under_way = Some(Move::Begun(home));
+        trace.step(format_args!("  empty {container:?}"));
+        self.under_way = Some(Move::Begun(container));
         MoveStep::Worked
     }
 
@@ -244,13 +246,13 @@ impl Moving {
         &mut self,
         parts: &mut Recovered<SimulatedDisk>,
         trace: &Trace,
-        home: Home,
+        container: Container,
         error: &MoveError,
         now: Timestamp,
     ) {
-        trace.step(format_args!("  {home:?} is left: {error}"));
+        trace.step(format_args!("  {container:?} is left: {error}"));
         self.has_failed = true;
-        parts.shard.move_failed(home, error, now);
+        parts.shard.move_failed(container, error, now);
     }
 
     fn not_removed(&mut self, trace: &Trace, pack: u32, error: &dyn std::error::Error) {
@@ -259,30 +261,31 @@ impl Moving {
     }
 }
 
-/// Copies what is wanted; on a full disk the lane lends the pack a slot's room.
+/// Copies the wanted batches; on a full disk the lane gives the pack the room of a slot.
 fn copy(
     parts: &mut Recovered<SimulatedDisk>,
-    room: &Room,
-    home: Home,
-    wanted: &[Held],
+    room: &SlotBudget,
+    container: Container,
+    wanted: &[StoredBatch],
 ) -> Result<Moved, MoveError> {
     parts.mover.set_in_one_pack(room.is_full());
     parts.mover.set_left_bytes(left_by_pack(parts, room));
     let bytes = parts.mover.bytes_for(wanted);
     let spare = parts.lane.spare_count();
-    let may_lend = room.may_lend(spare);
-    if may_lend
+    let may_release_slot = room.may_release_slot(spare);
+    if may_release_slot
         && bytes <= parts.mover.segment_bytes()
         && !parts.mover.has_room(bytes)?
         && let Some(slot) = parts.lane.take_surplus(spare - 1).pop()
     {
         parts.mover.make_room(&slot)?;
     }
-    parts.mover.copy(home, wanted)
+    parts.mover.copy(container, wanted)
 }
 
-/// What a pack leaves free: what the lane lacks, unless that is full. Then the pack frees more than it takes.
-fn left_by_pack(parts: &Recovered<SimulatedDisk>, room: &Room) -> u64 {
+/// The bytes that a pack leaves free: those of the missing slots, unless the lane is full. Then the
+/// pack frees more than it takes.
+fn left_by_pack(parts: &Recovered<SimulatedDisk>, room: &SlotBudget) -> u64 {
     let missing = room.missing(parts.lane.spare_count()) as u64;
     if room.is_full() { 0 } else { missing * parts.mover.segment_bytes() }
 }

@@ -1,5 +1,4 @@
-//! The messages of the simulation: each carries a number of its own, so that whoever meets it
-//! again knows which it is. It knows no broker.
+//! The messages of the simulation. Each carries a number of its own, by which it is recognised.
 
 use std::time::Duration;
 
@@ -67,7 +66,7 @@ pub fn plain(random: &mut Random, swarm: &Swarm, next: &mut u64, room: usize) ->
     builder.take().expect("it holds a message")
 }
 
-/// How long a batch for a stream may be: a record has room for the settings, or for what is said beside it.
+/// The maximum length of a batch for a stream: its record also has room for settings.
 pub fn plain_room(swarm: &Swarm) -> usize {
     (swarm.segment_bytes as usize - 8192) / 2 - 1024
 }

@@ -1,5 +1,5 @@
-//! Records that gather in blocks, behind room for a frame's header. It must not know where the
-//! frame will lie, nor who writes it.
+//! A buffer for one frame: records gather in blocks, behind room for the frame's header. It does not know the
+//! position of the frame.
 
 use bytes::Bytes;
 
@@ -10,49 +10,49 @@ use crate::{
     },
 };
 
-/// A frame is sealed when the next record would make it longer than this. A longer record gets a
-/// frame of its own.
+/// A frame is sealed before a record would make it longer than this. A longer record gets a frame
+/// of its own.
 pub const FRAME_TARGET_BYTES: usize = 1 << 20;
 
-/// Blocks the first frame has room for.
+/// Blocks of the initial capacity.
 const FIRST_BLOCKS: usize = 4;
 
-/// A frame of at most so many blocks is copied out of a buffer that is much longer. Frames are
-/// kept for as long as somebody reads them, and must not hold memory that nobody counts.
+/// A frame of at most this many blocks is copied out of a much longer buffer. Readers hold frames
+/// for a long time, and must not hold memory that is not accounted for.
 const COPIED_BLOCKS_MAX: usize = 16;
 
-/// One frame in the making, with what is written in front of it.
-pub(crate) struct Gather {
+/// One gathering frame, with the header of its container if it is the first.
+pub(crate) struct FrameBuffer {
     blocks: Blocks,
-    /// Bytes used in `blocks`; 0 while nothing gathers.
+    /// Bytes used in `blocks`; 0 if no frame gathers.
     used: usize,
-    /// Where in `blocks` the frame's header lies.
+    /// The position of the frame's header in `blocks`.
     header_at: usize,
     record_count: u32,
 }
 
-impl Gather {
+impl FrameBuffer {
     pub(crate) fn new() -> Self {
-        let blocks = Blocks::with_room(FIRST_BLOCKS);
+        let blocks = Blocks::with_capacity(FIRST_BLOCKS);
         Self { blocks, used: 0, header_at: 0, record_count: 0 }
     }
 
-    /// Whether nothing gathers.
+    /// Returns whether no frame gathers.
     pub(crate) fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// Bytes of what gathers, with what is in front of the frame and without padding.
+    /// Size of the frame and the container's header, without padding.
     pub(crate) fn used(&self) -> usize {
         self.used
     }
 
-    /// Bytes of the frame that gathers, without padding.
+    /// Size of the frame, without padding.
     pub(crate) fn frame_len(&self) -> usize {
         self.used - self.header_at
     }
 
-    /// Bytes in front of the frame.
+    /// Size of the part before the frame.
     pub(crate) fn front(&self) -> usize {
         self.header_at
     }
@@ -61,7 +61,7 @@ impl Gather {
         self.record_count
     }
 
-    /// Begins a frame. Gives the `front` bytes, whole blocks, that are to be filled in front of it.
+    /// Begins a frame. Returns the `front` bytes before it, whole blocks, for the caller to fill.
     pub(crate) fn begin(&mut self, front: usize) -> &mut [u8] {
         self.header_at = front;
         self.used = front + FRAME_HEADER_BYTES;
@@ -70,8 +70,8 @@ impl Gather {
         &mut self.blocks.as_mut()[..front]
     }
 
-    /// Takes a record whose body is `parts` one after the other, `body_len` bytes in all, and says
-    /// how far behind the frame's start the body lies.
+    /// Adds a record whose body is the concatenation of `parts`, `body_len` bytes in all. Returns
+    /// the offset of the body from the frame's start.
     pub(crate) fn push(&mut self, kind: u8, body_len: u32, parts: &[&[u8]]) -> u64 {
         let next = self.used + record_bytes(body_len as usize);
         self.blocks.grow(next);
@@ -90,8 +90,8 @@ impl Gather {
         (body_at - self.header_at) as u64
     }
 
-    /// Pads what gathers to whole blocks and writes the frame's header: `header`, with what follows
-    /// from the body. Returns what the next frame chains to.
+    /// Pads the frame to whole blocks and writes its header: `header`, completed from the body.
+    /// Returns the chain value for the next frame.
     pub(crate) fn seal(&mut self, header: FrameHeader) -> u64 {
         let length = self.used.next_multiple_of(BLOCK_BYTES);
         self.blocks.grow(length);
@@ -108,26 +108,26 @@ impl Gather {
         header.encode(&mut bytes[self.header_at..])
     }
 
-    /// The blocks of what was sealed.
+    /// The blocks of the sealed frame.
     pub(crate) fn sealed(&self) -> &[u8] {
         &self.blocks.as_ref()[..self.used]
     }
 
-    /// Takes the blocks of what was sealed; then nothing gathers.
+    /// Returns the blocks of the sealed frame. The buffer is empty afterwards.
     pub(crate) fn take(&mut self) -> Bytes {
         let length = std::mem::take(&mut self.used);
         let count = length / BLOCK_BYTES;
-        let blocks = if count <= COPIED_BLOCKS_MAX && 2 * count <= self.blocks.room() {
-            self.blocks.copy_of_first(count)
+        let blocks = if count <= COPIED_BLOCKS_MAX && 2 * count <= self.blocks.capacity() {
+            self.blocks.copy_prefix(count)
         } else {
             // The next frame is likely as long as this one; room for it is had at once.
             let room = count.clamp(FIRST_BLOCKS, FRAME_TARGET_BYTES / BLOCK_BYTES + 1);
-            std::mem::replace(&mut self.blocks, Blocks::with_room(room))
+            std::mem::replace(&mut self.blocks, Blocks::with_capacity(room))
         };
         Bytes::from_owner(blocks).slice(..length)
     }
 
-    /// Nothing gathers any more; the memory stays for the next frame.
+    /// Empties the buffer and keeps its memory for the next frame.
     pub(crate) fn clear(&mut self) {
         self.used = 0;
     }

@@ -1,5 +1,5 @@
-//! What is owed at the end: every message that no group is through with has come out, as itself or
-//! as a dead letter.
+//! The messages that are outstanding at the end: every message that a group has not settled has to be delivered, as
+//! itself or as a dead letter.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use sennit_model::{GroupId, PartitionId, Timestamp};
 
 use super::{Oracle, Violation, group::Done};
 
-/// The promise that everything comes out in the end.
-pub const OWED: &str = "I3 what is not settled is delivered again";
+/// The promise that every message is delivered in the end.
+pub const OUTSTANDING: &str = "I3 what is not settled is delivered again";
 
 impl Oracle {
-    /// The messages that a group is still owed: `(partition, group, offset)`. A message that
-    /// expires by `now` is owed to nobody.
+    /// The outstanding messages: `(partition, group, offset)`. A message that expires by `now` is
+    /// not outstanding.
     #[must_use]
-    pub fn owed(&self, now: Timestamp) -> Vec<(PartitionId, GroupId, u64)> {
-        let mut owed = Vec::new();
+    pub fn outstanding(&self, now: Timestamp) -> Vec<(PartitionId, GroupId, u64)> {
+        let mut outstanding = Vec::new();
         for (&id, partition) in self.partitions.iter().filter(|(_, held)| held.is_open()) {
             for (&group, model) in &partition.groups {
                 for offset in model.floor.max(partition.start)..partition.end() {
@@ -24,7 +24,7 @@ impl Oracle {
                         model.states.get(&offset).is_some_and(|state| state.done != Done::No);
                     let entry = partition.entries.get(offset as usize);
                     let expiry = entry.and_then(|entry| entry.expiry);
-                    let is_letter = self.letters.contains_key(&(id, group, offset));
+                    let is_letter = self.dead_letters_by_offset.contains_key(&(id, group, offset));
                     let is_hole =
                         model.holes.contains(&offset) || partition.may_be_compacted(offset, now);
                     // A full disk holds dead letters up.
@@ -35,28 +35,29 @@ impl Oracle {
                         && !is_hole
                         && expiry.is_none_or(|expiry| expiry > now)
                     {
-                        owed.push((id, group, offset));
+                        outstanding.push((id, group, offset));
                     }
                 }
             }
         }
-        owed
+        outstanding
     }
 
-    /// What is owed of which nobody was told that it cannot be read. A dead letter that nobody has read
-    /// yet is told of where it lies, and does not say whose it is: each such word stands for one message
-    /// that may have come there.
+    /// The outstanding messages that were not reported as unreadable. A damaged dead letter is
+    /// reported at its own place, without its source: each such report stands for one message that
+    /// may have come there.
     #[must_use]
-    pub fn owed_without_word(&self, now: Timestamp) -> Vec<(PartitionId, GroupId, u64)> {
+    pub fn outstanding_unreported(&self, now: Timestamp) -> Vec<(PartitionId, GroupId, u64)> {
         let mut unread: BTreeMap<PartitionId, usize> = BTreeMap::new();
         for (&id, held) in &self.partitions {
             let is_letter = |offset: &&u64| {
-                held.entries.get(**offset as usize).is_none() && !held.letters.contains_key(*offset)
+                held.entries.get(**offset as usize).is_none()
+                    && !held.dead_letters_by_offset.contains_key(*offset)
             };
             unread.insert(id, held.unreadable.iter().filter(is_letter).count());
         }
-        let mut owed = self.owed(now);
-        owed.retain(|(id, group, offset)| {
+        let mut outstanding = self.outstanding(now);
+        outstanding.retain(|(id, group, offset)| {
             let source = &self.partitions[id];
             if source.unreadable.contains(offset) {
                 return false;
@@ -72,24 +73,24 @@ impl Oracle {
                 None => true,
             }
         });
-        owed
+        outstanding
     }
 
-    /// Nothing is owed and nothing is on its way.
+    /// Checks that no message is outstanding and no request is under way.
     ///
     /// # Errors
-    /// What is still owed.
-    pub fn settled_up(&self, now: Timestamp) -> Result<(), Violation> {
-        let owed = self.owed(now);
-        if let Some((id, group, offset)) = owed.first() {
+    /// The outstanding messages.
+    pub fn check_settled(&self, now: Timestamp) -> Result<(), Violation> {
+        let outstanding = self.outstanding(now);
+        if let Some((id, group, offset)) = outstanding.first() {
             let state = self.partitions[id].groups[group].states.get(offset);
             let held = self.partitions[id].groups[group].held.get(offset);
             return Err(Violation::new(
-                OWED,
+                OUTSTANDING,
                 format!(
                     "{} messages never came out, the first is {offset} of {id} for group {}: \
                      {state:?} {held:?}",
-                    owed.len(),
+                    outstanding.len(),
                     group.0
                 ),
             ));
@@ -98,7 +99,7 @@ impl Oracle {
             // The group that was made last has read all there is, in one go.
             let last = partition.groups.last_key_value();
             if let Some((group, offset)) =
-                last.and_then(|(group, model)| Some((group, partition.undead(model)?)))
+                last.and_then(|(group, model)| Some((group, partition.resurrected(model)?)))
             {
                 let detail = format!("offset {offset} of {id}, group {}", group.0);
                 return Err(Violation::new("I9 what has ended does not come back", detail));

@@ -1,5 +1,5 @@
-//! Reading in pieces, between which others have the disk: a long read would hold up the lane's writes, and
-//! so would the system's reading ahead, which fetches some MiB at once.
+//! Reads a file in small pieces, with pauses for other users of the disk. A long read would delay the lane's
+//! writes, and so would the system's read-ahead, which fetches some MiB at once.
 
 use std::{
     cell::{Cell, RefCell},
@@ -8,49 +8,50 @@ use std::{
 
 use crate::{block::Blocks, disk::DiskFile, format::BLOCK_BYTES};
 
-/// Bytes that are read at once.
+/// Size of one read.
 pub(crate) const PIECE_BYTES: usize = 256 << 10;
 
-/// A file that is read a little at a time.
-pub(crate) struct Paced<'a, F> {
+/// A file that is read in small pieces.
+pub(crate) struct PacedFile<'a, F> {
     file: &'a F,
-    past: Option<&'a F>,
-    /// A piece as it came past the system's cache.
+    uncached: Option<&'a F>,
+    /// The last piece of an uncached read.
     blocks: RefCell<Blocks>,
     stopped: &'a Cell<bool>,
     pace: RefCell<&'a mut dyn FnMut(usize) -> bool>,
 }
 
-impl<'a, F: DiskFile> Paced<'a, F> {
-    /// `past` is the same file past the system's cache, where there is such a way. Each piece is told to
-    /// `pace`; once that says no, `stopped` is set, and reading fails.
+impl<'a, F: DiskFile> PacedFile<'a, F> {
+    /// `uncached` is the same file for uncached reads, if there are any. `pace` is called for each
+    /// piece; if it returns false, `stopped` is set and reading fails.
     pub(crate) fn new(
         file: &'a F,
-        past: Option<&'a F>,
+        uncached: Option<&'a F>,
         stopped: &'a Cell<bool>,
         pace: &'a mut dyn FnMut(usize) -> bool,
     ) -> Self {
-        Self { file, past, blocks: RefCell::default(), stopped, pace: RefCell::new(pace) }
+        Self { file, uncached, blocks: RefCell::default(), stopped, pace: RefCell::new(pace) }
     }
 
     fn read_piece(&self, piece: &mut [u8], at: u64) -> io::Result<()> {
         // What one way cannot read the other may, and says why if not.
-        let is_read = self.past.is_some_and(|past| self.read_past(past, piece, at).is_ok());
+        let is_read =
+            self.uncached.is_some_and(|uncached| self.read_uncached(uncached, piece, at).is_ok());
         if is_read { Ok(()) } else { self.file.read_at(piece, at) }
     }
 
-    fn read_past(&self, past: &F, piece: &mut [u8], at: u64) -> io::Result<()> {
+    fn read_uncached(&self, uncached: &F, piece: &mut [u8], at: u64) -> io::Result<()> {
         let before = (at % BLOCK_BYTES as u64) as usize;
         let length = (before + piece.len()).next_multiple_of(BLOCK_BYTES);
         let mut blocks = self.blocks.borrow_mut();
         blocks.grow(length);
-        past.read_at(&mut blocks.as_mut()[..length], at - before as u64)?;
+        uncached.read_at(&mut blocks.as_mut()[..length], at - before as u64)?;
         piece.copy_from_slice(&blocks.as_mut()[before..before + piece.len()]);
         Ok(())
     }
 }
 
-impl<F: DiskFile> DiskFile for Paced<'_, F> {
+impl<F: DiskFile> DiskFile for PacedFile<'_, F> {
     fn allocate(&self, length: u64) -> io::Result<bool> {
         self.file.allocate(length)
     }
@@ -149,16 +150,18 @@ mod tests {
     /// Reads and says how often either way was gone, and what was paced.
     fn read(refuses_from: u64, at: u64, length: usize) -> (u32, u32, Vec<usize>) {
         let cached = Bytes { is_past: false, refuses_from, reads: Cell::new(0) };
-        let past = Bytes { is_past: true, refuses_from, reads: Cell::new(0) };
+        let uncached = Bytes { is_past: true, refuses_from, reads: Cell::new(0) };
         let (stopped, mut pieces) = (Cell::new(false), Vec::new());
         let mut pace = |bytes| {
             pieces.push(bytes);
             true
         };
         let mut bytes = vec![0; length];
-        Paced::new(&cached, Some(&past), &stopped, &mut pace).read_at(&mut bytes, at).unwrap();
+        PacedFile::new(&cached, Some(&uncached), &stopped, &mut pace)
+            .read_at(&mut bytes, at)
+            .unwrap();
         assert!((at..).zip(&bytes).all(|(at, held)| *held == byte(at)));
-        (cached.reads.get(), past.reads.get(), pieces)
+        (cached.reads.get(), uncached.reads.get(), pieces)
     }
 
     #[test]

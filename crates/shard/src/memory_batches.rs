@@ -1,5 +1,5 @@
-//! Batches that cannot be read from the journal: those that are wanted before they are committed, and
-//! those that are kept in memory alone. It does not know whose they are.
+//! Batches in memory that cannot be read from the journal: those that are needed before they are committed, and
+//! those of memory topics.
 
 use std::collections::VecDeque;
 
@@ -7,28 +7,28 @@ use bytes::Bytes;
 use sennit_journal::Position;
 use sennit_model::Batch;
 
-use crate::kept::Kept;
+use crate::paged_batches::PagedBatches;
 
-/// Set in the position of a batch that is kept in memory alone. A lane never grows so long, and a
-/// place in a pack has a bit above it.
+/// Set in the position of a batch that is kept in memory alone. A lane never reaches it, and
+/// positions in packs have a higher bit.
 const MEMORY_BIT: u64 = 1 << 62;
 
-/// Whether a place is in memory alone.
+/// Returns whether a position is in memory alone.
 fn is_in_memory(position: u64) -> bool {
     Position(position).pack().is_none() && position & MEMORY_BIT != 0
 }
 
-/// Batches in memory, by their positions.
+/// Batches in memory, by position.
 #[derive(Debug, Default)]
-pub(crate) struct AtHand {
-    /// Of the journal, until they are committed, in its order.
+pub(crate) struct MemoryBatches {
+    /// Batches of the journal until they are committed, in its order.
     uncommitted: VecDeque<(u64, Bytes)>,
-    /// Nowhere else.
-    kept: Kept,
+    /// Batches that are kept in memory alone.
+    kept: PagedBatches,
 }
 
-impl AtHand {
-    /// The batch at `position`, if it is here.
+impl MemoryBatches {
+    /// The batch at `position`, if it is in memory.
     pub(crate) fn get(&self, position: u64) -> Option<&Bytes> {
         if is_in_memory(position) {
             return self.kept.get(position & !MEMORY_BIT);
@@ -40,23 +40,23 @@ impl AtHand {
         Some(&self.uncommitted[index].1)
     }
 
-    /// A batch that was appended just now is wanted before it is committed.
+    /// Adds a batch that was appended and is needed before it is committed.
     pub(crate) fn appended(&mut self, position: u64, batch: &Batch) {
         self.uncommitted.push_back((position, batch.bytes().clone()));
     }
 
-    /// Everything before `end` is committed: it can be read from the journal.
+    /// Drops the batches before `end`, which can be read from the journal now.
     pub(crate) fn committed(&mut self, end: Position) {
         while self.uncommitted.pop_front_if(|(position, _)| *position < end.0).is_some() {}
     }
 
-    /// Keeps a batch, and says its position.
+    /// Adds a batch that is kept in memory alone, and returns its position.
     pub(crate) fn keep(&mut self, batch: &Batch) -> u64 {
         // A copy: what came with it from the socket is not to stay for it.
-        MEMORY_BIT | self.kept.put(Bytes::copy_from_slice(batch.bytes()))
+        MEMORY_BIT | self.kept.push(Bytes::copy_from_slice(batch.bytes()))
     }
 
-    /// Lets go of what was kept at `position`; false of what lies in the journal.
+    /// Frees the batch at `position`; returns false for a position in the journal.
     pub(crate) fn free(&mut self, position: u64) -> bool {
         let is_in_memory = is_in_memory(position);
         if is_in_memory {
@@ -65,7 +65,7 @@ impl AtHand {
         is_in_memory
     }
 
-    /// Bytes of what is kept nowhere else.
+    /// Bytes of the batches that are kept in memory alone.
     pub(crate) fn kept_bytes(&self) -> u64 {
         self.kept.bytes()
     }

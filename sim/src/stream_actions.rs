@@ -1,6 +1,6 @@
-//! What those do who use streams: they open, append, close, fork, delete and read them, send again what
-//! they do not know the outcome of, and do what the control of a broker does beside the catalogue: drop
-//! what nothing needs, and clean up after a crash.
+//! The actions of stream users: they open, append to, close, fork, delete and read streams, and send requests with
+//! an unknown outcome again. They also do the part of the broker's control beside the catalogue: drop unneeded
+//! streams, and clean up after a crash.
 
 use std::collections::BTreeSet;
 
@@ -12,9 +12,9 @@ use sennit_engine::{
 use sennit_model::{Offset, PartitionId, ReadFrom, TopicConfig, TopicKind};
 
 use crate::{
-    letter,
+    numbered_messages,
     oracle::Violation,
-    streams::{Heard, Held, Line, Step},
+    streams::{KnownStream, Response, SentAppends, Step},
     swarm::Swarm,
     world::World,
 };
@@ -28,10 +28,10 @@ const SESSION: SessionId = SessionId(1 << 48);
 /// Media types, as they may be written.
 const TYPES: [&str; 3] = ["text/plain", "application/json", "Text/Plain; charset=utf-8"];
 
-/// Does what follows from what was heard, and one thing more, if it is time.
+/// Handles responses, and may run one action.
 ///
 /// # Errors
-/// The promise that was broken.
+/// The broken promise.
 pub fn step(world: &mut World, swarm: &Swarm) -> Result<(), Violation> {
     if world.streams.eagerness == 0 || world.is_fenced {
         return Ok(());
@@ -56,14 +56,14 @@ pub fn step(world: &mut World, swarm: &Swarm) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Does what follows from what was heard.
+/// Handles responses.
 pub fn go_on(world: &mut World) {
     for id in std::mem::take(&mut world.streams.ended) {
         say(world, id, StreamCommand::Delete, Step::Delete(id));
     }
-    for (request, heard) in std::mem::take(&mut world.streams.heard) {
+    for (request, response) in std::mem::take(&mut world.streams.responses) {
         let Some(step) = world.streams.waiting.remove(&request) else { continue };
-        follow(world, step, heard);
+        follow(world, step, response);
     }
 }
 
@@ -78,26 +78,28 @@ fn say(world: &mut World, id: PartitionId, command: StreamCommand, step: Step) -
     origin.request
 }
 
-/// Who asks, and waits for this.
+/// The origin of a request that waits for this step.
 pub fn origin(world: &mut World, step: Step) -> Origin {
     let request = world.request();
     world.streams.waiting.insert(request, step);
     Origin { session: SESSION, request }
 }
 
-fn follow(world: &mut World, step: Step, heard: Heard) {
-    match (step, heard) {
-        (Step::Append(id, by), heard) => appended(world, id, by, heard),
-        (Step::Together(Some(by)), Heard::Answer(answer)) => {
-            world.streams.tellers.answered(by, Some(&answer));
+fn follow(world: &mut World, step: Step, response: Response) {
+    match (step, response) {
+        (Step::Append(id, by), response) => appended(world, id, by, response),
+        (Step::Together(Some(by)), Response::Answer(answer)) => {
+            world.streams.atomic_writers.answered(by, Some(&answer));
         }
-        (Step::Together(Some(by)), Heard::Refused) => world.streams.tellers.answered(by, None),
-        (Step::Open(id), Heard::Answer(StreamAnswer::Opened { status, .. })) => {
+        (Step::Together(Some(by)), Response::Refused) => {
+            world.streams.atomic_writers.answered(by, None)
+        }
+        (Step::Open(id), Response::Answer(StreamAnswer::Opened { status, .. })) => {
             if let Some(held) = world.streams.find(id) {
                 held.end = status.next.0;
             }
         }
-        (Step::Open(id), Heard::Refused) => {
+        (Step::Open(id), Response::Refused) => {
             // Nothing is left of what was refused.
             let held = world.streams.find(id).and_then(|held| held.open.settings.fork.clone());
             if !world.oracle.is_stream(id) {
@@ -105,19 +107,22 @@ fn follow(world: &mut World, step: Step, heard: Heard) {
             }
             lose_fork(world, held, id);
         }
-        (Step::AddFork(open, id), Heard::Answer(StreamAnswer::Status(_))) => {
+        (Step::AddFork(open, id), Response::Answer(StreamAnswer::Status(_))) => {
             let end = open.settings.fork.as_ref().map_or(0, |fork| fork.at.0);
             begin(world, id, *open, end);
         }
-        (Step::Delete(id), Heard::Answer(StreamAnswer::Deleted { is_unused: true, fork_of })) => {
+        (
+            Step::Delete(id),
+            Response::Answer(StreamAnswer::Deleted { is_unused: true, fork_of }),
+        ) => {
             let origin = origin(world, Step::Drop(id, fork_of));
             world.say(Command::Partition(origin, id, PartitionCommand::Drop));
         }
-        (Step::Drop(id, fork_of), Heard::Done) => {
+        (Step::Drop(id, fork_of), Response::Done) => {
             world.streams.forget(id);
             lose_fork(world, fork_of, id);
         }
-        (Step::Read { of, audit }, Heard::Answer(answer)) => was_read(world, of, audit, answer),
+        (Step::Read { of, audit }, Response::Answer(answer)) => was_read(world, of, audit, answer),
         _ => {}
     }
 }
@@ -128,20 +133,22 @@ fn lose_fork(world: &mut World, fork_of: Option<ForkOf>, fork: PartitionId) {
     }
 }
 
-/// What is appended at once: a batch, at times several.
+/// The content of an append: a batch, at times several.
 fn new_content(world: &mut World, swarm: &Swarm) -> Option<StreamContent> {
     let streams = &mut world.streams;
     let (random, next_message) = (&mut streams.random, &mut streams.next_message);
     let has_several = swarm.several_batches > 0 && random.chance(swarm.several_batches);
     let count = if has_several { random.between(2, 3) } else { 1 };
-    let room = letter::plain_room(swarm) / count as usize;
-    StreamContent::of((0..count).map(|_| letter::plain(random, swarm, next_message, room)))
+    let room = numbered_messages::plain_room(swarm) / count as usize;
+    StreamContent::of(
+        (0..count).map(|_| numbered_messages::plain(random, swarm, next_message, room)),
+    )
 }
 
 /// Opens a stream that goes to `end` already.
 pub fn begin(world: &mut World, id: PartitionId, open: OpenStream, end: u64) {
-    let lines = Default::default();
-    let held = Held { id, open: open.clone(), end, lines, sequence: 0, ends: false };
+    let sent_appends = Default::default();
+    let held = KnownStream { id, open: open.clone(), end, sent_appends, sequence: 0, ends: false };
     world.streams.held.push(held);
     say(world, id, StreamCommand::Open(Box::new(open)), Step::Open(id));
 }
@@ -217,9 +224,9 @@ fn append(world: &mut World, swarm: &Swarm) {
         say(world, id, StreamCommand::Append(Box::new(append)), Step::Append(id, None));
         return;
     }
-    let line = held.lines.entry(writer).or_default();
+    let line = held.sent_appends.entry(writer).or_default();
     if new_life && line.at == line.sent.len() {
-        *line = Line { epoch: line.epoch + 1, ..Line::default() };
+        *line = SentAppends { epoch: line.epoch + 1, ..SentAppends::default() };
     }
     if line.at < line.sent.len() {
         // What was not answered goes first.
@@ -242,7 +249,8 @@ fn append(world: &mut World, swarm: &Swarm) {
 
 /// Sends the next append of a writer that has to be.
 fn send(world: &mut World, id: PartitionId, writer: u64) {
-    let Some(line) = world.streams.find(id).and_then(|held| held.lines.get_mut(&writer)) else {
+    let Some(line) = world.streams.find(id).and_then(|held| held.sent_appends.get_mut(&writer))
+    else {
         return;
     };
     let Some((append, _)) = line.sent.get(line.at).cloned() else { return };
@@ -258,7 +266,9 @@ fn resend(world: &mut World) {
     let random = &mut streams.random;
     let (writer, back, is_stale) =
         (random.between(1, WRITERS), random.below(4), random.chance(200));
-    let Some(line) = streams.find(id).and_then(|held| held.lines.get(&writer)) else { return };
+    let Some(line) = streams.find(id).and_then(|held| held.sent_appends.get(&writer)) else {
+        return;
+    };
     let Some(index) = line.at.min(line.sent.len()).checked_sub(1 + back as usize) else { return };
     let mut append = line.sent[index].0.clone();
     if let Some(producer) = append.note.producer.as_mut().filter(|_| is_stale && line.epoch > 0) {
@@ -267,23 +277,25 @@ fn resend(world: &mut World) {
     say(world, id, StreamCommand::Append(Box::new(append)), Step::Append(id, None));
 }
 
-fn appended(world: &mut World, id: PartitionId, by: Option<(u64, u64, usize)>, heard: Heard) {
+fn appended(world: &mut World, id: PartitionId, by: Option<(u64, u64, usize)>, response: Response) {
     let Some(held) = world.streams.find(id) else { return };
     let mut is_final = true;
-    match &heard {
-        Heard::Answer(StreamAnswer::Appended(appended)) => held.end = appended.next.0,
-        Heard::Answer(StreamAnswer::Refused(
+    match &response {
+        Response::Answer(StreamAnswer::Appended(appended)) => held.end = appended.next.0,
+        Response::Answer(StreamAnswer::Refused(
             StreamRefusal::ProducerGap { .. } | StreamRefusal::ProducerBegins,
         ))
-        | Heard::Refused => is_final = false,
+        | Response::Refused => is_final = false,
         _ => {}
     }
     let Some((writer, epoch, index)) = by else { return };
-    let Some(line) = held.lines.get_mut(&writer).filter(|line| line.epoch == epoch) else { return };
-    let is_refused = matches!(heard, Heard::Answer(StreamAnswer::Refused(_)));
+    let Some(line) = held.sent_appends.get_mut(&writer).filter(|line| line.epoch == epoch) else {
+        return;
+    };
+    let is_refused = matches!(response, Response::Answer(StreamAnswer::Refused(_)));
     if is_final && is_refused {
         // It will not be accepted: the writer goes on in another life.
-        *line = Line { epoch: epoch + 1, ..Line::default() };
+        *line = SentAppends { epoch: epoch + 1, ..SentAppends::default() };
     } else if is_final {
         line.sent[index].1 = true;
     } else {
@@ -460,7 +472,7 @@ pub fn clean_up(world: &mut World) {
     let mut again = Vec::new();
     let streams = &mut world.streams;
     for held in &mut streams.held {
-        for (&writer, line) in &mut held.lines {
+        for (&writer, line) in &mut held.sent_appends {
             if streams.random.chance(300) {
                 line.at = line.at.saturating_sub(streams.random.below(3) as usize);
             }

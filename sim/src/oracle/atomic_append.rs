@@ -1,5 +1,5 @@
-//! What must come of appends to several streams at once: all are done, as one change, or the first that is
-//! refused refuses all. Written from docs/reference/http-streams.md; it knows no frames.
+//! The oracle's model of atomic appends: all appends are done as one change, or the first that is refused refuses
+//! all. Written from docs/reference/http-streams.md.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use sennit_model::{PartitionId, Timestamp};
 
 use super::{
     Oracle,
-    stream::{StreamModel, When},
-    streams::{AskedStream, Streams},
+    stream::{AskedAt, StreamModel},
+    streams::{ExpectedAnswer, Streams},
 };
 
 impl Oracle {
@@ -24,18 +24,18 @@ impl Oracle {
         let Streams { by_id, asked, changes, .. } = &mut self.streams;
         for (id, _) in appends {
             let model = by_id.entry(*id).or_insert_with(StreamModel::new);
-            model.passes(&mut When { turn, changes, now });
+            model.passes(&mut AskedAt { turn, changes, now });
         }
         let answer = match decide(by_id, appends) {
-            Ok(comes_to) => {
+            Ok(outcome_of) => {
                 // One change of all of them: each counts it as the next.
                 let before = *changes;
                 *changes += 1;
                 let mut take = |((id, append), known): (&(_, _), _)| {
-                    let when = &mut When { turn, changes: &mut before.clone(), now };
+                    let when = &mut AskedAt { turn, changes: &mut before.clone(), now };
                     by_id.get_mut(id).map(|model| model.take(append, known, when))
                 };
-                let became = appends.iter().zip(comes_to).filter_map(&mut take).collect();
+                let became = appends.iter().zip(outcome_of).filter_map(&mut take).collect();
                 StreamAnswer::AppendedTogether(became)
             }
             Err((which, refusal)) => StreamAnswer::RefusedTogether { which, refusal },
@@ -43,7 +43,7 @@ impl Oracle {
         let ids: Vec<PartitionId> = appends.iter().map(|(id, _)| *id).collect();
         let models = ids.iter().filter_map(|id| by_id.get(id));
         let turn = models.map(StreamModel::stands_on).max().unwrap_or(0);
-        asked.insert(origin.request, AskedStream { ids, answer, turn });
+        asked.insert(origin.request, ExpectedAnswer { ids, answer, turn });
     }
 }
 
@@ -53,7 +53,7 @@ fn decide(
     appends: &[(PartitionId, StreamAppend)],
 ) -> Result<Vec<Option<StreamAppended>>, (usize, StreamRefusal)> {
     let group_of = |id| by_id.get(id).and_then(|model| model.settings.group.as_ref());
-    let mut comes_to = Vec::new();
+    let mut outcome_of = Vec::new();
     for (which, (id, append)) in appends.iter().enumerate() {
         let Some(model) = by_id.get(id) else { return Err((which, StreamRefusal::Unknown)) };
         if let Some(gone) = model.gone() {
@@ -65,17 +65,17 @@ fn decide(
         if appends[..which].iter().any(|(other, _)| other == id) {
             return Err((which, StreamRefusal::Repeated));
         }
-        comes_to.push(model.comes_to(append).map_err(|refusal| (which, refusal))?);
+        outcome_of.push(model.outcome_of(append).map_err(|refusal| (which, refusal))?);
     }
     // To close what is closed is neither new nor known.
     let is_known = |known: &Option<StreamAppended>| match known {
         Some(known) => known.is_duplicate.then_some(true),
         None => Some(false),
     };
-    let first = comes_to.iter().find_map(is_known);
+    let first = outcome_of.iter().find_map(is_known);
     let differs = |known: &_| is_known(known).is_some_and(|is_known| Some(is_known) != first);
-    match comes_to.iter().position(differs) {
+    match outcome_of.iter().position(differs) {
         Some(which) => Err((which, StreamRefusal::PartlyAppended)),
-        None => Ok(comes_to),
+        None => Ok(outcome_of),
     }
 }

@@ -1,8 +1,8 @@
-//! What records lie in: a segment of the lane, or a pack.
+//! The containers of records: segments of the lane, and packs.
 
-/// What records lie in.
+/// A container of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Home {
+pub enum Container {
     /// A segment of the lane, by its number.
     Segment(u64),
     /// A pack, by its number.

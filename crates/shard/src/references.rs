@@ -1,5 +1,5 @@
-//! What the records of a lane refer to: the segments and packs that hold messages still wanted.
-//! For those who look at a lane without serving it.
+//! The segments and packs to which the records of a lane refer, because they hold wanted messages. For tools that
+//! inspect a lane without serving it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,26 +14,26 @@ use crate::{
     replay::{ReadBack, replay},
 };
 
-/// Where messages lie that are still wanted.
+/// The containers of wanted messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Referred {
+pub struct References {
     /// Segments of the lane.
     pub segments: BTreeSet<u64>,
     /// Packs.
     pub packs: BTreeSet<u32>,
 }
 
-/// Replays a lane as a start would at `now`, and says where what is live in it lies. Nothing is
-/// written. It takes as much memory as the shard's state.
+/// Replays a lane as a start would at `now`, and returns the containers of its live messages.
+/// Writes nothing. It takes as much memory as the shard's state.
 ///
 /// # Errors
-/// A [`RecoverError`]: the lane cannot be read, its records say what cannot be, or a damaged
-/// checkpoint leaves nothing to build on.
-pub fn referred<D: Disk>(
+/// A [`RecoverError`]: the lane cannot be read, its records are impossible, or a damaged checkpoint
+/// leaves no state to continue from.
+pub fn find_references<D: Disk>(
     disk: &D,
     config: LaneConfig,
     now: Timestamp,
-) -> Result<Referred, RecoverError> {
+) -> Result<References, RecoverError> {
     let segment_bytes = config.segment_bytes;
     let ReadBack { recovered, reading, engine, .. } = replay(disk, &config, now)?;
     let mut moved = BTreeMap::new();
@@ -43,19 +43,19 @@ pub fn referred<D: Disk>(
             Some((pack, _)) => held.contains(&pack),
             None => recovered.lane.holds(place.position / segment_bytes),
         };
-        let reader = recovered.reader.another();
+        let reader = recovered.reader.duplicate();
         // It makes no pack.
         let mut mover = Mover::new(disk.clone(), config, reader, PackLengths::default(), 0);
         let found = find_moved(&engine, &mut mover, held.iter().copied(), is_held);
         moved.extend(found.into_iter().map(|(kept, place)| (kept.place.position, place)));
     }
-    let mut referred = Referred::default();
+    let mut references = References::default();
     for place in engine.places() {
         let place = moved.get(&place.position).copied().unwrap_or(place);
         match Position(place.position).pack() {
-            Some((pack, _)) => referred.packs.insert(pack),
-            None => referred.segments.insert(place.position / segment_bytes),
+            Some((pack, _)) => references.packs.insert(pack),
+            None => references.segments.insert(place.position / segment_bytes),
         };
     }
-    Ok(referred)
+    Ok(references)
 }

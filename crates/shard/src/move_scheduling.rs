@@ -1,82 +1,85 @@
-//! When the shard has something moved, and what it makes of it. The moving itself is the
-//! `mover`'s; that a batch lies elsewhere is a record like any other.
+//! Schedules moves and records their results. The `mover` does the work; the new place of a batch is a record like
+//! any other.
 
 use std::collections::BTreeSet;
 
-use sennit_journal::{Fault, Home, Position};
+use sennit_journal::{Container, Fault, Position};
 use sennit_model::Timestamp;
 
 use crate::{
-    mover::{Held, Keeping, MoveError, Moved},
-    moves::{FOR_GOOD, MOVE_REST, MOVES_PER_TURN, Moves},
+    move_state::{MOVE_REST, MOVES_PER_TURN, MoveState, UNTIL_RESTART},
+    mover::{MoveError, Moved, RetentionClass, StoredBatch},
     packs::pack_of,
     shard::Shard,
 };
 
-/// On a short disk a segment is emptied of which so much is live at most: the half.
+/// On a short disk a segment is emptied if at most this fraction of it is live: a half.
 const THIN_SEGMENT: u64 = 2;
 
 impl Shard {
-    /// What is to be emptied next, if anything is: the oldest segment when the journal is long, or the
-    /// one with the least in it when the disk is short; else a pack of which little is live. Where something is to be compacted that has its turn
-    /// after each. One at a time: each is answered with [`Shard::moved`] or
-    /// [`Shard::move_failed`] before there is another.
-    pub fn next_move(&mut self, now: Timestamp) -> Option<Home> {
-        self.moves.left.retain(|_, until| now < *until);
-        let others_wait = self.moves.was_move && self.is_to_compact() && !self.is_journal_long();
+    /// The container to empty next, if any: the oldest segment if the journal is long, or the
+    /// segment with the least live bytes if the disk is short; otherwise a thin pack. Compactions
+    /// alternate with moves. Moves run one at a time: the caller answers each with [`Shard::moved`]
+    /// or [`Shard::move_failed`] before it asks for another.
+    pub fn next_move(&mut self, now: Timestamp) -> Option<Container> {
+        self.moves.skipped_until.retain(|_, until| now < *until);
+        let others_wait = self.moves.was_move && self.needs_compaction() && !self.is_journal_long();
         if self.fenced || !self.is_resting() || others_wait {
             return None;
         }
-        let Moves { packs, left, journal_segments, .. } = &self.moves;
-        let is_left = |home| left.contains_key(&home);
-        let (segments, may) = (&self.writer.segments, |segment| !is_left(Home::Segment(segment)));
+        let MoveState { packs, skipped_until, journal_segments, .. } = &self.moves;
+        let is_skipped = |container| skipped_until.contains_key(&container);
+        let (segments, may) =
+            (&self.writer.segments, |segment| !is_skipped(Container::Segment(segment)));
         let segment = match self.is_short() {
             // Each comes free, and its pack takes less.
             true => segments.thinnest(segments.segment_bytes() / THIN_SEGMENT, may),
             false => segments.to_empty(*journal_segments, may),
         };
-        let home = match segment {
-            Some(segment) => Home::Segment(segment),
-            None => Home::Pack(packs.thinnest(|pack| !is_left(Home::Pack(pack)))?),
+        let container = match segment {
+            Some(segment) => Container::Segment(segment),
+            None => Container::Pack(packs.thinnest(|pack| !is_skipped(Container::Pack(pack)))?),
         };
-        self.moves.under_way = Some(home);
+        self.moves.under_way = Some(container);
         self.moves.was_move = true;
-        Some(home)
+        Some(container)
     }
 
-    /// Whether nothing is being moved or compacted, and what was is committed.
+    /// Returns whether no move or compaction is under way, and the results of the last one are
+    /// committed.
     pub(crate) fn is_resting(&self) -> bool {
-        let Moves { under_way, pending, recorded, .. } = &self.moves;
+        let MoveState { under_way, pending, recorded, .. } = &self.moves;
         let is_still = under_way.is_none() && pending.is_empty() && self.compacting.is_resting();
         is_still && *recorded <= self.committed
     }
 
-    /// Whether the journal is much longer than it should be: emptying has fallen behind.
+    /// Returns whether the journal is much longer than it should be, because moves have fallen
+    /// behind.
     #[must_use]
     pub fn is_journal_long(&self) -> bool {
         self.segment_count() > 2 * self.moves.journal_segments
     }
 
-    /// Keeps of `held` what is wanted, and says how long it is to be kept.
-    pub fn retain_wanted(&self, held: &mut Vec<Held>) {
+    /// Removes the batches of `held` that are not wanted, and sets the class of the others.
+    pub fn retain_wanted(&self, held: &mut Vec<StoredBatch>) {
         held.retain_mut(|held| {
             let wanted = self.engine.is_live(held.partition, held.first, held.place);
             if wanted {
-                held.keeping = Keeping::of(self.engine.kept_for(held.partition));
+                held.retention_class = RetentionClass::of(self.engine.kept_for(held.partition));
             }
             wanted
         });
     }
 
-    /// What was to be emptied was copied: the copies are where the batches lie from now on.
+    /// Handles the result of a move: its copies are the new places of the batches.
     pub fn moved(&mut self, moved: Moved, now: Timestamp) {
-        let home = self.moves.under_way.take();
+        let container = self.moves.under_way.take();
         if self.fenced {
             return;
         }
         if moved.batches.is_empty() {
             // What it holds goes with a commit, or is not to be found in it: to ask again is in vain.
-            self.moves.left.extend(home.map(|home| (home, FOR_GOOD)));
+            self.moves.skipped_until.extend(container.map(|container| (container, UNTIL_RESTART)));
         }
         for pack in moved.packs {
             self.moves.packs.added(pack);
@@ -92,24 +95,24 @@ impl Shard {
         self.finish_turn(now);
     }
 
-    /// What was to be emptied could not be read or copied. It is left as it is: where only room was
-    /// missing for a while, else until the next start.
-    pub fn move_failed(&mut self, home: Home, error: &MoveError, now: Timestamp) {
+    /// Handles a failed move. The container is skipped for a while if only room was missing,
+    /// otherwise until the next start.
+    pub fn move_failed(&mut self, container: Container, error: &MoveError, now: Timestamp) {
         self.moves.under_way = None;
         let until = match error {
             MoveError::Journal(Fault::StorageFull { .. }) => now.plus(MOVE_REST),
-            _ => FOR_GOOD,
+            _ => UNTIL_RESTART,
         };
-        self.moves.left.insert(home, until);
+        self.moves.skipped_until.insert(container, until);
     }
 
-    /// When [`Shard::next_move`] is to be asked again if nothing else is done until then.
+    /// The time at which to call [`Shard::next_move`] again if nothing else happens.
     #[must_use]
     pub fn next_move_at(&self) -> Option<Timestamp> {
-        self.moves.left.values().copied().min().filter(|&until| until != FOR_GOOD)
+        self.moves.skipped_until.values().copied().min().filter(|&until| until != UNTIL_RESTART)
     }
 
-    /// Records some of the moves that wait.
+    /// Records a part of the pending moves.
     pub(crate) fn record_moves(&mut self) {
         let count = self.moves.pending.len().min(MOVES_PER_TURN);
         let mut batches = self.moves.pending.drain(..count).peekable();
@@ -126,12 +129,12 @@ impl Shard {
         }
     }
 
-    /// Appends the packs that are needed no more to `out`: their files may go.
+    /// Appends the packs that are no longer needed to `out`; the caller removes their files.
     pub fn take_released_packs(&mut self, out: &mut Vec<u32>) {
         let start = out.len();
         self.moves.packs.take_released(out);
         for &pack in &out[start..] {
-            self.moves.left.remove(&Home::Pack(pack));
+            self.moves.skipped_until.remove(&Container::Pack(pack));
             let begin = Position::of_pack(pack, 0);
             self.reads.forget(begin, begin.plus(1 << 32));
         }
@@ -143,7 +146,7 @@ impl Shard {
         self.moves.packs.numbers().collect()
     }
 
-    /// How many packs are in use, and their bytes: of files, and of live batches.
+    /// The number of packs in use, and their bytes: of files, and of live batches.
     #[must_use]
     pub fn pack_usage(&self) -> (usize, u64, u64) {
         self.moves.packs.count()

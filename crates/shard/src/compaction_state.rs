@@ -1,19 +1,18 @@
-//! Where a shard stands with its compaction: the pass that is under way, and what of it waits to be
-//! recorded. What is done about it is in `compacting`.
+//! The state of a shard's compaction: the pass under way, and its results that wait to be recorded.
 
 use std::collections::VecDeque;
 
 use sennit_engine::CompactedBatch;
 use sennit_model::{Batch, Offset, PartitionId};
 
-/// How far a pass is.
+/// The stage of a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// The latest of each key are looked up.
+    /// Looking up the latest message of each key.
     LookingUp,
-    /// What is superseded goes.
-    Keeping,
-    /// All of it is gone, though not all of that is recorded.
+    /// Removing superseded messages.
+    Copying,
+    /// All steps are done, and their results are being recorded.
     Over,
 }
 
@@ -24,48 +23,48 @@ pub(crate) struct Pass {
     pub(crate) start: Offset,
     pub(crate) until: Offset,
     pub(crate) stage: Stage,
-    /// The next step begins here.
+    /// The start of the next step.
     pub(crate) at: Offset,
-    /// The step that is being done ends here.
+    /// The end of the step under way.
     pub(crate) step_to: Offset,
     pub(crate) has_begun: bool,
-    /// Tombstones below this go.
+    /// Tombstones below this offset are removed.
     pub(crate) tombstones_below: Offset,
     pub(crate) keeps_tombstones: bool,
-    /// Whether everything was read.
+    /// Whether everything could be read.
     pub(crate) all_read: bool,
 }
 
 impl Pass {
-    /// A step got as far as `to`.
-    pub(crate) fn came_to(&mut self, to: Offset) {
+    /// Notes that a step has reached `to`.
+    pub(crate) fn advance_to(&mut self, to: Offset) {
         self.at = to;
         match self.stage {
             Stage::LookingUp if to < self.step_to || to >= self.until => {
                 // The table is full: the rest is for the next pass.
                 self.until = to;
                 self.at = self.start;
-                self.stage = Stage::Keeping;
+                self.stage = Stage::Copying;
             }
-            Stage::Keeping if to >= self.until => self.stage = Stage::Over,
+            Stage::Copying if to >= self.until => self.stage = Stage::Over,
             _ => {}
         }
     }
 }
 
-/// What a shard has of the pass that is under way.
+/// The pass under way, and its pending results.
 #[derive(Debug, Default)]
-pub(crate) struct Compacting {
+pub(crate) struct CompactionState {
     pub(crate) pass: Option<Pass>,
-    /// Whether a step is being done.
+    /// Whether a step is under way.
     pub(crate) is_under_way: bool,
-    /// Done on disk, and not yet in the state.
+    /// Results that are on disk and not yet in the state.
     pub(crate) pending: VecDeque<CompactedBatch>,
-    /// What is kept of them where the journal is to take it, part by part.
+    /// Their remaining messages that go to the journal, part by part.
     pub(crate) in_journal: VecDeque<Batch>,
 }
 
-impl Compacting {
+impl CompactionState {
     pub(crate) fn is_resting(&self) -> bool {
         !self.is_under_way && self.pending.is_empty()
     }
