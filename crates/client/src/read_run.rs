@@ -37,7 +37,7 @@ macro_rules! describe {
                 self.batch.head.appended_at
             }
 
-            /// What had been promised when it was delivered.
+            /// The durability that it had when it was delivered.
             #[must_use]
             pub fn durability(&self) -> Durability {
                 self.batch.head.durability

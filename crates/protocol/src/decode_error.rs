@@ -49,7 +49,7 @@ pub enum DecodeError {
     /// A flag is unknown to this version.
     #[error("the {kind} frame has flags {flags:#04x}; they are 0 in this version")]
     Flags {
-        /// What the frame is.
+        /// The kind of the frame.
         kind: Kind,
         /// The flags given.
         flags: u8,
@@ -57,13 +57,13 @@ pub enum DecodeError {
     /// Only the other side may send this frame.
     #[error("{kind} is a frame that only the other side sends")]
     Direction {
-        /// What the frame is.
+        /// The kind of the frame.
         kind: Kind,
     },
     /// The length of the body does not match its fields.
     #[error("the body of the {kind} frame has {given} bytes, its fields need {needed}")]
     Length {
-        /// What the frame is.
+        /// The kind of the frame.
         kind: Kind,
         /// The length needed, in bytes.
         needed: u64,
@@ -73,7 +73,7 @@ pub enum DecodeError {
     /// A field is out of bounds.
     #[error("{field} of the {kind} frame is {value}, allowed is {allowed}")]
     Field {
-        /// What the frame is.
+        /// The kind of the frame.
         kind: Kind,
         /// The field's name, as the page spells it.
         field: &'static str,
@@ -85,7 +85,7 @@ pub enum DecodeError {
     /// A text is not UTF-8.
     #[error("{field} of the {kind} frame is not UTF-8")]
     NotText {
-        /// What the frame is.
+        /// The kind of the frame.
         kind: Kind,
         /// The field's name.
         field: &'static str,
@@ -93,7 +93,7 @@ pub enum DecodeError {
     /// The body does not match the schema.
     #[error("the body of the {kind} frame does not follow the schema: {source}")]
     Control {
-        /// What the frame is.
+        /// The kind of the frame.
         kind: Kind,
         /// Where protobuf stopped.
         source: prost::DecodeError,
@@ -104,7 +104,7 @@ pub enum DecodeError {
     /// The number of messages differs from the frame's head.
     #[error("the {kind} frame announces {announced} messages and holds {held}")]
     Count {
-        /// What the frame is.
+        /// The kind of the frame.
         kind: Kind,
         /// The count in the frame's head.
         announced: u32,

@@ -39,8 +39,8 @@ impl FrameReader {
         self.limit = limit;
     }
 
-    /// From now on no room is made: whoever reads trusts the peer with the whole of a frame, and knows
-    /// from [`FrameReader::missing`] what it needs.
+    /// Stops reserving room: the caller trusts the peer with a whole frame, and gets the size from
+    /// [`FrameReader::missing`].
     pub fn disable_reserve(&mut self) {
         self.reserves = false;
     }
@@ -51,13 +51,13 @@ impl FrameReader {
         self.header.map_or(0, |header| (header.size as usize).saturating_sub(input.len()))
     }
 
-    /// Takes the next whole frame off `input`; `None` while it has not come whole. `input` then has
-    /// room for more of it, and for the header behind it, unless no room is to be made, so that a read can
-    /// be made right into it. The body shares `input`'s memory.
+    /// Removes the next frame from `input`; `None` while it is incomplete. `input` then has
+    /// reserved room for the rest of the frame and the next header, unless reserving is disabled,
+    /// so that a read can go directly into it. The body shares `input`'s memory.
     ///
     /// # Errors
-    /// [`DecodeError::FrameTooLarge`] or [`DecodeError::Reserved`]. The stream cannot be read on
-    /// after either.
+    /// [`DecodeError::FrameTooLarge`] or [`DecodeError::Reserved`]. The stream cannot be read
+    /// further after either.
     pub fn next_frame(
         &mut self,
         input: &mut BytesMut,

@@ -278,7 +278,7 @@ mod tests {
         conversation
     }
 
-    /// What was said since the last time.
+    /// The requests that were encoded since the last call.
     fn encoded_requests(conversation: &mut Conversation) -> Vec<(u64, Request)> {
         let mut bytes = BytesMut::new();
         conversation.write_buffer.slices().iter().for_each(|slice| bytes.extend_from_slice(slice));
