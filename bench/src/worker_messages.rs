@@ -1,4 +1,4 @@
-//! A worker's side of the talk with its parent: news out, orders in. It does no work.
+//! The worker's side of the messages with its parent: progress out, orders in.
 
 use std::io::{self, Write};
 

@@ -1,4 +1,4 @@
-//! What a row of `http-streams` says: answers, and who does nothing beside them.
+//! The results of a row of `http-streams`: those of the server, and of the null server beside it.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::latency::Percentiles;
 
 /// What a row of `http-streams` says besides.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Answered {
+pub struct HttpStreamResults {
     /// Requests a second that were answered and done.
     pub answered_per_s: f64,
     /// From the request to its answer.
@@ -57,7 +57,7 @@ pub const HEADS: [&str; 15] = [
     "LOAD CPU s",
 ];
 
-impl Answered {
+impl HttpStreamResults {
     /// The cells below [`HEADS`]: of row `row`, whose answers lay between `least` and `most` a second
     /// in several runs, with so many errors and the server's processor seconds.
     #[must_use]

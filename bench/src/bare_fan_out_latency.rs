@@ -1,5 +1,5 @@
-//! How late a bare program is that writes each message to as many loopback sockets as there are readers, at
-//! the row's rate: what machine and kernel take of a fan-out's latency, with nothing decided, encoded or kept.
+//! The bare latency of a fan-out: a program that only writes each message to as many loopback sockets as there are
+//! readers, at the row's rate. It shows the share of the machine and the kernel in a fan-out's latency.
 
 use std::{
     io::Write,

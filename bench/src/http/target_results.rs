@@ -1,4 +1,4 @@
-//! One of those that a row asks, and what it has answered in its turns.
+//! One target of a row, and its results in each of its turns.
 
 use anyhow::{Context, Result};
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// A server under load.
-pub struct Side {
+pub struct TargetResults {
     pub server: Server,
     pub load: HttpLoad,
     /// It is one that does nothing, and runs as long as this is here.
@@ -32,7 +32,7 @@ pub struct Side {
     rates: Vec<f64>,
 }
 
-impl Side {
+impl TargetResults {
     pub fn new(server: Server, load: HttpLoad) -> Self {
         Self {
             server,
@@ -120,11 +120,11 @@ mod tests {
     use super::*;
     use crate::http::PREFIX;
 
-    fn side(rates: &[f64]) -> Side {
+    fn side(rates: &[f64]) -> TargetResults {
         let server =
             Server { name: "s".into(), address: "127.0.0.1:1".into(), prefix: PREFIX.into() };
         let load = crate::http::tests::load(HttpMode::Append, 1, 1);
-        Side { rates: rates.to_vec(), ..Side::new(server, load) }
+        TargetResults { rates: rates.to_vec(), ..TargetResults::new(server, load) }
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! What a row of `parked-readers` says: what each reader costs, and when the last one hears.
+//! The results of a row of `parked-readers`: the costs of each reader, and the time until the last one gets an
+//! append.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +7,7 @@ use crate::latency::Percentiles;
 
 /// What a row of parked readers says besides.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Waited {
+pub struct ParkedReaderResults {
     /// How many there were.
     pub parked: u32,
     /// How many of them the broker counts as parked; none if it does not count them.
@@ -39,7 +40,7 @@ pub const HEADS: [&str; 10] = [
     "ERRORS",
 ];
 
-impl Waited {
+impl ParkedReaderResults {
     /// The cells below [`HEADS`]: of row `row`, with what was delivered a second and how soon, and so many
     /// errors.
     #[must_use]

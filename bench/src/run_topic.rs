@@ -1,4 +1,4 @@
-//! A topic for one run of load: made before it, gone after it unless it was named.
+//! The topic of one run of load: created before it, and deleted after it unless the user has named it.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ pub struct Wanted<'a> {
 }
 
 /// A topic for one run, and its group if it is a queue.
-pub struct Ground {
+pub struct RunTopic {
     server: String,
     partitions: u32,
     runtime: tokio::runtime::Runtime,
@@ -44,7 +44,7 @@ pub struct Ground {
     fresh: bool,
 }
 
-impl Ground {
+impl RunTopic {
     /// Makes the topic.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ impl Ground {
     }
 }
 
-impl Drop for Ground {
+impl Drop for RunTopic {
     fn drop(&mut self) {
         if self.fresh {
             // What is left behind of a broken run is in the broker's data, to be looked at.

@@ -1,5 +1,4 @@
-//! What a bare program gets through as many loopback sockets as there are readers: the limit of a
-//! fan-out, with nothing decided, encoded or kept.
+//! The bare limit of a fan-out: a program that only writes to as many loopback sockets as there are readers.
 
 use std::{
     io::{self, Read, Write},

@@ -1,4 +1,4 @@
-//! What the kernel says the broker writes, for each byte that was published.
+//! The write amplification: bytes that the broker writes, according to the kernel, for each published byte.
 
 use anyhow::Result;
 
