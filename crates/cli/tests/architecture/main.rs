@@ -1,6 +1,6 @@
-//! The house rules that a program can check: the walls between crates are where ARCHITECTURE.md
-//! says, the waterline holds, modules do not turn in circles, files say what room they are, tests wait for facts.
-//! What is counted as tested is counted right. CONTRIBUTING.md lists what is checked, with the same numbers.
+//! The house rules that a program can check: the walls between crates are those of ARCHITECTURE.md, the waterline
+//! holds, modules do not depend on each other in circles, names are made of known words, files have a `//!` line,
+//! tests wait for facts, and `make test` counts correctly. CONTRIBUTING.md lists the checks, with the same numbers.
 //! Knows the repository's files and nothing of what the code does.
 
 mod counting;
@@ -9,6 +9,7 @@ mod modules;
 mod tree;
 mod waits;
 mod walls;
+mod words;
 
 use std::{fs, path::PathBuf};
 

@@ -1,5 +1,5 @@
-//! Subscriptions of a broker that is killed under those who work for them: each is there afterwards,
-//! with all that was acked, and no generation comes twice.
+//! Subscriptions of a broker that is killed while workers use them: each exists afterwards with all acks, and no
+//! generation is repeated.
 
 use std::{process::Command, thread, time::Duration};
 

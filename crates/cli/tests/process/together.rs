@@ -1,8 +1,6 @@
-//! Everything at once while the broker is killed over and over: a stream that groups consume, that
-//! is read live, filtered, by pattern, and under a cursor whose readers come and go, and whose oldest
-//! messages are freed.
-//! `SENNIT_TORTURE_CYCLES` or `SENNIT_TORTURE_SECONDS` make it long, `SENNIT_TORTURE_SEED` repeats
-//! its choices.
+//! Everything at once while the broker is killed again and again: a stream that groups consume, that is read live,
+//! filtered, by pattern, and with a cursor whose readers come and go, and whose oldest messages are freed.
+//! `SENNIT_TORTURE_CYCLES` or `SENNIT_TORTURE_SECONDS` make it long, `SENNIT_TORTURE_SEED` repeats its choices.
 
 use std::{
     cell::{Cell, RefCell},

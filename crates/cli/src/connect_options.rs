@@ -1,4 +1,4 @@
-//! How verbs reach a broker: its address, how long to try, and the runtime they wait in.
+//! The options for connecting to a broker: its address, the time limits, and the runtime of a verb.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::{
     exit::{Exit, Failure},
 };
 
-/// How long a verb tries to connect before it says that nobody is there.
+/// How long a verb tries to connect.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often a lost connection is tried again: about a minute, for a broker that restarts.
+/// How a lost connection is made again: for about a minute, so that a broker can restart.
 const RECONNECT: Reconnect = Reconnect {
     delay_min: Duration::from_millis(50),
     delay_max: Duration::from_secs(2),
@@ -20,20 +20,20 @@ const RECONNECT: Reconnect = Reconnect {
     attempt_timeout: CONNECT_TIMEOUT,
 };
 
-/// Which broker to speak to.
+/// The broker to connect to.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Reach {
+pub struct ConnectOptions {
     /// The broker's address, host and port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:4438", env = "SENNIT_SERVER")]
     #[arg(global = true, value_parser = native_broker)]
     pub server: String,
 }
 
-impl Reach {
+impl ConnectOptions {
     /// A connection to the broker.
     ///
     /// # Errors
-    /// Nobody listens there, or nobody answered in time.
+    /// No broker listens there, or none answered in time.
     pub async fn client(&self) -> Result<Client, Failure> {
         let connecting =
             Client::builder(&self.server).name("sennit").reconnect(RECONNECT).connect();
@@ -48,7 +48,7 @@ impl Reach {
     }
 }
 
-/// Nobody answers at `address`, which `option` would have changed.
+/// No broker answers at `address`, which `option` sets.
 pub fn no_broker(address: &str, why: &str, option: &str) -> Failure {
     let hint = format!("`sennit serve` starts a broker, {option} says where one is");
     Failure::new(Exit::Unreachable, format!("no broker answers at {address}: {why}; {hint}"))
@@ -57,7 +57,7 @@ pub fn no_broker(address: &str, why: &str, option: &str) -> Failure {
 /// Runs `work` to its end on this thread.
 ///
 /// # Errors
-/// What `work` says, or that the system gives no event queue.
+/// The error of `work`, or the system has no event queue.
 pub fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(work)

@@ -1,4 +1,4 @@
-//! What `sennit read` reads: one topic, or all that a pattern means. Knows no output.
+//! The source of `sennit read`: one topic, or all topics that match a pattern.
 
 use std::time::Duration;
 
@@ -8,32 +8,32 @@ use sennit_client::{
 };
 use sennit_model::{CursorName, TopicName, TopicPattern};
 
-/// How many messages may be on their way from one topic.
+/// Messages on their way from one topic.
 const CREDIT_MESSAGES: u32 = 65_536;
 
-/// How many bytes of messages may be on their way from one topic.
+/// Bytes of messages on their way from one topic.
 const CREDIT_BYTES: u64 = 32 << 20;
 
-/// How long what was printed of one topic may wait for its commit.
+/// How long printed messages of a topic may wait for their commit.
 const COMMIT_AFTER: Duration = Duration::from_secs(1);
 
-/// Where something lies.
-pub type Place = (TopicName, PartitionIndex, Offset);
+/// A topic, a partition and an offset.
+pub type NextOffset = (TopicName, PartitionIndex, Offset);
 
-/// What is to be read.
+/// The topics to read.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Wanted {
+pub enum ReadTarget {
     /// One topic.
     Topic(TopicName),
-    /// All that are meant.
+    /// All topics that match.
     Pattern(TopicPattern),
 }
 
-impl Wanted {
-    /// `text` as a name or a pattern.
+impl ReadTarget {
+    /// Parses a name or a pattern.
     ///
     /// # Errors
-    /// Why it is neither.
+    /// The reason why it is neither.
     pub fn parse(text: &str) -> Result<Self, String> {
         if TopicPattern::is_pattern(text) {
             return text.parse().map(Self::Pattern).map_err(|error| format!("{error}"));
@@ -41,7 +41,7 @@ impl Wanted {
         text.parse().map(Self::Topic).map_err(|error| format!("{error}"))
     }
 
-    /// As it was written.
+    /// The text.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Topic(topic) => topic.as_str(),
@@ -50,36 +50,36 @@ impl Wanted {
     }
 }
 
-/// How it is to be read.
-pub struct Manner<'a> {
+/// The options of a read.
+pub struct ReadOptions<'a> {
     /// Where to begin.
     pub from: ReadFrom,
-    /// Which messages.
+    /// The filter.
     pub filter: Option<&'a Filter>,
-    /// Under whose name, and whether whoever has it ends.
+    /// The cursor, and whether to take it over.
     pub cursor: Option<(&'a CursorName, bool)>,
-    /// What becomes of a reader that falls behind.
+    /// The behaviour of a reader that falls behind.
     pub when_slow: WhenSlow,
-    /// Whether to end where the topics end now.
+    /// Whether to stop at the present end.
     pub until_end: bool,
 }
 
-/// Where messages come from.
+/// The source of messages.
 pub enum Source {
     /// One topic.
     One(Box<Reader>),
-    /// Those of a pattern.
+    /// The topics of a pattern.
     Many(Box<PatternReader>),
 }
 
-macro_rules! told {
-    ($builder:expr, $manner:expr) => {{
-        let mut builder = $builder.from($manner.from).until_end($manner.until_end);
-        builder = builder.when_slow($manner.when_slow);
-        if let Some(filter) = $manner.filter {
+macro_rules! configured {
+    ($builder:expr, $options:expr) => {{
+        let mut builder = $builder.from($options.from).until_end($options.until_end);
+        builder = builder.when_slow($options.when_slow);
+        if let Some(filter) = $options.filter {
             builder = builder.filter(filter);
         }
-        if let Some((cursor, take_over)) = $manner.cursor {
+        if let Some((cursor, take_over)) = $options.cursor {
             builder = builder.cursor(cursor).take_over(take_over).auto_commit(COMMIT_AFTER);
         }
         builder
@@ -87,29 +87,29 @@ macro_rules! told {
 }
 
 impl Source {
-    /// Begins to read.
+    /// Starts to read.
     ///
     /// # Errors
-    /// What the broker refuses.
+    /// The broker's refusal.
     pub async fn begin(
         client: &Client,
-        wanted: &Wanted,
-        manner: Manner<'_>,
+        target: &ReadTarget,
+        options: ReadOptions<'_>,
     ) -> Result<Self, Error> {
-        Ok(match wanted {
-            Wanted::Topic(topic) => {
-                let builder = told!(client.reader(topic), manner);
+        Ok(match target {
+            ReadTarget::Topic(topic) => {
+                let builder = configured!(client.reader(topic), options);
                 let builder = builder.credit_messages(CREDIT_MESSAGES).credit_bytes(CREDIT_BYTES);
                 Self::One(Box::new(builder.start().await?))
             }
-            Wanted::Pattern(pattern) => {
-                let builder = told!(client.pattern_reader(pattern), manner);
+            ReadTarget::Pattern(pattern) => {
+                let builder = configured!(client.pattern_reader(pattern), options);
                 Self::Many(Box::new(builder.start().await?))
             }
         })
     }
 
-    /// What comes next, with its topic; `None` at the end.
+    /// The next item, with its topic; `None` at the end.
     pub async fn next(&mut self) -> Option<Result<(TopicName, Received<ReadRun>), Error>> {
         match self {
             Self::One(reader) => {
@@ -120,11 +120,12 @@ impl Source {
         }
     }
 
-    /// Ends, with the cursor behind everything that has come, but for what lies from `left_at`.
+    /// Ends, with the cursor behind everything that was received, except for messages from
+    /// `left_at`.
     ///
     /// # Errors
-    /// What the broker refuses.
-    pub async fn end(self, left_at: Option<Place>) -> Result<(), Error> {
+    /// The broker's refusal.
+    pub async fn end(self, left_at: Option<NextOffset>) -> Result<(), Error> {
         match self {
             Self::One(mut reader) => {
                 if let Some((_, partition, offset)) = left_at {
@@ -148,10 +149,10 @@ mod tests {
 
     #[test]
     fn a_wildcard_makes_a_pattern_of_a_name() {
-        assert!(matches!(Wanted::parse("orders.eu"), Ok(Wanted::Topic(_))));
-        assert!(matches!(Wanted::parse("orders.>"), Ok(Wanted::Pattern(_))));
+        assert!(matches!(ReadTarget::parse("orders.eu"), Ok(ReadTarget::Topic(_))));
+        assert!(matches!(ReadTarget::parse("orders.>"), Ok(ReadTarget::Pattern(_))));
         for text in ["or*", ">.a", "a b", ""] {
-            assert!(Wanted::parse(text).is_err(), "{text}");
+            assert!(ReadTarget::parse(text).is_err(), "{text}");
         }
     }
 }

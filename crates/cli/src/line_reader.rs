@@ -1,5 +1,5 @@
-//! The parts of a file or of standard input between delimiters, which are lines as a rule, cut on a
-//! thread of their own. A part is never copied, and one too long to be a message is never read whole.
+//! Splits a file or standard input at delimiters, on a thread of its own. A part is never copied, and a part that
+//! is too long for a message is never read whole.
 
 use std::{
     fs::File,
@@ -14,26 +14,26 @@ use tokio::sync::mpsc;
 
 use crate::delimiter::Delimiter;
 
-/// How much is asked of the file at once, in bytes.
+/// Bytes of one read.
 const READ_BYTES: usize = 256 << 10;
 
-/// How many blocks of lines may wait for the publisher.
+/// Blocks of parts that may wait for the publisher.
 const BLOCKS_WAITING_MAX: usize = 4;
 
-/// What went wrong while reading, after all lines before it were handed on.
+/// An error of the source; all parts before it were passed on.
 #[derive(Debug)]
-pub enum Broken {
-    /// This line is longer than any message may be.
+pub enum LineError {
+    /// The next part is longer than a message may be.
     TooLong,
     /// The source failed.
     Source(io::Error),
 }
 
-/// The lines of one read, without their ends; an error is the last block there is.
-pub type Block = Result<Vec<Bytes>, Broken>;
+/// The parts of one read, without delimiters. An error is the last block.
+pub type Block = Result<Vec<Bytes>, LineError>;
 
-/// Opens `path`, or standard input for `-`, and begins to read parts that end with `delimiter`. An empty
-/// delimiter ends none: all there is is one part, also if it is empty.
+/// Opens `path`, or standard input for `-`, and starts to read parts that end with `delimiter`.
+/// With an empty delimiter everything is one part, even if it is empty.
 ///
 /// # Errors
 /// The file cannot be opened.
@@ -51,8 +51,8 @@ pub fn read(path: &Path, delimiter: &Delimiter) -> io::Result<mpsc::Receiver<Blo
     Ok(receiver)
 }
 
-/// Cuts `source` into blocks of parts until it ends, breaks or `take` has had enough. A last part
-/// without an end is a part.
+/// Splits `source` into blocks of parts until it ends or fails, or `take` returns false. The last
+/// part needs no delimiter.
 fn cut(mut source: impl Read, delimiter: &[u8], mut take: impl FnMut(Block) -> bool) {
     let mut rest = BytesMut::new();
     loop {
@@ -63,7 +63,7 @@ fn cut(mut source: impl Read, delimiter: &[u8], mut take: impl FnMut(Block) -> b
         match read {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => {
-                take(Err(Broken::Source(error)));
+                take(Err(LineError::Source(error)));
                 return;
             }
             Ok(0) => {
@@ -74,20 +74,20 @@ fn cut(mut source: impl Read, delimiter: &[u8], mut take: impl FnMut(Block) -> b
             }
             Ok(_) => {}
         }
-        let lines = whole_parts(&mut rest, known, delimiter);
+        let lines = complete_parts(&mut rest, known, delimiter);
         let too_long = rest.len() > MESSAGE_BYTES_MAX;
         if !lines.is_empty() && !take(Ok(lines)) {
             return;
         }
         if too_long {
-            take(Err(Broken::TooLong));
+            take(Err(LineError::TooLong));
             return;
         }
     }
 }
 
-/// Takes the parts off `rest` that have ended; none ends before `searched`.
-fn whole_parts(rest: &mut BytesMut, searched: usize, delimiter: &[u8]) -> Vec<Bytes> {
+/// Removes the complete parts from `rest`; none ends before `searched`.
+fn complete_parts(rest: &mut BytesMut, searched: usize, delimiter: &[u8]) -> Vec<Bytes> {
     let Some(&last) = delimiter.last() else { return Vec::new() };
     // The delimiter may have begun in what was searched.
     let from = searched.saturating_sub(delimiter.len() - 1);
@@ -114,11 +114,11 @@ fn whole_parts(rest: &mut BytesMut, searched: usize, delimiter: &[u8]) -> Vec<By
 mod tests {
     use super::*;
 
-    fn all(source: impl Read) -> (Vec<Bytes>, Option<Broken>) {
+    fn all(source: impl Read) -> (Vec<Bytes>, Option<LineError>) {
         all_between(b"\n", source)
     }
 
-    fn all_between(delimiter: &[u8], source: impl Read) -> (Vec<Bytes>, Option<Broken>) {
+    fn all_between(delimiter: &[u8], source: impl Read) -> (Vec<Bytes>, Option<LineError>) {
         let (mut lines, mut broken) = (Vec::new(), None);
         cut(source, delimiter, |block| {
             match block {
@@ -166,13 +166,13 @@ mod tests {
             assert_eq!(all_between(delimiter, Drop(text)).0, parts, "{delimiter:?}");
         }
         let (none, broken) = all_between(b"", io::repeat(b'x'));
-        assert!(none.is_empty() && matches!(broken, Some(Broken::TooLong)));
+        assert!(none.is_empty() && matches!(broken, Some(LineError::TooLong)));
     }
 
     #[test]
     fn a_line_without_end_is_refused_before_it_is_read_whole() {
         let (lines, broken) = all(io::Cursor::new("fine\n").chain(io::repeat(b'x')));
         assert_eq!(lines, ["fine"]);
-        assert!(matches!(broken, Some(Broken::TooLong)));
+        assert!(matches!(broken, Some(LineError::TooLong)));
     }
 }

@@ -1,5 +1,5 @@
-//! The messages that have come and are not settled: taken off the connection as they come, so that their
-//! leases can be prolonged while whoever they are for is slow. Knows no output and no command.
+//! A member of a group and its unsettled messages. It takes messages off the connection as they come, so that it
+//! can extend their leases while the printer or the commands are slow.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -9,37 +9,37 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at, timeout};
 
 use crate::exit::Failure;
 
-/// How long nothing has to come before the broker is asked whether anything is ready.
-const QUIET: Duration = Duration::from_millis(500);
+/// Time without messages after which the broker is asked whether any are ready.
+const IDLE_AFTER: Duration = Duration::from_millis(500);
 
-/// How many bytes of messages are held unsettled.
+/// Bytes of unsettled messages.
 const CREDIT_BYTES: u64 = 32 << 20;
 
-/// How often a lease is prolonged before it would end.
-const PROLONGED_PER_LEASE: u32 = 3;
+/// The number of extensions within the time of a lease.
+const EXTENSIONS_PER_LEASE: u32 = 3;
 
-/// A membership in a group, and what it has brought.
-pub struct Intake<'a> {
+/// A member of a group, and its messages.
+pub struct GroupConsumer<'a> {
     client: &'a Client,
     topic: &'a TopicName,
     group: &'a GroupName,
     consumer: Consumer,
-    /// What has come and nobody has begun with.
+    /// Messages that wait.
     pub waiting: VecDeque<Received<DeliveryRun>>,
-    /// What somebody works on: it is settled, or returns to the group.
-    pub begun: Vec<DeliveryRun>,
-    /// Why nothing more comes.
+    /// Messages in progress. They are settled, or return to the group.
+    pub in_progress: Vec<DeliveryRun>,
+    /// The reason why no more messages come.
     end: Option<Result<(), Failure>>,
     credit: u32,
     lease: Duration,
-    prolong: Interval,
+    extend: Interval,
 }
 
-impl<'a> Intake<'a> {
+impl<'a> GroupConsumer<'a> {
     /// Joins the group.
     ///
     /// # Errors
-    /// What the broker refuses.
+    /// The broker's refusal.
     pub async fn begin(
         client: &'a Client,
         topic: &'a TopicName,
@@ -50,17 +50,17 @@ impl<'a> Intake<'a> {
         let consumer = client.consumer(topic, group).credit_messages(credit);
         let consumer = consumer.credit_bytes(CREDIT_BYTES).subscribe().await.map_err(about)?;
         let lease = client.describe_group(topic, group).await.map_err(about)?.config.lease;
-        let every = (lease / PROLONGED_PER_LEASE).max(Duration::from_millis(1));
+        let every = (lease / EXTENSIONS_PER_LEASE).max(Duration::from_millis(1));
         let mut prolong = interval_at(Instant::now() + every, every);
         prolong.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (waiting, begun) = (VecDeque::new(), Vec::new());
+        let (waiting, in_progress) = (VecDeque::new(), Vec::new());
         Ok(Self {
             client,
             topic,
             group,
             consumer,
             waiting,
-            begun,
+            in_progress,
             end: None,
             credit,
             lease,
@@ -68,48 +68,47 @@ impl<'a> Intake<'a> {
         })
     }
 
-    /// Waits until something has come, or it was time to prolong the leases. May be cancelled without
-    /// loss.
-    pub async fn tend(&mut self) {
+    /// Waits until an item comes, or leases have to be extended. May be cancelled without loss.
+    pub async fn poll(&mut self) {
         tokio::select! {
             received = self.consumer.receive_run(), if self.end.is_none() => match received {
                 Some(Ok(received)) => self.waiting.push_back(received),
                 Some(Err(error)) => self.end = Some(Err(error.into())),
                 None => self.end = Some(Ok(())),
             },
-            _ = self.prolong.tick() => self.prolong_leases(),
+            _ = self.extend.tick() => self.extend_leases(),
         }
     }
 
-    /// Waits until something waits, nothing more comes, or nothing has come for a while; whether it was
-    /// so long.
-    pub async fn is_quiet(&mut self) -> bool {
+    /// Waits until an item waits, no more come, or none has come for a while; returns whether none
+    /// has come.
+    pub async fn is_idle(&mut self) -> bool {
         let comes = async {
             while self.waiting.is_empty() && self.end.is_none() {
-                self.tend().await;
+                self.poll().await;
             }
         };
-        timeout(QUIET, comes).await.is_err()
+        timeout(IDLE_AFTER, comes).await.is_err()
     }
 
-    /// Why nothing more comes, once all that has come was taken.
+    /// The reason why no more messages come, once all were taken.
     pub fn end(&mut self) -> Option<Result<(), Failure>> {
         if self.waiting.is_empty() { self.end.take() } else { None }
     }
 
-    fn prolong_leases(&self) {
+    fn extend_leases(&self) {
         let waiting = self.waiting.iter().filter_map(|received| match received {
             Received::Delivered(run) => Some(run),
             Received::Gap(_) => None,
         });
-        self.begun.iter().chain(waiting).for_each(|run| run.extend(self.lease));
+        self.in_progress.iter().chain(waiting).for_each(|run| run.extend(self.lease));
     }
 
-    /// How many messages the group has ready, and how many partitions there are; `None` if the broker
-    /// does not say it just now.
+    /// The number of ready messages of the group, and the number of partitions; `None` if the
+    /// broker does not answer now.
     ///
     /// # Errors
-    /// The broker refuses for good.
+    /// The broker's final refusal.
     pub async fn ready(&self) -> Result<Option<(u64, u64)>, Failure> {
         match self.client.describe_group(self.topic, self.group).await {
             Ok(group) => Ok(Some((group.ready, group.settled_before.len() as u64))),
@@ -119,7 +118,7 @@ impl<'a> Intake<'a> {
         }
     }
 
-    /// Has so many messages at most here unsettled.
+    /// Limits the number of unsettled messages.
     pub fn set_credit(&mut self, messages: u32) {
         if messages != self.credit {
             self.credit = messages;
@@ -127,10 +126,10 @@ impl<'a> Intake<'a> {
         }
     }
 
-    /// Leaves the group; what is unsettled returns to it.
+    /// Leaves the group; unsettled messages return to it.
     ///
     /// # Errors
-    /// What the broker refuses.
+    /// The broker's refusal.
     pub async fn close(self) -> Result<(), Failure> {
         self.consumer.close().await.map_err(Failure::from)
     }

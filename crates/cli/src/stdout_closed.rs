@@ -1,5 +1,5 @@
-//! Whether the reader of standard output has left. Verbs that wait for messages listen to it, so that they end
-//! soon after their reader and not only when they print the next message. Knows no message.
+//! Detects that the reader of standard output has closed it, so that verbs which wait for messages end soon after
+//! their reader, and not only when they print the next message.
 
 use std::{
     fs::File,
@@ -15,9 +15,9 @@ use rustix::{
 };
 use tokio::sync::oneshot;
 
-/// Waits until the reader of standard output has closed its end. Waits for ever where standard output is
+/// Waits until the reader of standard output has closed its end; for ever if standard output is
 /// neither a pipe nor a socket.
-pub async fn reader_left() {
+pub async fn stdout_closed() {
     let watched = io::stdout().as_fd().try_clone_to_owned().map(File::from).and_then(watch);
     let Ok(left) = watched else { return pending().await };
     if left.await.is_err() {
@@ -26,11 +26,11 @@ pub async fn reader_left() {
     }
 }
 
-/// Watches `out` on a thread of its own, which sleeps until its reader has left, and ends with the program. A
-/// thread, because the runtime could watch it only through a call that is unsafe.
+/// Watches `out` on a thread of its own, which sleeps until the reader has closed it, and ends with
+/// the program. The runtime could watch it only through an unsafe call.
 ///
 /// # Errors
-/// `out` is no pipe and no socket, or no thread can be started.
+/// `out` is neither a pipe nor a socket, or no thread can be started.
 fn watch(out: File) -> io::Result<oneshot::Receiver<()>> {
     let kind = out.metadata()?.file_type();
     if !kind.is_fifo() && !kind.is_socket() {
@@ -46,7 +46,7 @@ fn watch(out: File) -> io::Result<oneshot::Receiver<()>> {
     Ok(left)
 }
 
-/// Blocks until the reader of `out` has left. Room in a pipe does not wake it.
+/// Blocks until the reader of `out` has closed it. Room in a pipe does not wake it.
 fn wait_for_the_end(out: &File) -> Result<(), Errno> {
     loop {
         // The system tells of errors and hang-ups, whatever is asked for.

@@ -1,22 +1,22 @@
-//! Messages that were delivered, and gaps among them, as they are printed. Knows no verb.
+//! The format of printed messages and gaps.
 
 use sennit_client::Gap;
 use sennit_model::{MessageView, TopicName};
 use serde_json::{Value, json};
 
-use crate::{delimiter::Delimiter, json_line::message_json, output::talk};
+use crate::{delimiter::Delimiter, json_line::message_json, output::print_to_stderr};
 
-/// How messages are printed.
+/// The format of printed messages.
 #[derive(Clone, Debug)]
-pub enum Shown {
-    /// All that is known of each, on a line.
+pub enum MessageFormat {
+    /// A JSON object with everything that is known, on a line.
     Json,
-    /// Their payloads, each with this behind it.
+    /// The payloads, each with this delimiter behind it.
     Payloads(Delimiter),
 }
 
-impl Shown {
-    /// Adds a message to what is to be printed; `place` says where it lies, if that is wanted.
+impl MessageFormat {
+    /// Appends a message to the output; `place` is its location, if that is wanted.
     pub fn message(
         &self,
         message: &MessageView<'_>,
@@ -39,8 +39,8 @@ impl Shown {
         }
     }
 
-    /// A gap as it is to be printed among messages. Where those are their payloads only, it is said
-    /// beside them instead, and there is nothing to print.
+    /// A gap as a line among messages. If only payloads are printed, the gap is reported on
+    /// standard error instead.
     #[must_use]
     pub fn gap(&self, topic: &TopicName, gap: &Gap) -> Option<String> {
         if !matches!(self, Self::Json) {
@@ -58,7 +58,7 @@ impl Shown {
     }
 }
 
-/// Says that messages do not come.
+/// Reports a gap on standard error.
 pub fn say_gap(gap: &Gap) {
-    talk(&format!("gap: {gap}"));
+    print_to_stderr(&format!("gap: {gap}"));
 }

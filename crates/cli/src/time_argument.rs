@@ -1,5 +1,4 @@
-//! Points in time as people type them: `2026-11-25`, `2026-11-25T17:00:00+01:00`, `15m` ago. What
-//! names no zone is UTC. Knows no flag.
+//! Parses points in time: `2026-11-25`, `2026-11-25T17:00:00+01:00`, `15m` ago. The default zone is UTC.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,14 +10,14 @@ use jiff::{
 
 use crate::quantity;
 
-/// What [`calendar`] reads, for help and errors.
+/// The forms that [`calendar`] accepts, for help and errors.
 const FORMS: &str = "2026-11-25, 2026-11-25T17:00 (both UTC) or 2026-11-25T17:00:00+01:00";
 
 const EPOCH: DateTime = date(1970, 1, 1).at(0, 0, 0, 0);
 
-/// A point in time: a date, which is its midnight in UTC, a date with a time, whose zone is UTC
-/// unless it names an offset, or `@` and the seconds since 1970. Returns milliseconds since 1970; what
-/// is before them is 0. The years are 0000 to 9999.
+/// A point in time: a date, which is its midnight in UTC, a date with a time, in UTC unless it has
+/// an offset, or `@` and the seconds since 1970. Returns milliseconds since 1970; 0 for earlier
+/// times. The years are 0000 to 9999.
 ///
 /// # Errors
 /// A text for people.
@@ -45,7 +44,7 @@ pub fn calendar(text: &str) -> Result<u64, String> {
     Ok(u64::try_from(since.as_millis()).unwrap_or(0))
 }
 
-/// A point in time, or how long ago one is: `15m`, or `-15m`.
+/// A point in time, or the time since one: `15m`, or `-15m`.
 ///
 /// # Errors
 /// A text for people.
@@ -60,7 +59,7 @@ pub fn past(text: &str) -> Result<u64, String> {
     }
 }
 
-/// A point in time, or how long until one: `7d`.
+/// A point in time, or the time until one: `7d`.
 ///
 /// # Errors
 /// A text for people.
@@ -73,7 +72,7 @@ pub fn future(text: &str) -> Result<u64, String> {
     }
 }
 
-/// `at_ms` as RFC 3339 has it, in UTC. Beyond the year 9999 it is that year's end.
+/// `at_ms` in the form of RFC 3339, in UTC; at most the end of the year 9999.
 #[must_use]
 pub fn show(at_ms: u64) -> String {
     let since = SignedDuration::from_millis(i64::try_from(at_ms).unwrap_or(i64::MAX));
@@ -92,7 +91,7 @@ fn digits(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_digit).count()
 }
 
-/// Whether it begins with a year and a dash, perhaps with a sign and more digits than a year has.
+/// Returns whether it begins with a year and a dash, perhaps with a sign and too many digits.
 fn begins_with_a_date(text: &str) -> bool {
     let year = text.trim_start_matches('+');
     digits(year) >= 4 && year[digits(year)..].starts_with('-')
@@ -102,7 +101,7 @@ fn has_a_long_year(text: &str) -> bool {
     digits(text.trim_start_matches('+')) > 4
 }
 
-/// Whether it is a number and a unit, right or wrong.
+/// Returns whether it is a number and a unit, valid or not.
 fn is_meant_as_a_duration(text: &str) -> bool {
     let rest = text[digits(text)..].trim_start_matches('.');
     let rest = rest[digits(rest)..].trim_start();
